@@ -1,0 +1,1 @@
+"""Built-in attacks: one observer's view in, click scores out."""

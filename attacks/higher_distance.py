@@ -1,0 +1,34 @@
+"""Higher distance count: a clicked document moves away from most others of its list."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from foltr_audit.plugins import Attack, Inference, View
+
+
+class HigherDistance(Attack):
+    """Names a document whose lead grew over more than `more_than` others of its list.
+
+    Counts `#{d' : f'(d) - f'(d') > f(d) - f(d')}`, which is how many documents' scores changed by less.
+
+    Sees: the message, the global model, features of the shown documents.
+
+    Source: Pham 2022, "Federated learning for online learning to rank", section 4.1. The text says
+    more than 5 (the default); the published program takes 5 or more (`more_than=4`).
+    """
+
+    name: ClassVar[str] = "higher-distance"
+
+    more_than: int = Field(5, ge=0, description="how many leads at least grow, less one")
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the count."""
+        del rng
+        changes = view.score_changes
+        other = view.is_document[..., np.newaxis, :]
+        counts = ((changes[..., :, np.newaxis] > changes[..., np.newaxis, :]) & other).sum(axis=-1)
+        return Inference(scores=counts, guess=(counts > self.more_than) & view.is_document)

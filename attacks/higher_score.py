@@ -1,0 +1,26 @@
+"""Higher score: a document that the client's model scores higher than the global one was clicked."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from foltr_audit.plugins import Attack, Inference, View
+
+
+class HigherScore(Attack):
+    """Names every document with `f'(d) > f(d)`.
+
+    Sees: the message, the global model, features of the shown documents.
+
+    Source: Pham 2022, "Federated learning for online learning to rank", section 4.1.
+    """
+
+    name: ClassVar[str] = "higher-score"
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is `f'(d) - f(d)`; the guess is where it is positive."""
+        del rng
+        changes = view.score_changes
+        return Inference(scores=changes, guess=(changes > 0) & view.is_document)

@@ -1,0 +1,74 @@
+"""foltr-audit: what federated online learning to rank gives away, and what its claims are worth.
+
+Example:
+    >>> import foltr_audit as fa
+    >>> spec = fa.Spec(
+    ...     data={"source": "synthetic:mq2007:60"},
+    ...     population={"clients": 50},
+    ...     train={"rounds": 2, "learner": "fpdgd:pairs=all,normaliser=shown"},
+    ...     defense=fa.published_chain(eps=1.2),
+    ...     attack={"methods": ["olsr"]},
+    ... )
+    >>> report = fa.attack(spec)
+    >>> report.to_frame().columns[:3]
+    ['method', 'click_model', 'trained_on']
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foltr_audit.api import attack, attack_trace, load_data, simulate
+    from foltr_audit.chain import published_chain
+    from foltr_audit.errors import FoltrAuditError
+    from foltr_audit.plan import Plan
+    from foltr_audit.records import Collection, Dataset, RoundRecord, RoundTruth
+    from foltr_audit.spec import Spec
+    from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
+
+_WHERE = {
+    "attack": "api",
+    "attack_trace": "api",
+    "load_data": "api",
+    "simulate": "api",
+    "published_chain": "chain",
+    "FoltrAuditError": "errors",
+    "Plan": "plan",
+    "Collection": "records",
+    "Dataset": "records",
+    "RoundRecord": "records",
+    "RoundTruth": "records",
+    "Spec": "spec",
+    "Trace": "trace",
+    "TraceDataset": "trace",
+    "TraceHeader": "trace",
+    "TraceWriter": "trace",
+}
+
+__all__ = [
+    "Collection",
+    "Dataset",
+    "FoltrAuditError",
+    "Plan",
+    "RoundRecord",
+    "RoundTruth",
+    "Spec",
+    "Trace",
+    "TraceDataset",
+    "TraceHeader",
+    "TraceWriter",
+    "attack",
+    "attack_trace",
+    "load_data",
+    "published_chain",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `foltr-audit --help` starts at once."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'foltr_audit' has no attribute {name!r}")
+    return getattr(import_module(f"foltr_audit.{_WHERE[name]}"), name)

@@ -1,0 +1,91 @@
+"""The Python API: the same words as the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from foltr_audit.load import load_collection
+from foltr_audit.plan import Plan
+from foltr_audit.recorded import Recorded
+from foltr_audit.records import Collection
+from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.train import TrainReport
+from foltr_audit.spec import AttackSpec, Spec
+from foltr_audit.study import Cell, Output, Study, run_plan
+
+
+def load_data(source: str, *, fold: int = 0, normalise: str = "zscore", seed: int = 1) -> Collection:
+    """Ranking data from a path or `synthetic:NAME[:QUERIES]`, normalised.
+
+    Raises:
+        DataError: the files cannot be read as ranking data.
+        UsageError: a source, fold or normalisation that does not exist.
+    """
+    spec = Spec.parse({"data": {"source": source, "fold": fold, "normalise": normalise}}, "load_data")
+    return load_collection(spec.data, seed)
+
+
+def simulate(
+    specs: Spec | Sequence[Spec],
+    *,
+    data: Collection | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> TrainReport:
+    """Train the rankers of one or several Specs; an attack protocol in them is not run.
+
+    Args:
+        specs: what to train; several are compared in one report.
+        data: a collection to use instead of loading the Specs' own.
+        out: folder for traces and models.
+        resume: go on with what is there.
+        overwrite: replace what is there.
+    """
+    plan = Plan(tuple(spec.model_copy(update={"attack": None}) for spec in _several(specs)))
+    return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def attack(
+    specs: Spec | Sequence[Spec],
+    *,
+    data: Collection | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> AttackReport:
+    """Train and attack one or several Specs; one without an attack protocol gets the default one.
+
+    Arguments as for `simulate`. Specs that differ in repetition and fold only are pooled.
+    """
+    plan = Plan(
+        tuple(
+            spec if spec.attack else spec.model_copy(update={"attack": AttackSpec()})
+            for spec in _several(specs)
+        )
+    )
+    return AttackReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def attack_trace(
+    path: Path, methods: Sequence[str] = ("olsr",), *, target: str | None = None, data: str | None = None
+) -> AttackReport:
+    """Attack a recorded Run or trace that holds its truth.
+
+    Raises:
+        UsageError: it holds no truth, or its data set is not there.
+        TraceError: it is damaged, or was recorded on other data.
+    """
+    return Recorded.open(Path(path), target=target, data=data, methods=methods).report()
+
+
+def _several(specs: Spec | Sequence[Spec]) -> tuple[Spec, ...]:
+    return (specs,) if isinstance(specs, Spec) else tuple(specs)
+
+
+def _run(
+    plan: Plan, data: Collection | None, out: Path | None, *, resume: bool, overwrite: bool
+) -> list[Cell]:
+    output = None if out is None else Output(Path(out), resume=resume, overwrite=overwrite)
+    return run_plan(plan, output, Study(data=data))

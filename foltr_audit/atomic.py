@@ -1,0 +1,46 @@
+"""Files that are there as a whole or not at all: written beside their place, flushed, then renamed."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Put `data` at `path`; a reader, or a crash at any moment, meets the old file or the new one.
+
+    Raises:
+        OSError: the folder is missing or unwritable, or the disk is full; `path` is then as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    r"""Put `text` at `path` as UTF-8 with `\n` line ends, like `write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and removals in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is one that `write_bytes` uses until the rename."""
+    return re.fullmatch(r"\..+\.[0-9a-f]+\.tmp", name) is not None

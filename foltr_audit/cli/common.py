@@ -1,0 +1,273 @@
+"""The shared options as one record, and the plan that they mean."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from foltr_audit.cli import options as o
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.plan import Plan
+    from foltr_audit.study import Output
+
+Table = dict[str, Any]
+
+FIELD_OPTIONS = {
+    "data.source": "--data",
+    "data.fold": "--fold",
+    "data.normalise": "--normalise",
+    "population": "--cohort",
+    "population.clients": "--clients",
+    "population.cohort": "--cohort",
+    "train.rounds": "--rounds",
+    "train.no_relevant": "--no-relevant",
+    "trace.message": "--message",
+    "trace.dtype": "--message-dtype",
+    "attack.target": "--target",
+    "attack.on": "--attack-on",
+    "attack.repeats": "--repeats",
+    "attack.min_documents": "--min-documents",
+    "seed": "--seed",
+}
+"""Which option sets a field of the Spec, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The shared options as given; None where one was not given. `takes_common` adds them to a command."""
+
+    eps: o.Eps = None
+    sensitivity: o.Sensitivity = None
+    defense: o.Defense = None
+    data: o.Data = None
+    fold: o.Fold = None
+    normalise: o.Normalise = None
+    clients: o.Clients = None
+    cohort: o.Cohort = None
+    scenario: o.Scenario = None
+    interactions: o.Interactions = None
+    rounds: o.Rounds = None
+    learning_rate: o.LearningRate = None
+    pdgd: o.Pdgd = None
+    clip_without_pairs: o.ClipWithoutPairs = None
+    init: o.Init = None
+    no_relevant: o.NoRelevant = None
+    message: o.Message = None
+    message_dtype: o.MessageDtype = None
+    runs: o.Runs = None
+    seed: o.Seed = None
+    out: o.Out = None
+    resume: o.Resume = False
+    overwrite: o.Overwrite = False
+    embed_features: o.EmbedFeatures = None
+    config: o.Config = None
+    save_config: o.SaveConfig = None
+    json: o.Json = False
+    threads: o.Threads = None
+
+    def point(self) -> Table:
+        """Changes to a Spec's table that the given options mean, but for those that make axes."""
+        fields = {
+            "data.source": self.data,
+            "data.normalise": self.normalise,
+            "population.clients": self.clients,
+            "population.cohort": self.cohort,
+            "population.scenario": self.scenario,
+            "train.rounds": self.rounds,
+            "train.init": self.init,
+            "train.no_relevant": self.no_relevant,
+            "trace.message": self.message,
+            "trace.dtype": self.message_dtype,
+            "trace.embed_features": self.embed_features,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def learner_changes(self) -> dict[str, object]:
+        """Parameters of the learner that the given options change."""
+        changes: dict[str, object] = {
+            "interactions": self.interactions,
+            "learning_rate": self.learning_rate,
+            "clip_without_pairs": self.clip_without_pairs,
+        }
+        if self.pdgd is not None:
+            from foltr_audit.learners.pdgd import pdgd_setting
+
+            changes |= pdgd_setting(self.pdgd)._asdict()
+        return {name: value for name, value in changes.items() if value is not None}
+
+    def defense_axis(self) -> list[Table]:
+        """One point per chain: one per --eps, or the one that --defense states.
+
+        Raises:
+            UsageError: both are given, --sensitivity without --eps, or a value out of range.
+        """
+        from foltr_audit.chain import published_chain
+
+        if self.eps and self.defense:
+            raise UsageError("--eps and --defense: give one or the other; --eps means the published chain")
+        if self.sensitivity is not None and not self.eps:
+            raise UsageError("--sensitivity: only with --eps; a --defense states its own sensitivity")
+        if self.defense:
+            return [{"defense": self.defense}]
+        sensitivity = 3.0 if self.sensitivity is None else self.sensitivity
+        return [{"defense": list(published_chain(eps, sensitivity))} for eps in self.eps or ()] or [{}]
+
+    def repetition_axis(self, table: Table) -> list[Table]:
+        """One point per repetition, with its fold.
+
+        Raises:
+            UsageError: --runs below 1, or a --fold that is no number or that the data do not have.
+        """
+        if self.runs is not None and self.runs < 1:
+            raise UsageError(f"--runs: {self.runs}; expected at least 1")
+        folds = self._folds(table)
+        runs = self.runs or max(1, len(folds))
+        if self.runs is None and not folds:
+            return [{}]
+        points: list[Table] = [{"repetition": run} for run in range(runs)]
+        for run, point in enumerate(points):
+            if folds:
+                point["data.fold"] = folds[run % len(folds)]
+        return points
+
+    def _folds(self, table: Table) -> Sequence[int]:
+        if self.fold is None:
+            return ()
+        if self.fold != "all":
+            if not self.fold.isdigit() or int(self.fold) < 1:
+                raise UsageError(f"--fold: {self.fold!r}; expected the number of a fold, or all")
+            return (int(self.fold),)
+        from foltr_audit.load import folds
+        from foltr_audit.spec import DataSpec
+
+        source = table.get("data", {}).get("source", DataSpec().source)
+        found = folds(DataSpec(source=source))
+        if not found:
+            raise UsageError(f"--fold all: {source} has no FoldK folders")
+        return found
+
+    def plan(self, default: Table, point: Table, *, attacks: bool, same: bool = False) -> Plan:
+        """The plan that all options mean.
+
+        Args:
+            default: the table to start from where there is no --config.
+            point: changes that the command's own options mean, by dotted name.
+            attacks: whether the Specs attack, or only train.
+            same: train under each attacked click model.
+
+        Raises:
+            UsageError: a value that cannot be meant.
+        """
+        from foltr_audit.plan import Plan, changed, expand
+
+        tables = [default] if self.config is None else _read_config(self.config)
+        tables = [changed(table, {**self.point(), **point}) for table in tables]
+        for table in tables:
+            _change_learner(table, self.learner_changes())
+            if attacks:
+                table.setdefault("attack", {})
+            else:
+                table.pop("attack", None)
+        if same:
+            tables = [cell for table in tables for cell in _trained_on_each(table)]
+        tables = expand(tables, self.defense_axis())
+        tables = [changed(table, run) for table in tables for run in self.repetition_axis(table)]
+        return Plan.of(tables, str(self.config or ""), FIELD_OPTIONS)
+
+    def output(self) -> Output | None:
+        """What --out, --resume and --overwrite mean.
+
+        Raises:
+            UsageError: both --resume and --overwrite, or one of them without --out.
+        """
+        if self.resume and self.overwrite:
+            raise UsageError("--resume and --overwrite: give one or the other")
+        if self.out is None:
+            if self.resume or self.overwrite:
+                raise UsageError(f"{'--resume' if self.resume else '--overwrite'}: only with --out")
+            return None
+        from foltr_audit.study import Output
+
+        return Output(self.out, resume=self.resume, overwrite=self.overwrite)
+
+
+def takes_common(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with every shared option added; it gets them as its argument `common`."""
+    hints = get_type_hints(Common, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(Common)
+    ]
+    signature = inspect.signature(command, eval_str=True)
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in signature.parameters.values()
+        if parameter.name != "common"
+    ]
+
+    @wraps(command)
+    def with_common(**given: Any) -> None:
+        common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
+        command(common=common, **given)
+
+    parameters = [*own, *shared]
+    vars(with_common)["__signature__"] = signature.replace(parameters=parameters)
+    with_common.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_common
+
+
+def _read_config(config: Path) -> list[Table]:
+    from foltr_audit.plan import read_tables
+
+    try:
+        text = config.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--config: {config}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--config: {config}: not UTF-8 text") from error
+    return read_tables(text, str(config))
+
+
+def _trained_on_each(table: Table) -> list[Table]:
+    from foltr_audit.plan import changed
+    from foltr_audit.spec import AttackSpec
+
+    models = table["attack"].get("click_models", AttackSpec().click_models)
+    return [changed(table, {"train.click_model": name, "attack.click_models": [name]}) for name in models]
+
+
+def _change_learner(table: Table, changes: dict[str, object]) -> None:
+    if not changes:
+        return
+    from foltr_audit.plugins import Learner
+    from foltr_audit.registry import make, remade
+    from foltr_audit.spec import TrainSpec
+
+    train = table.setdefault("train", {})
+    learner = make(Learner, train.get("learner", TrainSpec().learner))
+    train["learner"] = remade(learner, changes).text
+
+
+def use_threads(threads: int | None) -> None:
+    """Hold the kernels to a number of threads.
+
+    Raises:
+        UsageError: fewer than 1.
+    """
+    if threads is None:
+        return
+    if threads < 1:
+        raise UsageError(f"--threads: {threads}; expected at least 1")
+    import numba
+
+    most = int(vars(numba.config)["NUMBA_NUM_THREADS"])  # set when numba is imported
+    numba.set_num_threads(min(threads, most))

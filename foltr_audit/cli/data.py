@@ -1,0 +1,88 @@
+"""`foltr-audit data`: describe ranking data, and make synthetic ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foltr_audit.cli.output import note, print_line, stdout_console
+from foltr_audit.errors import UsageError
+
+app = typer.Typer(help="Describe ranking data, and make synthetic data.", no_args_is_help=True)
+
+
+@app.command("info")
+def info(
+    path: Annotated[str, typer.Argument(help="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].")],
+    fold: Annotated[int, typer.Option("--fold", help="Fold K of FoldK folders.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split of a single file.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show queries, documents, labels and the fingerprint of a data set."""
+    from foltr_audit.load import load_collection
+    from foltr_audit.sources import describe
+    from foltr_audit.spec import DataSpec
+
+    facts = describe(load_collection(DataSpec(source=path, fold=fold, normalise="none"), seed))
+    if json:
+        from foltr_audit.report.plain import json_text
+
+        print_line(json_text({"schema": "foltr-audit/data-info/1", **facts}))
+        return
+    _print(facts)
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    parts = facts["parts"]
+    kind = "synthetic data" if facts["synthetic"] else "data"
+    table = Table(
+        title=escape(f"{kind} {facts['source']}, {facts['features']} features"),
+        title_justify="left",
+        caption=f"fingerprint {facts['fingerprint']}",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for name in parts:
+        table.add_column(name, justify="right")
+    for row in next(iter(parts.values())):
+        table.add_row(row.replace("_", " "), *(escape(_cell(part[row])) for part in parts.values()))
+    stdout_console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_cell(inner)}" for key, inner in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@app.command("synth")
+def synth(
+    out: Annotated[Path, typer.Option("--out", help="Folder for train.txt, vali.txt and test.txt.")],
+    like: Annotated[str, typer.Option("--like", help="mq2007 or mslr-web10k.")] = "mq2007",
+    queries: Annotated[
+        int | None, typer.Option("--queries", help="Number of queries. Default: as the real set.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the generator.")] = 1,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
+) -> None:
+    """Write synthetic data that follow a real set's numbers as LETOR text."""
+    from foltr_audit.letor import write_letor
+    from foltr_audit.run_folder import writing
+    from foltr_audit.synthetic import synthesise
+
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out: {out} is a file; expected a folder")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise UsageError(f"--out: {out} is not empty; give --overwrite to replace the files in it")
+    collection = synthesise(like, queries=queries, seed=seed)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name in collection.PARTS:
+            part = collection.part(name)
+            write_letor(part, out / f"{name}.txt")
+            note(f"wrote {out / f'{name}.txt'}: {part.n_queries} queries, {part.n_documents} documents")

@@ -1,0 +1,68 @@
+"""`foltr-audit list`: which plug-ins there are, with their parameters."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.errors import UsageError, did_you_mean
+
+KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners")
+
+
+def listing(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the plug-ins of a kind with their parameters."""
+    if kind not in KINDS:
+        raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    rows = _rows(kind)
+    if json:
+        from foltr_audit.report.plain import json_text
+
+        print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, "plugins": rows}))
+        return
+    _print(kind, rows)
+
+
+def _rows(kind: str) -> list[dict[str, Any]]:
+    from foltr_audit.registry import GROUPS, names, parameters, plugin_class
+
+    base = next(base for base, group in GROUPS.items() if group.endswith(kind.replace("-", "_")))
+    rows = []
+    for name in names(base):
+        cls = plugin_class(base, name)
+        row: dict[str, Any] = {"name": name, "status": cls.status}
+        if hasattr(cls, "stage"):
+            row["stage"] = cls.stage
+        row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
+        row["parameters"] = parameters(cls)
+        rows.append(row)
+    return rows
+
+
+def _print(kind: str, rows: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=kind, title_justify="left")
+    table.add_column("name", no_wrap=True)
+    if rows and "stage" in rows[0]:
+        table.add_column("stage")
+    table.add_column("what it does")
+    table.add_column("parameters")
+    for row in rows:
+        stage = [row["stage"]] if "stage" in row else []
+        listed = "\n".join(escape(_parameter(parameter)) for parameter in row["parameters"]) or "-"
+        mark = " (experimental)" if row["status"] == "experimental" else ""
+        table.add_row(row["name"] + mark, *stage, escape(row["summary"]), listed)
+    stdout_console().print(table)
+
+
+def _parameter(row: dict[str, Any]) -> str:
+    default = "required" if row["required"] else f"default {row['default']}"
+    return f"{row['name']} ({default}): {row['description']}"

@@ -1,0 +1,59 @@
+"""`foltr-audit`: the commands, and how errors end them.
+
+Results go to stdout, everything else to stderr. Exit codes: see `foltr_audit.errors`; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from foltr_audit.cli import attack, data, listing, trace, train
+from foltr_audit.errors import FoltrAuditError
+
+app = typer.Typer(
+    name="foltr-audit",
+    help="Simulate federated online learning to rank, attack what its clients send, check its claims.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("attack")(attack.attack)
+app.command("train")(train.train)
+app.add_typer(data.app, name="data")
+app.add_typer(trace.app, name="trace")
+app.command("list")(listing.listing)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
+    except FoltrAuditError as error:
+        return _failed(str(error), error.exit_code)
+    except typer.TyperException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("interrupted; with --out, the same command and --resume goes on where it stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _failed(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+    return result if isinstance(result, int) else 0
+
+
+def _failed(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    if line:
+        sys.stderr.write(f"error: {line}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Where a command's words go: results to stdout, the rest to stderr."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foltr_audit.plan import Plan
+
+
+def stdout_console() -> Console:
+    """A console on stdout, wide enough for the tables where stdout is no terminal."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+def print_line(text: str) -> None:
+    """One text on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def save_config(path: Path | None, plan: Plan) -> None:
+    """Write a plan where --save-config says.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    if path is None:
+        return
+    from foltr_audit import atomic
+
+    try:
+        atomic.write_text(path, plan.toml)
+    except OSError as error:
+        raise UsageError(f"--save-config: {path}: {error.strerror}") from error

@@ -1,0 +1,83 @@
+"""`foltr-audit trace`: look at recorded traces and check them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foltr_audit.cli.output import note, print_line, stdout_console
+from foltr_audit.errors import TraceError
+
+app = typer.Typer(help="Look at recorded traces and check them.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A trace folder, or a Run folder with traces.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _traces(folder: Path) -> list[Path]:
+    """The trace folders in a trace folder (itself) or a Run folder."""
+    from foltr_audit.run_folder import FRESH, TRAINING, RunFolder
+
+    if (folder / "trace.toml").exists():
+        return [folder]
+    run = RunFolder.open(folder)
+    found = [run.path / TRAINING, *sorted(path for path in (run.path / FRESH).glob("*") if path.is_dir())]
+    found = [path for path in found if path.exists()]
+    if not found:
+        raise TraceError(f"trace: {folder}: the Run holds no trace yet")
+    return found
+
+
+@app.command("info")
+def info(folder: Folder, json: Json = False) -> None:
+    """Show what a trace holds, without reading its messages."""
+    from foltr_audit.trace import info as facts_of
+
+    facts = {str(path): facts_of(path) for path in _traces(folder)}
+    if json:
+        from foltr_audit.report.plain import json_text
+
+        print_line(json_text({"schema": "foltr-audit/trace-info/1", "traces": facts}))
+        return
+    for path, rows in facts.items():
+        _print(path, rows)
+
+
+def _print(title: str, rows: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), title_justify="left", show_header=False)
+    for name, value in rows.items():
+        shown = (
+            "\n".join(f"{key} = {inner}" for key, inner in value.items())
+            if isinstance(value, dict)
+            else value
+        )
+        table.add_row(name.replace("_", " "), escape(str(shown)))
+    stdout_console().print(table)
+
+
+@app.command("validate")
+def validate(folder: Folder, json: Json = False) -> None:
+    """Check every file, hash, column and number of a trace; exit code 3 if something is wrong."""
+    from foltr_audit.trace import validate as problems_of
+
+    problems = {str(path): problems_of(path) for path in _traces(folder)}
+    count = sum(len(found) for found in problems.values())
+    if json:
+        from foltr_audit.report.plain import json_text
+
+        print_line(
+            json_text({"schema": "foltr-audit/trace-validate/1", "valid": not count, "problems": problems})
+        )
+    else:
+        for path, found in problems.items():
+            print_line(f"{path}: {'valid' if not found else f'{len(found)} problems'}")
+    for found in problems.values():
+        for problem in found:
+            note(f"error: {problem}")
+    if count:
+        raise typer.Exit(TraceError.exit_code)

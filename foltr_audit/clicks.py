@@ -1,0 +1,84 @@
+"""The cascade click model with its published settings.
+
+Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", for the model; the six
+settings: Oosterhuis & de Rijke 2018, table 1, as repeated by Wang et al. 2021 and Pham 2022, table 3.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError
+from foltr_audit.plugins import ClickModel
+from foltr_audit.rng import ClientStreams
+
+Probabilities = tuple[float, ...]
+
+
+class Cascade(ClickModel):
+    """Reads a list from the top, clicks by grade, and may stop, but only after a click.
+
+    `click_given_grade` and `stop_given_grade` hold one setting per scale of grades (3: grades 0-2,
+    5: grades 0-4). A collection uses the smallest scale that holds its largest label.
+    """
+
+    click_given_grade: ClassVar[tuple[Probabilities, ...]]
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]]
+
+    @classmethod
+    def setting(cls, largest_label: int) -> tuple[Probabilities, Probabilities]:
+        """P(click | grade) and P(stop | click, grade) for a collection.
+
+        Raises:
+            UsageError: no published setting reaches the largest label.
+        """
+        for click, stop in zip(cls.click_given_grade, cls.stop_given_grade, strict=True):
+            if largest_label < len(click):
+                return click, stop
+        highest = len(cls.click_given_grade[-1]) - 1
+        raise UsageError(
+            f"click model {cls.name}: no published setting for labels up to {largest_label}; "
+            f"expected labels 0..{highest}"
+        )
+
+    def click(
+        self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
+    ) -> NDArray[np.bool_]:
+        """Clicks on each list, bool (C, k); two draws per position."""
+        click, stop = (np.asarray(values) for values in self.setting(largest_label))
+        clients, k = labels.shape
+        draws = streams.uniform(2 * k, first=2 * k * step)
+        clicks = np.zeros((clients, k), dtype=np.bool_)
+        reading = np.ones(clients, dtype=np.bool_)
+        for i in range(k):
+            grade = np.maximum(labels[:, i], 0)
+            clicks[:, i] = reading & (labels[:, i] >= 0) & (draws[:, 2 * i] < click[grade])
+            reading &= ~(clicks[:, i] & (draws[:, 2 * i + 1] < stop[grade]))
+        return clicks
+
+
+class Perfect(Cascade):
+    """Reads the whole list and clicks what is relevant."""
+
+    name: ClassVar[str] = "perfect"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.8, 1.0))
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0,) * 3, (0.0,) * 5)
+
+
+class Navigational(Cascade):
+    """Looks for one good document and stops when it is found."""
+
+    name: ClassVar[str] = "navigational"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.05, 0.5, 0.95), (0.05, 0.3, 0.5, 0.7, 0.95))
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.2, 0.5, 0.9), (0.2, 0.3, 0.5, 0.7, 0.9))
+
+
+class Informational(Cascade):
+    """Clicks much, also what is not relevant."""
+
+    name: ClassVar[str] = "informational"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.4, 0.7, 0.9), (0.4, 0.6, 0.7, 0.8, 0.9))
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.1, 0.3, 0.5), (0.1, 0.2, 0.3, 0.4, 0.5))

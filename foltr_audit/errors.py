@@ -1,0 +1,56 @@
+"""Every error that foltr-audit raises on purpose, with the exit code it ends a command with.
+
+FoltrAuditError (1)
+├── UsageError (2)          an option, a Spec or an argument that cannot be meant
+│   └── PluginError (2)     a plug-in that is unknown, shadowed or wrongly parameterised
+├── DataError (2)           a data set that cannot be read as what it claims to be
+└── TraceError (3)          a trace or Run folder that is damaged, newer, or of something else
+
+A message is one line: who complains, where (file, line or option), the value, and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class FoltrAuditError(Exception):
+    """The root of the tree; `exit_code` is what the command line ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(FoltrAuditError):
+    """An option, Spec field or argument has a value that cannot be meant."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class PluginError(UsageError):
+    """A plug-in is unknown, shadowed by another package, or has parameters it refuses."""
+
+
+class DataError(FoltrAuditError):
+    """A data set is missing, malformed, or does not fit what it is used with."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class TraceError(FoltrAuditError):
+    """A trace is damaged, of a newer schema, or belongs to something else."""
+
+    exit_code: ClassVar[int] = 3
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """End of a message on an unknown name: the nearest known one and all of them.
+
+    >>> did_you_mean("olrs", ["olsr", "max-gain"])
+    "did you mean 'olsr'? (known: max-gain, olsr)"
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    listed = ", ".join(names) or "none"
+    return f"did you mean {near[0]!r}? (known: {listed})" if near else f"known: {listed}"

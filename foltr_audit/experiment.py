@@ -1,0 +1,154 @@
+"""Runs one Spec: trains, lets fresh clients send, and has the judge score the attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError
+from foltr_audit.federation import Evaluation, Federation
+from foltr_audit.fresh import FreshClients
+from foltr_audit.judge import Evidence, judge
+from foltr_audit.metrics import online_sum
+from foltr_audit.plugins import Attack
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.recording import Recording, record_rounds, trace_header
+from foltr_audit.records import Collection
+from foltr_audit.registry import make, names, plugin_class
+from foltr_audit.rng import Streams
+from foltr_audit.run_folder import RunFolder, load_model
+from foltr_audit.setup import Setup
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trained:
+    """A trained global model and how it came to be.
+
+    Attributes:
+        parameters: the global model, float64 (P,).
+        rounds: each round's `round`, `online_ndcg@10`, `offline_ndcg@10`, `maxrr`, `clipped`.
+        untrained: offline nDCG@10 of the model that training started from.
+        ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
+        recording: the rounds themselves; only their metrics where they were not kept.
+    """
+
+    parameters: NDArray[np.float64]
+    rounds: list[dict[str, float]]
+    untrained: float
+    ceiling: float
+    recording: Recording
+
+    @property
+    def ndcg(self) -> float:
+        """Offline nDCG@10 of the trained model."""
+        return self.rounds[-1]["offline_ndcg@10"]
+
+    @property
+    def online_sum(self) -> float:
+        """Discounted sum of the rounds' online nDCG@10."""
+        return online_sum(np.array([row["online_ndcg@10"] for row in self.rounds]))
+
+    @property
+    def clipped(self) -> float:
+        """Share of all local steps that were clipped."""
+        return float(np.mean([row["clipped"] for row in self.rounds]))
+
+
+def first_model(setup: Setup) -> NDArray[np.float64]:
+    """The global model that training starts from, float64 (P,)."""
+    init = setup.spec.train.init
+    return setup.ranker.initial() if init is None else load_model(Path(init), setup.ranker.n_parameters)
+
+
+def train(
+    setup: Setup, folder: RunFolder | None = None, *, keep: bool = False, progress: Progress = SILENT
+) -> Trained:
+    """Play all rounds of a Spec.
+
+    Args:
+        setup: the Spec with its data.
+        folder: where the trace and the model go; a trace that was begun there is gone on with.
+        keep: keep the rounds in memory where there is no folder.
+        progress: told of every round.
+
+    Raises:
+        UsageError: the folder's trace was made from another header or first model.
+        TraceError: the folder's trace is damaged.
+    """
+    federation, start = Federation(setup), first_model(setup)
+    spec = setup.spec
+    header = trace_header(setup, spec.train.click_model, spec.population.cohort_size, "sampled")
+    with progress.task("train", spec.train.rounds) as tick:
+        recording = record_rounds(
+            lambda first, last: federation.rounds(start if last is None else last, first),
+            header,
+            folder.training if folder else None,
+            resume=bool(folder and folder.resume),
+            keep=keep,
+            tick=tick,
+        )
+    parameters = recording.last_aggregate()
+    if folder is not None:
+        if not np.array_equal(next(recording.rounds()).parameters, start):
+            raise UsageError(f"--resume: {folder.path} was begun from another first model than --init names")
+        folder.save_model(parameters)
+    evaluation = Evaluation(setup)
+    return Trained(
+        parameters=parameters,
+        rounds=recording.metrics(),
+        untrained=evaluation.ndcg(start),
+        ceiling=evaluation.ceiling,
+        recording=recording,
+    )
+
+
+def make_attacks(methods: Sequence[str]) -> list[Attack]:
+    """Attacks of a Spec, with every registered baseline in front."""
+    baselines = [name for name in names(Attack) if plugin_class(Attack, name).baseline]
+    chosen = [make(Attack, text) for text in (*baselines, *methods)]
+    return list({attack.label: attack for attack in chosen}.values())
+
+
+def attack_fresh(
+    setup: Setup,
+    clients: FreshClients,
+    parameters: NDArray[np.float64],
+    folder: RunFolder | None = None,
+    progress: Progress = SILENT,
+) -> dict[str, Evidence]:
+    """Let fresh clients send to a trained model, and judge every attack; evidence by click model."""
+    protocol, found = clients.protocol, {}
+    for click_model in protocol.click_models:
+        header = trace_header(setup, click_model, clients.queries.size, "deterministic")
+        play = partial(clients.rounds, parameters, click_model)
+        with progress.task(f"send {click_model}", protocol.repeats) as tick:
+            recording = record_rounds(
+                play,
+                header,
+                folder.fresh(click_model) if folder else None,
+                resume=bool(folder and folder.resume),
+                keep=True,
+                tick=tick,
+            )
+        found[click_model] = attack_recording(
+            recording, setup.collection, protocol.methods, setup.streams, progress, click_model
+        )
+    return found
+
+
+def attack_recording(
+    recording: Recording,
+    collection: Collection | None,
+    methods: Sequence[str],
+    streams: Streams,
+    progress: Progress = SILENT,
+    name: str = "",
+) -> Evidence:
+    """Judge attacks on recorded rounds that hold their truth."""
+    with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
+        return judge(recording, collection, make_attacks(methods), streams, tick)

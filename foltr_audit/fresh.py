@@ -1,0 +1,94 @@
+"""The experiment of Pham 2022: one fresh client per query shows, clicks, learns, defends and sends.
+
+Source: Pham 2022, "Federated learning for online learning to rank", section 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.client import LocalModels, interact
+from foltr_audit.errors import DataError
+from foltr_audit.federation import Origin, online_metrics, record_round, send
+from foltr_audit.metrics import ideal_dcg
+from foltr_audit.records.dataset import joined
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.setup import Setup
+from foltr_audit.spec import AttackSpec
+
+_IDS_PER_PART = 1_000_000_000
+
+
+class FreshClients:
+    """One fresh client for every attacked query; each repeat of the experiment is one round.
+
+    Clients start at the trained global model, show the deterministic list and take one step. A client
+    draws the same clicks and noise whatever other parts, methods or epsilons are run. The server
+    averages nothing: the aggregate of these rounds is the model itself.
+    """
+
+    def __init__(self, setup: Setup, protocol: AttackSpec) -> None:
+        """Prepare the attacked queries; nothing runs before `rounds` is iterated."""
+        self.setup = setup
+        self.protocol = protocol
+        self.data = joined([setup.collection.part(name) for name in self.parts])
+        self.ideal = ideal_dcg(self.data)
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the attacked parts, in the order of the collection."""
+        return [name for name in self.setup.collection.PARTS if name in self.protocol.on]
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Part and index of every query of the joined data."""
+        collection = self.setup.collection
+        sizes = {collection.PARTS.index(name): collection.part(name).n_queries for name in self.parts}
+        part = np.concatenate([np.full(size, index) for index, size in sizes.items()])
+        query = np.concatenate([np.arange(size) for size in sizes.values()])
+        return Origin(part=part, query=query)
+
+    @cached_property
+    def queries(self) -> NDArray[np.int64]:
+        """Attacked queries (indices of the joined data): those with enough documents.
+
+        Raises:
+            DataError: there is none.
+        """
+        least = self.protocol.min_documents
+        long = np.flatnonzero(self.data.lengths >= least)
+        if not long.size:
+            raise DataError(
+                f"attack: no query of {', '.join(self.parts)} has {least} documents; "
+                "choose other parts with --attack-on"
+            )
+        return long
+
+    @property
+    def too_short(self) -> int:
+        """Number of queries left out for having too few documents."""
+        return self.data.n_queries - self.queries.size
+
+    def rounds(
+        self,
+        parameters: NDArray[np.float64],
+        click_model: str,
+        first: int = 0,
+        last: NDArray[np.float64] | None = None,
+    ) -> Iterator[tuple[RoundRecord, RoundTruth]]:
+        """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
+        del last
+        rules = self.setup.rules(click_model, sampled=False)
+        clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
+        embedded = self.data if self.setup.spec.trace.embed_features else None
+        for repeat in range(first, self.protocol.repeats):
+            context = self.setup.context(repeat, clients, 1, parameters, prefix="fresh/")
+            start = LocalModels.start(parameters, clients.size)
+            local, interaction = interact(rules, start, self.data, self.queries, 0, context)
+            sent = send(self.setup, local, context, (interaction,))
+            metrics = online_metrics((interaction,), self.ideal, self.setup.spec.train.no_relevant)
+            yield record_round(context, sent, parameters, self.origin, metrics, embedded)

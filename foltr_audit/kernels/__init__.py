@@ -1,0 +1,1 @@
+"""Compiled numerical kernels. They import nothing of foltr-audit and know arrays only."""

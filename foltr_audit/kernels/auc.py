@@ -1,0 +1,50 @@
+"""Area under the ROC curve for many weightings of the same scores at once."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import parallel_kernel
+
+
+@parallel_kernel
+def weighted_auc(
+    positive: NDArray[np.bool_],
+    tie: NDArray[np.int64],
+    cluster: NDArray[np.int64],
+    weights: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """AUC under each row of cluster weights; NaN where no pair has weight.
+
+    Args:
+        positive: whether a document was clicked, shape (D,), documents in rising order of score.
+        tie: number of the distinct score, shape (D,), not falling.
+        cluster: which cluster (query) a document belongs to, shape (D,).
+        weights: how often each cluster counts, shape (resamples, clusters).
+
+    Pairs of equal score count one half.
+    """
+    out = np.empty(weights.shape[0], dtype=np.float64)
+    for b in numba.prange(weights.shape[0]):
+        won = 0.0  # twice the weight of won pairs: integers in float64, exact below 2^53
+        below = 0.0
+        positives = 0.0
+        i = 0
+        while i < tie.size:
+            here_positive = 0.0
+            here_negative = 0.0
+            level = tie[i]
+            while i < tie.size and tie[i] == level:
+                if positive[i]:
+                    here_positive += weights[b, cluster[i]]
+                else:
+                    here_negative += weights[b, cluster[i]]
+                i += 1
+            won += here_positive * (2.0 * below + here_negative)
+            below += here_negative
+            positives += here_positive
+        pairs = 2.0 * positives * below
+        out[b] = won / pairs if pairs > 0.0 else np.nan
+    return out

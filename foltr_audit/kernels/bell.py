@@ -1,0 +1,212 @@
+"""Bell-shaped variates, and the documents that the synthetic data sets are made of.
+
+The data must be the same on every machine, for ever. So every number here is a multiple of
+2^-12 of moderate size: then every product and every sum is exact in float64, in whatever order
+and with or without fused multiply-adds; `grid` rounds a result back onto that lattice. Divisions
+stand alone, and no function is used that IEEE 754 does not define.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import kernel
+from .philox import philox
+
+# Where the latent factors of a document stand.
+TOPIC, AUTHORITY, QUALITY, POPULARITY, DEPTH, LENGTH, NONE = range(7)
+MATCH = 7  # five fields: body, anchor, title, url, whole document
+FIELD_LENGTH = 12
+FACTORS = 17
+_FIELDS = 5
+_TITLE, _WHOLE = 2, 4
+_PRESENCE = FACTORS  # variates that say in which fields the query's words occur
+_JUDGEMENT = _PRESENCE + _FIELDS  # the assessor's own noise
+_COLUMN_NOISE = _JUDGEMENT + 1
+
+# What a column does with its weighted sum x of two factors and a noise.
+LINEAR, POSITIVE, COUNT, HEAVY, SHARE, STEP, RARE, CONSTANT = range(8)
+# What belongs to the query alone: variates, and then what is made of them.
+EASE, TILT, TERMS, IDF, SIZE, WORDING = range(6)
+QUERY_VARIATES = WORDING + _FIELDS
+
+
+@kernel
+def grid(x: float) -> float:
+    """The multiple of 2^-12 nearest to x."""
+    return float(np.floor(x * 4096.0 + 0.5) / 4096.0)
+
+
+@kernel
+def _bell(a: np.uint64, b: np.uint64) -> float:
+    low, half = np.uint64(0xFFFF), np.uint64(16)
+    total = np.int64((a >> half) + (a & low) + (b >> half) + (b & low))
+    return np.float64(((total - 131070) * 7093) >> 16) / 4096.0
+
+
+@kernel
+def fill_bells(out: NDArray[np.float64], client: int, round_: int, purpose: int, key: np.uint64) -> None:
+    """Fill with sums of four uniform numbers: mean 0, variance 1, within 3.465, multiples of 2^-12."""
+    for block in range((out.size + 1) // 2):
+        a, b, c, d = philox(block, client, round_, purpose, key)
+        out[2 * block] = _bell(a, b)
+        if 2 * block + 1 < out.size:
+            out[2 * block + 1] = _bell(c, d)
+
+
+@kernel
+def query_bells(queries: int, purpose: int, key: np.uint64) -> NDArray[np.float64]:
+    """The variates of each query, shape (queries, QUERY_VARIATES)."""
+    out = np.empty((queries, QUERY_VARIATES))
+    for query in range(queries):
+        fill_bells(out[query], query, 0, purpose, key)
+    return out
+
+
+@kernel
+def _factors(e: NDArray[np.float64], z: NDArray[np.float64]) -> None:
+    z[TOPIC] = e[TOPIC]
+    z[AUTHORITY] = e[AUTHORITY]
+    z[QUALITY] = grid(0.5 * e[AUTHORITY] + 0.875 * e[QUALITY])
+    z[POPULARITY] = grid(0.5 * e[AUTHORITY] + 0.375 * e[TOPIC] + 0.75 * e[POPULARITY])
+    z[DEPTH] = grid(-0.375 * e[AUTHORITY] + 0.875 * e[DEPTH])
+    z[LENGTH] = e[LENGTH]
+    z[NONE] = 0.0
+    for field in range(_FIELDS):
+        z[MATCH + field] = grid(0.625 * e[TOPIC] + 0.78125 * e[MATCH + field])
+        z[FIELD_LENGTH + field] = grid(0.625 * e[LENGTH] + 0.78125 * e[FIELD_LENGTH + field])
+    body, whole = z[MATCH], e[MATCH + _WHOLE]
+    z[MATCH + _WHOLE] = grid(0.875 * body + 0.25 * z[MATCH + _TITLE] + 0.375 * whole)
+
+
+@kernel
+def _merit(z: NDArray[np.float64], tilt: float, weights: NDArray[np.float64]) -> float:
+    """Utility before noise: additive, joint and weakest-link parts, and a usual length."""
+    topic, authority, lean, both, weakest, length = weights[0:6]
+    merit = (topic - lean * tilt) * z[TOPIC] + (authority + lean * tilt) * z[AUTHORITY]
+    merit += both * grid(max(z[TOPIC], -1.0) * max(z[AUTHORITY], -1.0))
+    merit += weakest * min(z[MATCH + _TITLE], z[QUALITY])
+    return grid(merit - length * grid(z[LENGTH] * z[LENGTH]))
+
+
+@kernel
+def _shaped(x: float, shape: int) -> float:
+    if shape == LINEAR:
+        return x
+    if shape == POSITIVE:
+        return max(0.0, x + 1.5)
+    if shape == COUNT:
+        return grid(max(0.0, x + 1.5) * max(0.0, x + 1.5))
+    if shape == HEAVY:
+        y = grid(max(0.0, x + 1.0) * max(0.0, x + 1.0))
+        return grid(y * y)
+    if shape == SHARE:
+        return grid(0.5 + 0.5 * (x / (1.0 + abs(x))))
+    if shape == STEP:
+        return 1.0 if x > 0.0 else 0.0
+    if shape == RARE:
+        return grid(max(0.0, x - 1.0) * max(0.0, x - 1.0))
+    return 1.0
+
+
+@kernel
+def _times(code: int, field: int, about: NDArray[np.float64]) -> float:
+    """The query's own factor of a column: 1, its number of terms, or a field's idf."""
+    if code == TERMS:
+        return float(1.0 + np.floor(max(0.0, 1.5 + 1.25 * about[TERMS])))
+    if code == IDF:
+        return max(0.5, grid(6.0 + 2.0 * about[IDF] + 0.5 * about[WORDING + field]))
+    return 1.0
+
+
+@kernel
+def _columns(
+    z: NDArray[np.float64],
+    e: NDArray[np.float64],
+    about: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    loadings: NDArray[np.float64],
+    absence: NDArray[np.float64],
+    row: NDArray[np.float64],
+) -> None:
+    for j in range(row.size):
+        shape, first, second, field, times, sparse = codes[j]
+        if sparse and z[MATCH + field] + e[_PRESENCE + field] + about[WORDING + field] < absence[field]:
+            row[j] = 0.0
+            continue
+        x = loadings[j, 0] * z[first] + loadings[j, 1] * z[second] + loadings[j, 2] * e[_COLUMN_NOISE + j]
+        row[j] = grid(_shaped(grid(x), shape) * _times(times, field, about))
+
+
+@kernel
+def _store_raw(rows: NDArray[np.float64], scales: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[i, j] = np.floor(rows[i, j] * scales[j, 0] + 0.5) / scales[j, 1]
+
+
+@kernel
+def _store_minmax(rows: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+    for j in range(rows.shape[1]):
+        low, high = rows[0, j], rows[0, j]
+        for i in range(rows.shape[0]):
+            low, high = min(low, rows[i, j]), max(high, rows[i, j])
+        for i in range(rows.shape[0]):
+            share = (rows[i, j] - low) * 1000000.0 / (high - low) if high > low else 0.0
+            out[i, j] = np.floor(share + 0.5) / 1000000.0
+
+
+@kernel
+def documents(
+    offsets: NDArray[np.int64],
+    abouts: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    absence: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    loadings: NDArray[np.float64],
+    scales: NDArray[np.int64],
+    minmax: bool,
+    purpose: int,
+    key: np.uint64,
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Features (documents, F) and utilities (documents,); labels come from thresholds on the latter.
+
+    Args:
+        offsets: first row of each query, shape (queries + 1,).
+        abouts: `query_bells`, shape (queries, QUERY_VARIATES).
+        weights: of topic, authority, lean, both, weakest, length, noise, ease and the share of copies.
+        absence: how seldom the query's words occur in each field, shape (5,).
+        codes: shape, first and second factor, field, query factor and sparsity, shape (F, 6).
+        loadings: weights of the two factors and of the column's own noise, shape (F, 3).
+        scales: steps of the last decimal in one unit of the column, and in 1, shape (F, 2).
+        minmax: whether each query's columns are brought to [0, 1]; else `scales` apply.
+        purpose: of the Philox stream.
+        key: of the Philox stream.
+    """
+    width = codes.shape[0]
+    features = np.empty((offsets[-1], width), dtype=np.float32)
+    utility = np.empty(offsets[-1])
+    for query in range(offsets.size - 1):
+        start, length = offsets[query], offsets[query + 1] - offsets[query]
+        e, z = np.empty(_COLUMN_NOISE + width), np.empty(FACTORS)
+        rows, merits = np.empty((length, width)), np.empty(length)
+        about = abouts[query]
+        for i in range(length):
+            word, pick, _, _ = philox(i, query, 0, purpose, key)
+            fill_bells(e, query, 1 + i, purpose, key)
+            if i > 0 and np.float64(word) < weights[8] * 4294967296.0:
+                source = np.int64((pick * np.uint64(i)) >> np.uint64(32))
+                rows[i] = rows[source]
+                merits[i] = merits[source]
+            else:
+                _factors(e, z)
+                merits[i] = _merit(z, about[TILT], weights)
+                _columns(z, e, about, codes, loadings, absence, rows[i])
+            # A copy is judged anew: two assessors need not agree on one text.
+            utility[start + i] = grid(merits[i] + weights[6] * e[_JUDGEMENT] + weights[7] * about[EASE])
+        if minmax:
+            _store_minmax(rows, features[start : start + length])
+        else:
+            _store_raw(rows, scales, features[start : start + length])
+    return features, utility

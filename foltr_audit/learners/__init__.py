@@ -1,0 +1,1 @@
+"""Learners: how clients turn interactions into updates."""

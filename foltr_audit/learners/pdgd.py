@@ -1,0 +1,80 @@
+"""Pairwise Differentiable Gradient Descent: its two settings, its gradient, and its Laplacian form.
+
+Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError, did_you_mean
+
+Pairs = Literal["all", "last-click+1"]
+Normaliser = Literal["shown", "candidates"]
+
+
+class PDGDSetting(NamedTuple):
+    """Which unclicked documents form pairs, and what the Plackett-Luce normaliser sums over."""
+
+    pairs: Pairs
+    normaliser: Normaliser
+
+    @property
+    def text(self) -> str:
+        """Its published name, or `pairs/normaliser`."""
+        for name, setting in PDGD_SETTINGS.items():
+            if setting == self:
+                return name
+        return f"{self.pairs}/{self.normaliser}"
+
+
+PDGD_SETTINGS = {
+    "oosterhuis-2018": PDGDSetting("last-click+1", "candidates"),
+    "pham-2022": PDGDSetting("all", "shown"),
+}
+_EVERY = {
+    f"{pairs}/{normaliser}": PDGDSetting(pairs, normaliser)
+    for pairs in ("all", "last-click+1")
+    for normaliser in ("shown", "candidates")
+}
+
+
+def pdgd_setting(text: str) -> PDGDSetting:
+    """The setting with a published name, or spelt out as `pairs/normaliser`.
+
+    >>> pdgd_setting("pham-2022")
+    PDGDSetting(pairs='all', normaliser='shown')
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    known = PDGD_SETTINGS | _EVERY
+    if text not in known:
+        raise UsageError(f"--pdgd: unknown setting {text!r}; {did_you_mean(text, known)}")
+    return known[text]
+
+
+def observed_length(clicks: NDArray[np.bool_], length: int, pairs: Pairs) -> int:
+    """How many top documents of a list take part in pairs.
+
+    >>> observed_length(np.array([False, True, False, False]), 4, "last-click+1")
+    3
+    """
+    if pairs == "all":
+        return length
+    clicked = np.flatnonzero(clicks)
+    return min(int(clicked[-1]) + 2, length) if clicked.size else 0
+
+
+def laplacian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Graph Laplacian `diag(W 1) - W` of symmetric pair weights, shape (k, k).
+
+    With the observed documents' own weights and Jacobian rows J, the PDGD gradient of clicks c is
+    `J^T L c`: an update is linear in the clicks. For `last-click+1` take the weights of the observed
+    documents only *before* this function, so that the degrees are theirs.
+    """
+    L: NDArray[np.float64] = np.diag(weights.sum(axis=1)) - weights
+    return L

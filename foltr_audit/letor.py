@@ -1,0 +1,172 @@
+"""Reader for LETOR and SVM-rank text: `LABEL qid:QUERY 1:VALUE 2:VALUE ... #docid = DOCUMENT`.
+
+Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
+SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as LightGBM reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import DataError
+from foltr_audit.letor_features import MAX_FEATURES, Block, parse_features
+from foltr_audit.letor_lines import line_batches, name_in_messages, read_group_sizes, shown
+from foltr_audit.letor_write import MAX_LABEL, write_letor
+from foltr_audit.records import Dataset
+
+__all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorPart", "read_letor", "write_letor"]
+
+_DOCUMENT = re.compile(rb"\bdocid\s*=\s*(\S+)")
+_LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class LetorPart:
+    """One file: its queries, and whether every row gives exactly the features 1..d."""
+
+    dataset: Dataset
+    dense: bool
+
+
+def read_letor(path: Path, *, groups: Path | None = None) -> LetorPart:
+    """Read a LETOR or SVM-rank text file, plain or gzip.
+
+    With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
+
+    Raises:
+        DataError: a file that cannot be read, or the first malformed line with its number.
+    """
+    rows = _Rows(name_in_messages(path), grouped=groups is not None)
+    blocks: list[Block] = []
+    for first, lines in line_batches(path):
+        blocks += rows.read(first, lines)
+    if not blocks:
+        raise DataError(f"letor: {rows.name}: no rows; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
+    offsets, query_ids = rows.queries() if groups is None else _grouped(path, groups, len(rows.labels))
+    width = max(block.width for block in blocks)
+    if not width:
+        raise DataError(
+            f"letor: {rows.name}: no row has a feature; expected FEATURE:VALUE after the query id"
+        )
+    dense = all(bool(np.all(block.counts == width)) for block in blocks)
+    dataset = Dataset(
+        features=_assemble(blocks, width, rows.name),
+        labels=np.array(rows.labels, dtype=np.int64),
+        offsets=offsets,
+        query_ids=query_ids,
+        document_ids=tuple(rows.document_ids),
+    )
+    return LetorPart(dataset, dense)
+
+
+@dataclass
+class _Rows:
+    """What the lines of a file have given so far, apart from the features."""
+
+    name: str
+    grouped: bool
+    labels: list[int] = field(default_factory=list)
+    document_ids: list[str] = field(default_factory=list)
+    starts: dict[bytes, int] = field(default_factory=dict)  # first row of each query, in file order
+    query: bytes | None = None
+    label_of: dict[bytes, int] = field(default_factory=dict)
+
+    def read(self, first: int, lines: list[bytes]) -> list[Block]:
+        """Read a batch of lines whose first one has this number; no block if none holds a row."""
+        rows: list[bytes] = []
+        numbers: list[int] = []
+        fault: DataError | None = None
+        for number, line in enumerate(lines, first):
+            try:
+                row = self._take(line, number)
+            except DataError as error:
+                fault = error  # an earlier row may have a bad feature: that one is reported
+                break
+            if row is not None:
+                rows.append(row)
+                numbers.append(number)
+        blocks = [parse_features(rows, numbers, self.name)] if rows else []
+        if fault is not None:
+            raise fault
+        return blocks
+
+    def _take(self, line: bytes, number: int) -> bytes | None:
+        """Note label, query and document of a line; its features, or None if it is blank."""
+        body, _, comment = line.partition(b"#")
+        fields = body.split(None, 2)
+        if not fields:
+            return None
+        label = self.label_of.get(fields[0])
+        if label is None:
+            label = self.label_of[fields[0]] = _parse_label(fields[0], f"letor: {self.name}:{number}")
+        query = fields[1] if len(fields) > 1 else b""
+        if not self.grouped:
+            self._enter(query, number)
+        self.labels.append(label)
+        found = _DOCUMENT.search(comment) if comment else None
+        self.document_ids.append(found[1].decode() if found else "")
+        has_query = not self.grouped or query.startswith(b"qid:")
+        return b" ".join(fields[2 if has_query else 1 :]).strip()
+
+    def _enter(self, query: bytes, number: int) -> None:
+        if query == self.query:
+            return
+        where = f"letor: {self.name}:{number}"
+        if not query.startswith(b"qid:") or query == b"qid:":
+            found = f"{shown(query)} after the label" if query else "nothing after the label"
+            raise DataError(f"{where}: query id missing: {found}; expected 'qid:NAME', or a group file")
+        if query in self.starts:
+            raise DataError(f"{where}: rows of query {shown(query[4:])} are split apart; expected one block")
+        self.starts[query] = len(self.labels)
+        self.query = query
+
+    def queries(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Offsets, shape (queries + 1,), and ids of the queries."""
+        offsets = np.array([*self.starts.values(), len(self.labels)], dtype=np.int64)
+        return offsets, tuple(query[4:].decode() for query in self.starts)
+
+
+def _parse_label(text: bytes, where: str) -> int:
+    if not _LABEL.fullmatch(text):
+        raise DataError(f"{where}: label {shown(text)} is not a number; expected 0 to {MAX_LABEL}")
+    value = float(text)
+    if value < 0:
+        raise DataError(f"{where}: label {shown(text)} is negative; expected 0 to {MAX_LABEL}")
+    if value > MAX_LABEL:
+        raise DataError(f"{where}: label {shown(text)} is above {MAX_LABEL}; expected 0 to {MAX_LABEL}")
+    if not value.is_integer():
+        raise DataError(f"{where}: label {shown(text)} is fractional; expected a whole number")
+    return int(value)
+
+
+def _grouped(path: Path, groups: Path, rows: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    sizes = read_group_sizes(groups)
+    if sum(sizes) != rows:
+        raise DataError(
+            f"letor: {name_in_messages(groups)}: groups add up to {sum(sizes)} rows, "
+            f"but {name_in_messages(path)} has {rows}"
+        )
+    # The whole name with `.train` or `.test`: else the parts would share their ids.
+    name = path.name.removesuffix(".gz")
+    offsets = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
+    return offsets, tuple(f"{name}:{query}" for query in range(len(sizes)))
+
+
+def _assemble(blocks: list[Block], width: int, name: str) -> NDArray[np.float32]:
+    """One matrix of all blocks, which are dropped on the way so that memory stays low."""
+    rows = sum(block.counts.size for block in blocks)
+    try:
+        features = np.zeros((rows, width), dtype=np.float32)
+    except MemoryError as error:
+        raise DataError(f"letor: {name}: {rows} rows of {width} features do not fit into memory") from error
+    row = rows
+    while blocks:
+        block = blocks.pop()
+        row -= block.counts.size
+        block.fill(features[row : row + block.counts.size])
+    return features

@@ -1,0 +1,96 @@
+"""Text lines of LETOR and group files: plain or gzip, refused where they are not text."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from foltr_audit.errors import DataError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BATCH_BYTES = 2 << 20  # a batch that stays in the cache reads faster than 20,000 wide rows at once
+_FOLD = re.compile(r"Fold\d+")
+_GROUP_SIZE = re.compile(rb"\d{1,18}")
+
+
+def name_in_messages(path: Path) -> str:
+    """How errors name a file: `train.txt`, or `Fold2/train.txt` in a folder of folds."""
+    folder = path.parent.name
+    return f"{folder}/{path.name}" if _FOLD.fullmatch(folder) else path.name
+
+
+def shown(value: bytes) -> str:
+    """A piece of a file, quoted for an error message and cut to 40 bytes."""
+    text = repr(value[:40].decode("utf-8", errors="replace"))
+    return f"{text}..." if len(value) > 40 else text
+
+
+def line_batches(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """Lines of a text file, some megabytes at a time, each batch with its first line's number (from 1).
+
+    Raises:
+        DataError: a file that is missing, a folder, unreadable, damaged gzip, or not UTF-8 text.
+    """
+    name = name_in_messages(path)
+    number = 1
+    try:
+        with path.open("rb") as raw:
+            packed = raw.peek(2)[:2] == _GZIP_MAGIC
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
+            while lines := stream.readlines(_BATCH_BYTES):
+                if number == 1 and lines[0].startswith(_BYTE_ORDER_MARK):
+                    lines[0] = lines[0][len(_BYTE_ORDER_MARK) :]
+                _refuse_binary(lines, number, name)
+                yield number, lines
+                number += len(lines)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"letor: {name}: damaged gzip data ({error}); expected a complete file") from error
+    except IsADirectoryError as error:
+        raise DataError(f"letor: {path}: a folder, where a file is expected") from error
+    except FileNotFoundError as error:
+        raise DataError(f"letor: {path}: no such file") from error
+    except OSError as error:
+        raise DataError(f"letor: {path}: cannot be read: {error.strerror or error}") from error
+
+
+def _refuse_binary(lines: list[bytes], first: int, name: str) -> None:
+    text = b"".join(lines)
+    if b"\0" not in text and (text.isascii() or _is_utf8(text)):
+        return
+    for number, line in enumerate(lines, first):
+        fault = "a NUL byte" if b"\0" in line else "" if _is_utf8(line) else "bytes that are not UTF-8"
+        if fault:
+            raise DataError(f"letor: {name}:{number}: {fault}; expected a text file, plain or gzip")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_group_sizes(path: Path) -> list[int]:
+    """Numbers of rows of the queries in a libsvm `.query` file, one a line; blank lines are skipped.
+
+    Raises:
+        DataError: a file that cannot be read, or a line that is not a whole number from 1.
+    """
+    sizes: list[int] = []
+    for first, lines in line_batches(path):
+        for number, line in enumerate(lines, first):
+            text = line.strip()
+            if not text:
+                continue
+            size = int(text) if _GROUP_SIZE.fullmatch(text) else 0
+            if size < 1:
+                where = f"letor: {name_in_messages(path)}:{number}"
+                raise DataError(f"{where}: group size {shown(text)}; expected a whole number from 1")
+            sizes.append(size)
+    return sizes

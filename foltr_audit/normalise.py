@@ -1,0 +1,99 @@
+"""Feature scales: z-scores with training statistics, or min-max within each query.
+
+Means and deviations are taken in float64, so values near the float32 limit neither overflow nor
+lose their differences. A result beyond float32 is cut to its largest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.records import Collection, Dataset
+
+NORMALISATIONS = ("none", "zscore", "query-minmax")
+_BATCH_ROWS = 8_192  # float64 copies of this many rows at a time
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def check_normalisation(how: str) -> None:
+    """Refuse a name that is no normalisation.
+
+    Raises:
+        UsageError: a name that is none of `none`, `zscore`, `query-minmax`.
+    """
+    if how not in NORMALISATIONS:
+        raise UsageError(f"normalise: no normalisation {how!r}; {did_you_mean(how, NORMALISATIONS)}")
+
+
+def normalise(collection: Collection, how: str) -> Collection:
+    """The same fold with other feature scales; its fingerprint stays that of the parsed data.
+
+    `zscore` takes mean and population standard deviation over all training documents, `query-minmax`
+    the range within each query (Qin et al. 2010, "LETOR"); what is constant becomes 0.
+
+    Raises:
+        UsageError: an unknown name, or data that are normalised already.
+    """
+    check_normalisation(how)
+    if collection.normalised != "none":
+        raise UsageError(
+            f"normalise: {how!r} of data that are already normalised by {collection.normalised!r}"
+        )
+    if how == "none":
+        return collection
+    if how == "zscore":
+        mean, deviation = _statistics(collection.train)
+        train, vali, test = (_zscore(collection.part(name), mean, deviation) for name in Collection.PARTS)
+    else:
+        train, vali, test = (_query_minmax(collection.part(name)) for name in Collection.PARTS)
+    return replace(collection, train=train, vali=vali, test=test, normalised=how)
+
+
+def _batches(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + _BATCH_ROWS, rows)) for start in range(0, rows, _BATCH_ROWS))
+
+
+def _statistics(train: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and population standard deviation of each feature, shape (features,).
+
+    The deviation of a constant feature is exactly 0: up to 2^29 equal float32 add up exactly in float64.
+    """
+    features = train.features
+    total = np.zeros(train.n_features)
+    for rows in _batches(train.n_documents):
+        total += features[rows].sum(axis=0, dtype=np.float64)
+    mean = total / train.n_documents
+    squares = np.zeros(train.n_features)
+    for rows in _batches(train.n_documents):
+        squares += np.square(features[rows] - mean).sum(axis=0)
+    return mean, np.sqrt(squares / train.n_documents)
+
+
+def _zscore(part: Dataset, mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> Dataset:
+    scaled = np.empty_like(part.features, dtype=np.float32)
+    for rows in _batches(part.n_documents):
+        scaled[rows] = _ratio(part.features[rows] - mean, deviation)
+    return part.with_features(scaled)
+
+
+def _query_minmax(part: Dataset) -> Dataset:
+    low = np.minimum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
+    high = np.maximum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
+    query_of = np.repeat(np.arange(part.n_queries), part.lengths)
+    scaled = np.empty_like(part.features, dtype=np.float32)
+    for rows in _batches(part.n_documents):
+        queries = query_of[rows]
+        scaled[rows] = _ratio(part.features[rows] - low[queries], high[queries] - low[queries])
+    return part.with_features(scaled)
+
+
+def _ratio(above: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Quotient within float32; 0 where the scale is 0."""
+    ratio = np.zeros_like(above)
+    np.divide(above, scale, out=ratio, where=np.broadcast_to(scale > 0, above.shape))
+    return np.clip(ratio, -_LARGEST, _LARGEST)

@@ -1,0 +1,122 @@
+"""Several Specs that differ in a few fields: repetitions, epsilons, trained-on click models.
+
+The TOML form is that of a Spec with the fields that all share, and one `[[cells]]` table with the
+rest for each Spec. A plan of one Spec is that Spec's own TOML.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from foltr_audit.errors import UsageError
+from foltr_audit.spec import Spec
+
+Table = dict[str, Any]
+Point = Mapping[str, Any]
+"""Changes to a Spec's table by dotted name, e.g. `{"population.clients": 10}`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Specs to run one after the other, in order; at least one."""
+
+    specs: tuple[Spec, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[Table], where: str = "spec", names: Mapping[str, str] | None = None) -> Plan:
+        """The plan of plain tables; equal Specs count once. `where` and `names` as for `Spec.parse`.
+
+        Raises:
+            UsageError: a table is no valid Spec.
+        """
+        return cls(tuple(dict.fromkeys(Spec.parse(table, where, names) for table in tables)))
+
+    def table(self) -> Table:
+        """What all Specs share, with one entry of `cells` per Spec for the rest."""
+        tables = [spec.table() for spec in self.specs]
+        if len(tables) == 1:
+            return tables[0]
+        shared = _shared(tables)
+        return {**shared, "cells": [_without(table, shared) for table in tables]}
+
+    @property
+    def toml(self) -> str:
+        """The TOML form."""
+        import tomli_w
+
+        return tomli_w.dumps(self.table())
+
+
+def read_tables(text: str, where: str) -> list[Table]:
+    """The Spec tables of a TOML text, not yet validated: one, or one per entry of `cells`.
+
+    Raises:
+        UsageError: the text is no TOML, or `cells` is no list of tables.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where}: not TOML: {error}") from error
+    cells = table.pop("cells", [{}])
+    if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
+        raise UsageError(f"{where}: cells: expected [[cells]] tables")
+    return [_merged(table, cell) for cell in cells]
+
+
+def expand(tables: Sequence[Table], *axes: Sequence[Point]) -> list[Table]:
+    """Every table with every point of the first axis, each of those with every point of the next, ...
+
+    >>> expand([{"seed": 1}], [{"data.fold": 1}, {"data.fold": 2}])
+    [{'seed': 1, 'data': {'fold': 1}}, {'seed': 1, 'data': {'fold': 2}}]
+    """
+    found = list(tables)
+    for axis in axes:
+        found = [changed(table, point) for table in found for point in axis]
+    return found
+
+
+def changed(table: Table, point: Point) -> Table:
+    """A copy of a table with the changes of a point."""
+    new = deepcopy(table)
+    for dotted, value in point.items():
+        *path, last = dotted.split(".")
+        inner = new
+        for name in path:
+            inner = inner.setdefault(name, {})
+        inner[last] = value
+    return new
+
+
+def _merged(base: Table, over: Table) -> Table:
+    new = deepcopy(base)
+    for name, value in over.items():
+        both = isinstance(value, dict) and isinstance(new.get(name), dict)
+        new[name] = _merged(new[name], value) if both else value
+    return new
+
+
+def _shared(tables: Sequence[Table]) -> Table:
+    first = tables[0]
+    shared: Table = {}
+    for name, value in first.items():
+        if not all(name in table for table in tables):
+            continue
+        if isinstance(value, dict) and all(isinstance(table[name], dict) for table in tables):
+            shared[name] = _shared([table[name] for table in tables])
+        elif all(table[name] == value for table in tables):
+            shared[name] = value
+    return shared
+
+
+def _without(table: Table, shared: Table) -> Table:
+    rest: Table = {}
+    for name, value in table.items():
+        if name not in shared:
+            rest[name] = value
+        elif isinstance(value, dict) and value != shared[name]:
+            rest[name] = _without(value, shared[name])
+    return rest

@@ -1,0 +1,246 @@
+"""The API that plug-ins are written against.
+
+A plug-in is a small frozen object that validates its own parameters (pydantic). Its text form is
+`name` or `name:parameter=value,parameter=value`; a chain of defenses joins them with `+`.
+Plug-ins are found by entry points: see `foltr_audit.registry`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from foltr_audit.records.context import RoundContext
+from foltr_audit.records.privacy import Ball, PrivacyClaim
+from foltr_audit.records.view import Inference, Knowledge, View
+from foltr_audit.rng import ClientStreams
+
+if TYPE_CHECKING:
+    from foltr_audit.records.dataset import Dataset
+
+__all__ = [
+    "AggregateDefense",
+    "Attack",
+    "Ball",
+    "ClickDefense",
+    "ClickModel",
+    "Defense",
+    "Inference",
+    "Knowledge",
+    "Learner",
+    "MessageDefense",
+    "Plugin",
+    "PrivacyClaim",
+    "RoundContext",
+    "Scenario",
+    "StepDefense",
+    "View",
+    "WireDefense",
+    "plain",
+]
+
+
+class Plugin(BaseModel):
+    """A frozen object with a name and validated parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: ClassVar[str]
+    status: ClassVar[Literal["stable", "experimental"]] = "stable"
+
+    @property
+    def text(self) -> str:
+        """The canonical text form, e.g. `clip:norm=3`."""
+        values = self.model_dump()
+        return self._written({key: plain(value) for key, value in values.items()})
+
+    @property
+    def label(self) -> str:
+        """The text form with only the parameters that are not at their default, e.g. `olsr`."""
+        given = {
+            key: plain(getattr(self, key))
+            for key, info in type(self).model_fields.items()
+            if info.is_required() or getattr(self, key) != info.default
+        }
+        return self._written(given)
+
+    def _written(self, given: dict[str, str]) -> str:
+        listed = ",".join(f"{key}={given[key]}" for key in sorted(given))
+        return f"{self.name}:{listed}" if listed else self.name
+
+
+def plain(value: object) -> str:
+    """A parameter value as the text that reads back as it, e.g. `1.2`, `3`, `true`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value).replace("e+", "e")  # "+" joins the links of a chain
+
+
+class ClickModel(Plugin):
+    """How a simulated user clicks on a shown list."""
+
+    def click(
+        self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
+    ) -> NDArray[np.bool_]:
+        """Clicks on each client's list.
+
+        Args:
+            labels: grade of each shown document, (C, k), -1 at the padding.
+            largest_label: highest grade of the whole collection: which published setting applies.
+            streams: one random stream per client.
+            step: number of the local step; draws of different steps must not overlap.
+
+        Returns:
+            bool (C, k), False at the padding.
+        """
+        raise NotImplementedError
+
+
+class Scenario(Plugin):
+    """Who the clients are: which client asks which query."""
+
+    def queries(self, data: Dataset, interactions: int, streams: ClientStreams) -> NDArray[np.int64]:
+        """Indices of the training queries each client asks this round, int64 (C, interactions)."""
+        raise NotImplementedError
+
+
+class Learner(Plugin):
+    """How a client turns one interaction into a change of its local model."""
+
+    def local_step(
+        self,
+        parameters: NDArray[np.float64],
+        data: Dataset,
+        queries: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        shown: NDArray[np.int64],
+        clicks: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Local models after one interaction (C, P), and which clients took a gradient step (C,).
+
+        Args:
+            parameters: local models before, (C, P).
+            data: the data set that `queries` (C,) index.
+            queries: the query of each client.
+            scores: scores of all candidates, flat; client c owns `scores[starts[c]:starts[c+1]]`.
+            starts: int64 (C + 1,).
+            shown: positions of the shown documents inside their query, (C, k), padded with -1.
+            clicks: bool (C, k).
+        """
+        raise NotImplementedError
+
+
+class Defense(Plugin):
+    """One link of the chain. Subclass the class of the stage that it acts in."""
+
+    stage: ClassVar[str]
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        """What its authors claim for one round; nothing by default."""
+        del context
+        return ()
+
+
+class ClickDefense(Defense):
+    """Changes clicks before the client learns from them."""
+
+    stage: ClassVar[str] = "click"
+
+    def apply(
+        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
+    ) -> NDArray[np.bool_]:
+        """New clicks, bool (C, k); those at the padding of `shown` (C, k) must stay False."""
+        raise NotImplementedError
+
+
+class StepDefense(Defense):
+    """Acts on the local models after every local step."""
+
+    stage: ClassVar[str] = "step"
+
+    def apply(self, parameters: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """New local models, float64 (C, P); a row that comes back equal was left alone."""
+        raise NotImplementedError
+
+    @property
+    def ball(self) -> Ball | None:
+        """The ball that models are kept in, if that is all this defense does."""
+        return None
+
+
+class MessageDefense(Defense):
+    """Acts on what a client is about to send: its local model after the last step."""
+
+    stage: ClassVar[str] = "message"
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """New models to send, float64 (C, P). The difference to `context.parameters` is the update."""
+        raise NotImplementedError
+
+    def noise(self, context: RoundContext) -> str | None:
+        """The noise law as public knowledge, if this defense adds noise."""
+        del context
+        return None
+
+
+class WireDefense(Defense):
+    """Acts on the messages on their way to the server."""
+
+    stage: ClassVar[str] = "wire"
+
+    def apply(
+        self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """What the server receives, (C, P), and which messages arrived, bool (C,)."""
+        raise NotImplementedError
+
+
+class AggregateDefense(Defense):
+    """Replaces or changes the server's average."""
+
+    stage: ClassVar[str] = "aggregate"
+
+    def apply(
+        self,
+        aggregate: NDArray[np.float64],
+        messages: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        context: RoundContext,
+    ) -> NDArray[np.float64]:
+        """The new global model or update, float64 (P,).
+
+        `messages` (S, P) are the ones that arrived, with their weights (S,) that sum to 1, and
+        `aggregate` is what the stages before have made of them.
+        """
+        raise NotImplementedError
+
+
+class Attack(Plugin):
+    """Reads clicks out of what one observer sees.
+
+    Attributes:
+        reads: message kinds that it understands.
+        needs: names of `Knowledge` that it cannot do without.
+        baseline: whether it is shown beside every other attack.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
+    needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
+    baseline: ClassVar[bool] = False
+
+    def why_not(self, view: View) -> str | None:
+        """Why this attack cannot run on a view, or None if it can."""
+        if view.kind not in self.reads:
+            return f"it reads messages of kind {', '.join(sorted(self.reads))}, not {view.kind}"
+        missing = sorted(name for name in self.needs if not view.knowledge.has(name))
+        return f"the observer does not know: {', '.join(missing)}" if missing else None
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """Scores and guesses for every shown document of a view. It has no access to the truth."""
+        raise NotImplementedError

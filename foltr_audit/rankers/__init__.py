@@ -1,0 +1,1 @@
+"""Rankers: parameters in, scores and Jacobians out."""

@@ -1,0 +1,211 @@
+"""Attacks on what was recorded before: a Run folder, or a trace of any system."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foltr_audit import atomic
+from foltr_audit.errors import DataError, UsageError, did_you_mean
+from foltr_audit.experiment import attack_recording, make_attacks
+from foltr_audit.judge import infer_round
+from foltr_audit.load import load_collection
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.records import Collection
+from foltr_audit.report.attack import AttackReport, Row, dataset_facts, result_rows
+from foltr_audit.rng import Streams
+from foltr_audit.run_folder import RunFolder, writing
+from foltr_audit.spec import AttackSpec, DataSpec, Spec
+from foltr_audit.trace import Trace, TraceHeader
+from foltr_audit.views import check_collection, query_names
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TARGETS = ("fresh", "training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Recorded traces by the click model behind them, and what is needed to attack them.
+
+    Attributes:
+        path: the Run folder or trace folder.
+        traces: what is attacked.
+        spec: the Spec of a Run; None for a bare trace.
+        methods: texts of the attacks.
+        data: another place of the data set than the recorded one.
+    """
+
+    path: Path
+    traces: dict[str, Trace]
+    spec: Spec | None
+    methods: tuple[str, ...]
+    data: str | None
+
+    @classmethod
+    def open(
+        cls, path: Path, *, target: str | None, data: str | None, methods: Sequence[str] | None
+    ) -> Recorded:
+        """Open a Run folder or a trace.
+
+        Of a Run, `target` picks the messages of the `fresh` clients or of the `training` rounds; the
+        default is `fresh` where there are any.
+
+        Raises:
+            UsageError: no such folder or target.
+            TraceError: it is damaged, or neither a Run nor a trace.
+        """
+        if target is not None and target not in TARGETS:
+            raise UsageError(f"--target: unknown {target!r}; {did_you_mean(target, TARGETS)}")
+        spec = None
+        if (path / "trace.toml").is_file():
+            trace = Trace.open(path)
+            traces = {str(trace.header.knowledge.get("click_model", "recorded")): trace}
+        else:
+            folder = RunFolder.open(path)
+            spec = folder.spec
+            traces = {} if target == "training" else folder.fresh_traces()
+            if target == "fresh" and not traces:
+                raise UsageError(f"--target fresh: {path} holds no messages of fresh clients")
+            traces = traces or {spec.train.click_model: Trace.open(folder.training)}
+        protocol = spec.attack if spec and spec.attack else AttackSpec()
+        return cls(path=path, traces=traces, spec=spec, methods=tuple(methods or protocol.methods), data=data)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether every trace can be scored."""
+        return all(trace.has_truth for trace in self.traces.values())
+
+    @property
+    def header(self) -> TraceHeader:
+        """The header of the first trace; all have the same data."""
+        return next(iter(self.traces.values())).header
+
+    @cached_property
+    def collection(self) -> Collection | None:
+        """The data set that the messages were learnt on; None where features are embedded instead.
+
+        Raises:
+            UsageError: it is not where it was, and no other place is given.
+            TraceError: it is another data set.
+        """
+        header, seed = self.header, self._seed
+        if header.embeds_features and self.data is None:
+            return None
+        recorded = header.dataset
+        wanted = DataSpec.model_validate(
+            {"source": self.data or recorded.source, "fold": recorded.fold, "normalise": recorded.normalised}
+        )
+        try:
+            collection = load_collection(wanted, seed)
+        except DataError as error:
+            if self.data is not None:
+                raise
+            raise UsageError(f"{error}; give the data set of the trace with --data") from error
+        for trace in self.traces.values():
+            check_collection(trace.header, collection)
+        return collection
+
+    @property
+    def _seed(self) -> int:
+        recorded = self.header.knowledge.get("split_seed", 1)
+        return self.spec.seed if self.spec else int(recorded) if isinstance(recorded, int) else 1
+
+    @property
+    def _streams(self) -> Streams:
+        return Streams(self._seed, self.spec.repetition if self.spec else 0)
+
+    def report(self, progress: Progress = SILENT) -> AttackReport:
+        """Judge the attacks and report on them; the utility is not recomputed.
+
+        Raises:
+            UsageError: a trace holds no truth.
+        """
+        rows: list[Row] = []
+        for click_model, trace in self.traces.items():
+            evidence = attack_recording(
+                trace, self.collection, self.methods, self._streams, progress, click_model
+            )
+            rows += result_rows(evidence, click_model, _facts(trace.header, self.spec), Streams(self._seed))
+        config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.methods)}
+        if self.spec is not None:
+            config["spec"] = self.spec.table()
+        return AttackReport(config=config, dataset=self._dataset(), utility=[], results=rows)
+
+    def _dataset(self) -> Row:
+        if self.collection is not None:
+            return dataset_facts([self.collection])
+        recorded = self.header.dataset
+        return {
+            "source": recorded.source,
+            "synthetic": recorded.source.startswith("synthetic:"),
+            "normalised": recorded.normalised,
+            "folds": [{"fold": recorded.fold, "fingerprint": recorded.fingerprint}],
+        }
+
+    def write_guesses(self, path: Path, progress: Progress = SILENT) -> None:
+        """Write every attack's score and guess for every shown document, as CSV or Parquet.
+
+        Raises:
+            UsageError: another suffix than .csv or .parquet.
+            FoltrAuditError: the file cannot be written.
+        """
+        if path.suffix not in (".csv", ".parquet"):
+            raise UsageError(f"--guesses: {path}; expected a name ending in .csv or .parquet")
+        import polars as pl
+
+        frame = pl.concat([self._guesses(name, trace, progress) for name, trace in self.traces.items()])
+        buffer = io.BytesIO()
+        if path.suffix == ".csv":
+            frame.write_csv(buffer)
+        else:
+            frame.write_parquet(buffer)
+        with writing(path):
+            atomic.write_bytes(path, buffer.getvalue())
+
+    def _guesses(self, click_model: str, trace: Trace, progress: Progress) -> pl.DataFrame:
+        import polars as pl
+
+        attacks, pieces = make_attacks(self.methods), []
+        with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
+            for record in trace.rounds():
+                answers = infer_round(record, trace, self.collection, attacks, self._streams)
+                names = query_names(record, trace.header, self.collection)
+                row, position = np.nonzero(record.shown >= 0)
+                for label, answer in answers.items():
+                    pieces.append(
+                        pl.DataFrame(
+                            {
+                                "click_model": [click_model] * row.size,
+                                "method": [label] * row.size,
+                                "round": np.full(row.size, record.round),
+                                "slot": record.slot[row],
+                                "step": record.step[row],
+                                "query": names[row].tolist(),
+                                "rank": position + 1,
+                                "document": record.shown[row, position],
+                                "score": answer.scores[row, position],
+                                "guess": answer.guess[row, position],
+                            }
+                        )
+                    )
+                tick()
+        return pl.concat(pieces)
+
+
+def _facts(header: TraceHeader, spec: Spec | None) -> Row:
+    known = header.knowledge
+    defense, eps = known.get("defense", []), known.get("eps_claimed", float("inf"))
+    return {
+        "trained_on": spec.train.click_model if spec else "unknown",
+        "eps_claimed": float(eps) if isinstance(eps, int | float) else float("inf"),
+        "defense": "+".join(defense) if isinstance(defense, list) else str(defense),
+        "pdgd": f"{known.get('pairs', 'unknown')}/{known.get('normaliser', 'unknown')}",
+    }

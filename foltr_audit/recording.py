@@ -1,0 +1,162 @@
+"""What was recorded of some rounds: in memory, or a trace on disk; both are read the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.progress import Tick
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.setup import Setup
+from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
+
+_PART_BYTES = 1_000_000  # a killed run loses at most one part of about this many message bytes
+
+
+class Recording(Protocol):
+    """Rounds that were recorded, whatever they are kept in."""
+
+    @property
+    def header(self) -> TraceHeader:
+        """What an observer may know before the first message."""
+        ...
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether the truth can be read."""
+        ...
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds."""
+        ...
+
+    def rounds(self) -> Iterator[RoundRecord]:
+        """The observed rounds, in order."""
+        ...
+
+    def truths(self) -> Iterator[RoundTruth]:
+        """The truth of each round, in the same order."""
+        ...
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The utility of each round, with its number under `round`."""
+        ...
+
+    def last_aggregate(self) -> NDArray[np.float64]:
+        """The global model after the last round, float64 (P,)."""
+        ...
+
+
+@dataclass
+class MemoryRecording:
+    """Rounds of experiments that write no folder; without `keep` only their metrics are kept."""
+
+    header: TraceHeader
+    keep: bool = True
+    has_truth: bool = True
+    records: list[RoundRecord] = field(default_factory=list)
+    truth: list[RoundTruth] = field(default_factory=list)
+    rows: list[dict[str, float]] = field(default_factory=list)
+
+    def write(self, record: RoundRecord, truth: RoundTruth) -> None:
+        """Take one round."""
+        self.rows.append({"round": record.round, **truth.metrics})
+        if not self.keep:
+            self.records.clear()
+        self.records.append(record)
+        if self.keep:
+            self.truth.append(truth)
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds."""
+        return len(self.rows)
+
+    def rounds(self) -> Iterator[RoundRecord]:
+        """The observed rounds, in order."""
+        return iter(self.records if self.keep else [])
+
+    def truths(self) -> Iterator[RoundTruth]:
+        """The truth of each round, in the same order."""
+        return iter(self.truth)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The utility of each round, with its number under `round`."""
+        return self.rows
+
+    def last_aggregate(self) -> NDArray[np.float64]:
+        """The global model after the last round, float64 (P,)."""
+        return self.records[-1].aggregate
+
+
+Play = Callable[[int, NDArray[np.float64] | None], Iterator[tuple[RoundRecord, RoundTruth]]]
+"""Plays rounds from a number on; gets the last recorded global model, or None at the beginning."""
+
+
+def record_rounds(
+    play: Play, header: TraceHeader, folder: Path | None, *, resume: bool, keep: bool, tick: Tick
+) -> Recording:
+    """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory."""
+    if folder is None:
+        memory = MemoryRecording(header, keep=keep)
+        for record, truth in play(0, None):
+            memory.write(record, truth)
+            tick(truth.metrics)
+        return memory
+    with TraceWriter(folder, header, resume=resume) as writer:
+        first = writer.next_round
+        last = Trace.open(folder).last_aggregate() if first else None
+        tick.skip(first)
+        for record, truth in play(first, last):
+            writer.write(record, truth)
+            tick(truth.metrics)
+    return Trace.open(folder)
+
+
+def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> TraceHeader:
+    """The header for rounds of `messages` messages whose lists are `sampled` or `deterministic`."""
+    spec, collection = setup.spec, setup.collection
+    learner, ball, noise = setup.learner, setup.chain.ball, setup.noise()
+    knowledge: dict[str, Fact] = {
+        "learning_rate": learner.learning_rate,
+        "pairs": learner.pairs,
+        "normaliser": learner.normaliser,
+        "interactions": learner.interactions if lists == "sampled" else 1,
+        "lists": lists,
+        "click_model": click_model,
+        "defense": list(spec.defense),
+        "eps_claimed": setup.claim(),
+        "split_seed": spec.seed,
+    }
+    if ball is not None:
+        knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
+    if noise is not None:
+        knowledge["noise"] = noise
+    width = 4 if spec.trace.dtype == "float32" else 8
+    per_round = max(1, messages * setup.ranker.n_parameters * width)
+    return TraceHeader(
+        kind=spec.trace.message,
+        dtype=spec.trace.dtype,
+        parameters=setup.ranker.n_parameters,
+        k=LIST_LENGTH,
+        ranker=spec.train.ranker,
+        dataset=TraceDataset(
+            source=spec.data.source,
+            fold=collection.fold,
+            fingerprint=collection.fingerprint,
+            normalised=collection.normalised,
+            parts=collection.PARTS,
+        ),
+        has_truth=True,
+        knowledge=knowledge,
+        spec_hash=spec.hash,
+        embeds_features=spec.trace.embed_features,
+        rounds_per_part=max(1, _PART_BYTES // per_round),
+    )

@@ -1,0 +1,43 @@
+"""What travels with a cohort through one round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.frozen import read_only
+from foltr_audit.rng import ClientStreams, Streams
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundContext:
+    """The round that a defense acts in. A plug-in takes n from here, never from an array's length.
+
+    Attributes:
+        round: round number, from 0.
+        shares: number n of clients whose noise shares are reckoned to arrive.
+        clients: ids of the clients present, int64 (C,). An attacked client alone still has `shares` = n.
+        counts: interactions behind each client's message, int64 (C,).
+        parameters: the global model that the round started from, float64 (P,).
+        source: the experiment's random streams.
+        prefix: `""` in training rounds, else the name of what is simulated; part of every stream's name.
+    """
+
+    round: int
+    shares: int
+    clients: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    parameters: NDArray[np.float64]
+    source: Streams
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clients", read_only(self.clients, np.int64))
+        object.__setattr__(self, "counts", read_only(self.counts, np.int64))
+        object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
+
+    def streams(self, purpose: str) -> ClientStreams:
+        """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""
+        return self.source.clients(self.prefix + purpose, self.round, self.clients)

@@ -1,0 +1,175 @@
+"""Ranking data: queries of different lengths in flat arrays, and the three parts of a fold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import DataError
+from foltr_audit.records.frozen import read_only
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """Judged queries, one after the other in flat arrays.
+
+    Attributes:
+        features: float32, shape (documents, features).
+        labels: int64 relevance grades from 0, shape (documents,).
+        offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
+        query_ids: one name per query.
+        document_ids: one name per document, `""` where the source gives none.
+
+    Raises:
+        DataError: shapes that do not fit together, a query without documents, a label below 0.
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    query_ids: tuple[str, ...]
+    document_ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", read_only(self.features, np.float32))
+        object.__setattr__(self, "labels", read_only(self.labels, np.int64))
+        object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
+        documents = self.features.shape[0]
+        if self.features.ndim != 2 or self.labels.shape != (documents,):
+            raise DataError(
+                f"dataset: {self.labels.shape} labels for features of shape {self.features.shape}"
+            )
+        if len(self.document_ids) != documents or len(self.query_ids) != self.offsets.size - 1:
+            raise DataError("dataset: one id per document and per query expected")
+        if self.offsets[0] != 0 or self.offsets[-1] != documents or np.any(np.diff(self.offsets) < 1):
+            raise DataError("dataset: offsets must rise from 0 to the number of documents")
+        if documents and self.labels.min() < 0:
+            raise DataError("dataset: a label is negative")
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return self.offsets.size - 1
+
+    @property
+    def n_documents(self) -> int:
+        """Number of query-document rows."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.features.shape[1])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of documents of each query, shape (queries,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def has_relevant(self) -> NDArray[np.bool_]:
+        """Whether a query has a document with label > 0, shape (queries,)."""
+        return np.add.reduceat(self.labels > 0, self.offsets[:-1]) > 0
+
+    def select(self, queries: Sequence[int] | NDArray[np.int64]) -> Dataset:
+        """The named queries (indices, in this order) as a data set of their own."""
+        chosen = np.asarray(queries, dtype=np.int64)
+        spans = [np.arange(self.offsets[q], self.offsets[q + 1]) for q in chosen]
+        rows = np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
+        return Dataset(
+            features=self.features[rows],
+            labels=self.labels[rows],
+            offsets=np.concatenate([[0], np.cumsum(self.lengths[chosen])]),
+            query_ids=tuple(self.query_ids[q] for q in chosen),
+            document_ids=tuple(self.document_ids[row] for row in rows),
+        )
+
+    def with_features(self, features: NDArray[np.float32]) -> Dataset:
+        """The same queries with other feature values, shape (documents, any)."""
+        return Dataset(
+            features=features,
+            labels=self.labels,
+            offsets=self.offsets,
+            query_ids=self.query_ids,
+            document_ids=self.document_ids,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the content, whatever the text it was read from looked like."""
+        digest = hashlib.sha256(f"foltr-audit/dataset/1 {self.features.shape}\n".encode())
+        for array, form in ((self.features, "<f4"), (self.labels, "<i8"), (self.offsets, "<i8")):
+            digest.update(np.ascontiguousarray(array, dtype=form).data)
+        for names in (self.query_ids, self.document_ids):
+            digest.update("".join(f"{len(name)}:{name}" for name in names).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Collection:
+    """One fold: what a ranker is trained on, and what it is attacked and evaluated on.
+
+    Attributes:
+        train, vali, test: the parts; all have the same number of features.
+        source: where the data came from, e.g. a path or `synthetic:mq2007`.
+        synthetic: whether the data was generated.
+        fold: number of the fold, from 1; 0 where the source has no folds.
+        fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
+        normalised: `none`, `zscore` or `query-minmax`.
+    """
+
+    train: Dataset
+    vali: Dataset
+    test: Dataset
+    source: str
+    synthetic: bool
+    fold: int
+    fingerprint: str
+    normalised: str = "none"
+
+    PARTS: ClassVar[tuple[str, ...]] = ("train", "vali", "test")
+
+    def part(self, name: str) -> Dataset:
+        """The part with this name.
+
+        Raises:
+            DataError: a name that is none of `train`, `vali`, `test`.
+        """
+        if name not in self.PARTS:
+            raise DataError(f"data: no part {name!r}; expected train, vali or test")
+        part: Dataset = getattr(self, name)
+        return part
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of every part."""
+        return self.train.n_features
+
+    @property
+    def largest_label(self) -> int:
+        """The highest relevance grade in any part."""
+        return max(int(self.part(name).labels.max()) for name in self.PARTS)
+
+
+def joint_fingerprint(parts: Sequence[Dataset]) -> str:
+    """SHA-256 (hex) over the fingerprints of several parts, in order."""
+    return hashlib.sha256("\n".join(part.fingerprint for part in parts).encode()).hexdigest()
+
+
+def joined(parts: Sequence[Dataset]) -> Dataset:
+    """The queries of several data sets one after the other."""
+    ends = np.concatenate([[0], np.cumsum([part.n_documents for part in parts])])
+    starts = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Dataset(
+        features=np.concatenate([part.features for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        offsets=np.concatenate([*starts, ends[-1:]]),
+        query_ids=tuple(name for part in parts for name in part.query_ids),
+        document_ids=tuple(name for part in parts for name in part.document_ids),
+    )

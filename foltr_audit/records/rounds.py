@@ -1,0 +1,168 @@
+"""One federated round: what the server saw of it, and the truth that only a judge may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError
+from foltr_audit.records.frozen import read_only
+
+Payload = NDArray[np.float32] | NDArray[np.float64]
+
+
+def _freeze(record: object, dtypes: Mapping[str, Any]) -> None:
+    for name, dtype in dtypes.items():
+        object.__setattr__(record, name, read_only(getattr(record, name), dtype))
+
+
+def _expect(who: str, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise UsageError(f"{who}: {name} has shape {array.shape}, expected {shape}")
+
+
+def _at_least(who: str, name: str, array: NDArray[Any], least: int) -> None:
+    if array.size and array.min() < least:
+        raise UsageError(f"{who}: {name} holds {array.min()}, expected {least} or more")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundRecord:
+    """What an honest-but-curious server sees of one round: M messages and I interactions.
+
+    Attributes:
+        round: number of the round, from 0.
+        parameters: float64, shape (P,); the global model that the clients start from.
+        aggregate: float64, shape (P,); what the server computes from the messages.
+        shares: number of noise shares n that the defenses reckoned with.
+        survivors: bool, shape (M,); whether a message entered the aggregate.
+        counts: int64, shape (M,); interactions behind each message.
+        messages: float32 or float64, shape (M, P).
+        slot: int64, shape (I,); which message an interaction went into. Rows rise by (slot, step).
+        step: int64, shape (I,); the client's local step, from 0.
+        part: int64, shape (I,); index into the data set parts of the trace.
+        query: int64, shape (I,); index of the query inside its part, from 0.
+        shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
+        features: float32, shape (I, k, d), zero where `shown` is -1; None where not embedded.
+
+    Raises:
+        UsageError: shapes that do not fit together, indices out of range, rows out of order.
+    """
+
+    round: int
+    parameters: NDArray[np.float64]
+    aggregate: NDArray[np.float64]
+    shares: int
+    survivors: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+    messages: Payload
+    slot: NDArray[np.int64]
+    step: NDArray[np.int64]
+    part: NDArray[np.int64]
+    query: NDArray[np.int64]
+    shown: NDArray[np.int64]
+    features: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        who = f"round {self.round}"
+        if self.round < 0 or self.shares < 0:
+            raise UsageError(f"{who}: round and shares must not be negative; shares is {self.shares}")
+        payload = np.asarray(self.messages).dtype
+        if payload not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise UsageError(f"{who}: messages are {payload}, expected float32 or float64")
+        whole = dict.fromkeys(("counts", "slot", "step", "part", "query", "shown"), np.int64)
+        floats = {"parameters": np.float64, "aggregate": np.float64, "messages": payload}
+        _freeze(self, {**whole, **floats, "survivors": np.bool_})
+        if self.features is not None:
+            _freeze(self, {"features": np.float32})
+        self._check_shapes(who)
+        self._check_values(who)
+
+    def _check_shapes(self, who: str) -> None:
+        if self.messages.ndim != 2 or self.shown.ndim != 2:
+            raise UsageError(
+                f"{who}: messages have shape {self.messages.shape} and shown lists {self.shown.shape}, "
+                "expected (M, P) and (I, k)"
+            )
+        (M, P), (rows, k) = self.messages.shape, self.shown.shape
+        for name in ("parameters", "aggregate"):
+            _expect(who, name, getattr(self, name), (P,))
+        for name in ("survivors", "counts"):
+            _expect(who, name, getattr(self, name), (M,))
+        for name in ("slot", "step", "part", "query"):
+            _expect(who, name, getattr(self, name), (rows,))
+        if self.features is not None:
+            _expect(who, "features", self.features, (rows, k, self.features.shape[-1]))
+
+    def _check_values(self, who: str) -> None:
+        for name in ("counts", "slot", "step", "part", "query"):
+            _at_least(who, name, getattr(self, name), 0)
+        _at_least(who, "shown", self.shown, -1)
+        if self.slot.size and self.slot.max() >= self.n_messages:
+            raise UsageError(
+                f"{who}: slot holds {self.slot.max()}, expected less than the {self.n_messages} messages"
+            )
+        ahead = np.diff(self.slot)
+        if np.any((ahead < 0) | ((ahead == 0) & (np.diff(self.step) <= 0))):
+            raise UsageError(f"{who}: interactions do not rise by (slot, step)")
+        padding = self.shown < 0
+        if np.any(padding[:, :-1] & ~padding[:, 1:]):
+            raise UsageError(f"{who}: a shown list has a document after its padding")
+        if self.features is not None and np.any(self.features[padding]):
+            raise UsageError(f"{who}: features differ from 0 where a shown list is padded")
+
+    @property
+    def n_messages(self) -> int:
+        """Number of messages M."""
+        return int(self.messages.shape[0])
+
+    @property
+    def n_interactions(self) -> int:
+        """Number of interactions I."""
+        return int(self.slot.size)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of documents in each shown list, shape (I,)."""
+        return np.asarray((self.shown >= 0).sum(axis=1), dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundTruth:
+    """What no observer sees of a round; rows match those of its RoundRecord.
+
+    Attributes:
+        clients: int64, shape (M,); the real client behind each message.
+        updates: float64, shape (M, P); each client's update before any defense.
+        clicks: bool, shape (I, k); False where the shown list is padded.
+        clipped: bool, shape (I,); whether this local step was clipped.
+        metrics: utility of the round by name, e.g. `offline_ndcg@10`; NaN where undefined.
+
+    Raises:
+        UsageError: shapes that do not fit together, a negative client, a metric named `round`.
+    """
+
+    clients: NDArray[np.int64]
+    updates: NDArray[np.float64]
+    clicks: NDArray[np.bool_]
+    clipped: NDArray[np.bool_]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _freeze(self, {"clients": np.int64, "updates": np.float64, "clicks": np.bool_, "clipped": np.bool_})
+        metrics = {name: float(value) for name, value in self.metrics.items()}
+        object.__setattr__(self, "metrics", metrics)
+        if self.updates.ndim != 2 or self.clicks.ndim != 2:
+            raise UsageError(
+                f"truth: updates have shape {self.updates.shape} and clicks {self.clicks.shape}, "
+                "expected (M, P) and (I, k)"
+            )
+        _expect("truth", "clients", self.clients, self.updates.shape[:1])
+        _expect("truth", "clipped", self.clipped, self.clicks.shape[:1])
+        _at_least("truth", "clients", self.clients, 0)
+        if "round" in metrics:
+            raise UsageError("truth: a metric must not be named 'round'")

@@ -1,0 +1,1 @@
+"""Results as records, and their forms: table, JSON."""

@@ -1,0 +1,43 @@
+"""Values as JSON and as short text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def json_ready(value: object) -> Any:
+    """A value for JSON: NaN becomes null, an infinity the text `inf` or `-inf`."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(inner) for inner in value]
+    return value
+
+
+def json_text(value: object) -> str:
+    """One JSON object, indented, without NaN or Infinity."""
+    return json.dumps(json_ready(value), indent=2, allow_nan=False)
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """A share without its leading zero, e.g. `.894`; `-` where there is none.
+
+    >>> short(0.8941), short(1.0), short(None)
+    ('.894', '1.000', '-')
+    """
+    if value is None or math.isnan(value):
+        return "-"
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def epsilon(value: float) -> str:
+    """An epsilon as text: `1.2`, or `none` where nothing is claimed."""
+    return "none" if math.isinf(value) else f"{value:g}"

@@ -1,0 +1,236 @@
+"""Where ranking data come from: files, folders and folds become the three parts of a Collection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from foltr_audit.errors import DataError, UsageError
+from foltr_audit.letor import LetorPart, read_letor
+from foltr_audit.letor_lines import name_in_messages
+from foltr_audit.normalise import check_normalisation, normalise
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.dataset import joint_fingerprint
+from foltr_audit.rng import Streams
+
+_SPLIT_SHARE = 0.2  # of the queries, for each part that is not there
+_FOLD = re.compile(r"Fold([1-9]\d{0,5})")
+_SPELLINGS = {"train": ("train",), "vali": ("vali", "valid"), "test": ("test",)}
+_LAYOUTS = (
+    "train.txt with vali.txt and test.txt (in it or in FoldK), set1.train.txt and so on, "
+    "or NAME.train with NAME.train.query"
+)
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    groups: Path | None = None
+
+
+_Layout = Mapping[str, _File]  # part name -> file, for the parts that are there
+
+
+def folds_of(source: str) -> tuple[int, ...]:
+    """Numbers of the `FoldK` folders that hold all three parts, ascending; () where there are none.
+
+    Raises:
+        DataError: no such data, a folder that cannot be read, or one that holds a part twice.
+    """
+    folder = Path(source)
+    if not _is_folder(folder):
+        return ()
+    named = [(_FOLD.fullmatch(path.name), path) for path in _entries(folder)]
+    found = [int(match[1]) for match, path in named if match and len(_text_layout(path)) == 3]
+    return tuple(sorted(found))
+
+
+def load_data(source: str, *, fold: int = 0, seed: int = 1, normalisation: str = "zscore") -> Collection:
+    """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
+
+    Parts that are missing are split off the training part by query, 20 % of the queries each.
+
+    Raises:
+        DataError: no such data, an unknown layout, or a file that is malformed.
+        UsageError: an unknown normalisation, or a fold that is missing or must be named.
+    """
+    check_normalisation(normalisation)
+    path = Path(source)
+    if not _is_folder(path):
+        if fold:
+            raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
+        layout: _Layout = {"train": _File(path, _group_file(path))}
+    else:
+        layout, fold = _folder(source, fold)
+    parts = _complete(_same_width({name: _read(file) for name, file in layout.items()}, layout), seed, source)
+    collection = Collection(
+        train=parts["train"],
+        vali=parts["vali"],
+        test=parts["test"],
+        source=source,
+        synthetic=False,
+        fold=fold,
+        fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
+    )
+    return normalise(collection, normalisation)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        if path.exists():
+            return path.is_dir()
+    except OSError as error:
+        raise DataError(f"data: {path}: cannot be read: {error.strerror or error}") from error
+    raise DataError(f"data: {path}: no such file or folder")
+
+
+def _folder(source: str, fold: int) -> tuple[_Layout, int]:
+    """The files of a folder, and the fold they are of."""
+    folder = Path(source)
+    layout = {} if fold else _layout(folder)
+    if layout:
+        return layout, 0
+    folds = folds_of(source)
+    if not fold and len(folds) == 1:
+        fold = folds[0]
+    if fold in folds:
+        return _text_layout(folder / f"Fold{fold}"), fold
+    known = ", ".join(map(str, folds))
+    if fold:
+        raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")
+    if folds:
+        raise UsageError(f"data: {source} has folds {known}; pass --fold K or --fold all")
+    raise DataError(f"data: {source}: no training part; expected {_LAYOUTS}")
+
+
+def _layout(folder: Path) -> _Layout:
+    """The parts of a folder without folds; empty if it has no training part."""
+    text = _text_layout(folder)
+    return text if "train" in text else _group_layout(folder)
+
+
+def _text_layout(folder: Path) -> dict[str, _File]:
+    names = {path.name for path in _entries(folder)} if folder.is_dir() else set()
+    layout = {}
+    for part, spellings in _SPELLINGS.items():
+        tried = (f"{prefix}{spelling}.txt{end}" for spelling in spellings for prefix, end in _VARIANTS)
+        found = _one(folder, part, (name for name in tried if name in names))
+        if found:
+            layout[part] = _File(folder / found)
+    return layout
+
+
+_VARIANTS = [(prefix, end) for prefix in ("", "set1.") for end in ("", ".gz")]
+
+
+def _group_layout(folder: Path) -> dict[str, _File]:
+    names = {path.name for path in _entries(folder)}
+    stems = sorted({match[1] for name in names if (match := re.fullmatch(r"(.+)\.train(\.gz)?", name))})
+    if not stems:
+        return {}
+    if len(stems) > 1:
+        raise DataError(f"data: {folder}: several data sets: {', '.join(stems)}; expected one NAME.train")
+    layout = {}
+    for part, spellings in _SPELLINGS.items():
+        tried = (f"{stems[0]}.{spelling}{end}" for spelling in spellings for end in ("", ".gz"))
+        found = _one(folder, part, (name for name in tried if name in names))
+        if found:
+            layout[part] = _File(folder / found, _group_file(folder / found))
+    return layout
+
+
+def _one(folder: Path, part: str, names: Iterable[str]) -> str | None:
+    found = list(names)
+    if len(found) > 1:
+        raise DataError(f"data: {folder}: the {part} part is there twice: {' and '.join(found)}")
+    return found[0] if found else None
+
+
+def _group_file(path: Path) -> Path | None:
+    groups = path.with_name(f"{path.name.removesuffix('.gz')}.query")
+    return groups if groups.exists() else None
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"data: {folder}: cannot be read: {error.strerror or error}") from error
+
+
+def _read(file: _File) -> LetorPart:
+    return read_letor(file.path, groups=file.groups)
+
+
+def _same_width(parts: Mapping[str, LetorPart], layout: _Layout) -> dict[str, Dataset]:
+    """Pad sparse parts with zeros to the widest one; dense parts must agree."""
+    dense = [(name, part.dataset.n_features) for name, part in parts.items() if part.dense]
+    for name, width in dense[1:]:
+        if width != dense[0][1]:
+            one, other = (name_in_messages(layout[part].path) for part in (dense[0][0], name))
+            raise DataError(f"data: dense rows of {dense[0][1]} features in {one}, but of {width} in {other}")
+    width = max(part.dataset.n_features for part in parts.values())
+    return {name: _padded(part.dataset, width) for name, part in parts.items()}
+
+
+def _padded(part: Dataset, width: int) -> Dataset:
+    if part.n_features == width:
+        return part
+    features = np.zeros((part.n_documents, width), dtype=np.float32)
+    features[:, : part.n_features] = part.features
+    return part.with_features(features)
+
+
+def _complete(parts: Mapping[str, Dataset], seed: int, source: str) -> dict[str, Dataset]:
+    """Split missing parts off the training part by query; queries keep their order."""
+    train = parts["train"]
+    missing = [name for name in ("vali", "test") if name not in parts]
+    if not missing:
+        return dict(parts)
+    if train.n_queries <= len(missing):
+        raise DataError(
+            f"data: {source}: {train.n_queries} training queries; "
+            f"expected at least {len(missing) + 1} to split off {' and '.join(missing)}"
+        )
+    size = max(1, round(_SPLIT_SHARE * train.n_queries))
+    order = Streams(seed).generator("split").permutation(train.n_queries)
+    cut = size * len(missing)
+    whole = {**parts, "train": train.select(np.sort(order[cut:]))}
+    for place, name in enumerate(missing):
+        whole[name] = train.select(np.sort(order[place * size : (place + 1) * size]))
+    return whole
+
+
+def describe(collection: Collection) -> dict[str, object]:
+    """JSON-ready facts of a fold, for `data info`; `ndcg_ceiling` is the share of queries that can score."""
+    return {
+        "source": collection.source,
+        "synthetic": collection.synthetic,
+        "fold": collection.fold,
+        "fingerprint": collection.fingerprint,
+        "features": collection.n_features,
+        "parts": {name: _facts(collection.part(name)) for name in Collection.PARTS},
+    }
+
+
+def _facts(part: Dataset) -> dict[str, object]:
+    lengths = part.lengths
+    grades, counts = np.unique(part.labels, return_counts=True)
+    return {
+        "queries": part.n_queries,
+        "documents": part.n_documents,
+        "documents_per_query": {
+            "min": int(lengths.min()),
+            "mean": part.n_documents / part.n_queries,
+            "max": int(lengths.max()),
+        },
+        "labels": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
+        "queries_without_relevant": int(np.count_nonzero(~part.has_relevant)),
+        "queries_with_one_document": int(np.count_nonzero(lengths == 1)),
+        "queries_with_10_documents": int(np.count_nonzero(lengths >= 10)),
+        "ndcg_ceiling": float(np.count_nonzero(part.has_relevant) / part.n_queries),
+    }

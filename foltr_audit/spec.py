@@ -1,0 +1,261 @@
+"""The Spec: an immutable, validated description of one experiment, with one canonical form and a hash.
+
+Command-line options, configuration files and cells of a comparison are nothing but ways to make Specs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin, Scenario
+from foltr_audit.registry import first_problem, make
+
+PARTS = ("train", "vali", "test")
+
+P = TypeVar("P", bound=Plugin)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
+    )
+
+
+def _canonical(base: type[Plugin]) -> AfterValidator:
+    def text_of(text: str) -> str:
+        return make(base, text).text
+
+    return AfterValidator(text_of)
+
+
+def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return Chain(parse_chain(texts)).texts
+
+
+def _once(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value not in PARTS:
+            raise ValueError(f"unknown part {value!r}; {did_you_mean(value, PARTS)}")
+    return _once(values)
+
+
+class DataSpec(_Table):
+    """Which data, and how they are prepared.
+
+    Attributes:
+        source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
+        fold: number of the fold, from 1; 0 for data without folds.
+        normalise: `zscore`, `query-minmax` or `none`.
+    """
+
+    source: str = Field("synthetic:mq2007", min_length=1)
+    fold: int = Field(0, ge=0)
+    normalise: Literal["zscore", "query-minmax", "none"] = "zscore"
+
+
+class PopulationSpec(_Table):
+    """Who takes part: the scenario, the number of clients, and how many of them play a round."""
+
+    scenario: Annotated[str, _canonical(Scenario)] = "uniform"
+    clients: int = Field(1000, ge=1, le=100_000_000)
+    cohort: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _cohort_fits(self) -> PopulationSpec:
+        if self.cohort is not None and self.cohort > self.clients:
+            raise ValueError(f"cohort={self.cohort}: expected at most the number of clients, {self.clients}")
+        return self
+
+    @property
+    def cohort_size(self) -> int:
+        """Clients that play in a round."""
+        return self.clients if self.cohort is None else self.cohort
+
+
+class TrainSpec(_Table):
+    """How the global model comes to be.
+
+    Attributes:
+        learner: text of a learner plug-in.
+        ranker: `linear`.
+        rounds: number of federated rounds.
+        click_model: how the clients of the training rounds click.
+        init: a `.npy` file or Run folder with the first global model; zeros if not given.
+        no_relevant: how a query without relevant documents counts in nDCG: `zero` or `skip`.
+    """
+
+    learner: Annotated[str, _canonical(Learner)] = "fpdgd"
+    ranker: Literal["linear"] = "linear"
+    rounds: int = Field(20, ge=1, le=10_000_000)
+    click_model: Annotated[str, _canonical(ClickModel)] = "perfect"
+    init: str | None = None
+    no_relevant: Literal["zero", "skip"] = "zero"
+
+
+class TraceSpec(_Table):
+    """What messages look like: the local `model` or its `update`, and the type of their numbers."""
+
+    message: Literal["model", "update"] = "model"
+    dtype: Literal["float32", "float64"] = "float32"
+    embed_features: bool = False
+
+
+class AttackSpec(_Table):
+    """The attack protocol.
+
+    Attributes:
+        methods: texts of attack plug-ins; baselines are always added.
+        click_models: how the attacked clients click (target `fresh`).
+        target: `fresh` attacks one new client per query of the parts in `on`; `training` attacks the
+            messages of the training rounds.
+        on: parts whose queries are attacked.
+        repeats: how often clicks and noise are drawn for each query.
+        min_documents: shorter queries are left out (target `fresh`).
+    """
+
+    methods: Annotated[
+        tuple[Annotated[str, _canonical(Attack)], ...], Field(min_length=1), AfterValidator(_once)
+    ] = ("olsr",)
+    click_models: Annotated[
+        tuple[Annotated[str, _canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(_once)
+    ] = ("perfect", "navigational", "informational")
+    target: Literal["fresh", "training"] = "fresh"
+    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_known_parts)] = ("vali", "test")
+    repeats: int = Field(1, ge=1, le=100_000)
+    min_documents: int = Field(10, ge=1)
+
+
+class Spec(_Table):
+    """One experiment. Two Specs with the same canonical TOML are the same experiment.
+
+    Attributes:
+        seed: seed of every random stream, 0 .. 2^63 - 1.
+        repetition: number of this repetition, part of every stream's name.
+        defense: chain of defenses, canonical texts.
+        data, population, train, trace: see the classes.
+        attack: the attack protocol; None to train only.
+
+    Example:
+        >>> Spec(population={"clients": 10}).population.cohort_size
+        10
+    """
+
+    schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
+    seed: int = Field(1, ge=0, lt=2**63)
+    repetition: int = Field(0, ge=0)
+    defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = ("none",)
+    data: DataSpec = DataSpec()
+    population: PopulationSpec = PopulationSpec()
+    train: TrainSpec = TrainSpec()
+    trace: TraceSpec = TraceSpec()
+    attack: AttackSpec | None = None
+
+    TABLES: ClassVar[tuple[str, ...]] = ("data", "population", "train", "trace", "attack")
+
+    @classmethod
+    def parse(
+        cls, table: dict[str, Any], where: str = "spec", names: Mapping[str, str] | None = None
+    ) -> Spec:
+        """The Spec of a plain table, with one clear line for what is wrong in it.
+
+        In messages `where` names the source of the table (`""` if that goes without saying), and
+        `names` other names of its fields.
+
+        Raises:
+            UsageError: an unknown field (with the nearest known one) or a refused value.
+        """
+        source = f"{where}: " if where else ""
+        try:
+            _refuse_unknown(table)
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise UsageError(source + first_problem(error, names)) from error
+        except UsageError as error:
+            raise UsageError(f"{source}{error}") from error
+
+    def table(self) -> dict[str, Any]:
+        """The Spec as a plain table with every default spelt out; fields that are None are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def toml(self) -> str:
+        """The canonical TOML form."""
+        import tomli_w
+
+        return tomli_w.dumps(self.table())
+
+    @classmethod
+    def from_toml(cls, text: str, where: str = "spec") -> Spec:
+        """The Spec of a TOML text.
+
+        Raises:
+            UsageError: the text is no TOML, or no valid Spec.
+        """
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{where}: not TOML: {error}") from error
+        return cls.parse(table, where)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 (hex) of the canonical TOML form."""
+        return hashlib.sha256(self.toml.encode()).hexdigest()
+
+    @property
+    def undefended(self) -> Spec:
+        """The same training without defense and attack: what utility is compared with."""
+        return self.model_copy(update={"defense": ("none",), "attack": None})
+
+
+_TABLE_CLASSES: dict[str, type[_Table]] = {
+    "data": DataSpec,
+    "population": PopulationSpec,
+    "train": TrainSpec,
+    "trace": TraceSpec,
+    "attack": AttackSpec,
+}
+
+
+def _refuse_unknown(table: dict[str, Any]) -> None:
+    known = {"schema", *Spec.model_fields} - {"schema_"}
+    for name, value in table.items():
+        if name not in known:
+            raise UsageError(f"unknown field {name!r}; {did_you_mean(name, known)}")
+        if name in _TABLE_CLASSES and isinstance(value, dict):
+            fields = _TABLE_CLASSES[name].model_fields
+            for inner in value:
+                if inner not in fields:
+                    raise UsageError(f"unknown field {name}.{inner}; {did_you_mean(inner, fields)}")
+
+
+def first_difference(old: Spec, new: Spec) -> str | None:
+    """The first field that differs between two Specs with both values, or None if they are equal."""
+    for name, before, after in _fields_side_by_side(old.table(), new.table()):
+        if before != after:
+            return f"{name} is {before} there and {after} here"
+    return None
+
+
+def _fields_side_by_side(
+    old: dict[str, Any], new: dict[str, Any], prefix: str = ""
+) -> list[tuple[str, object, object]]:
+    rows: list[tuple[str, object, object]] = []
+    for name in {**old, **new}:
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            rows += _fields_side_by_side(before, after, f"{prefix}{name}.")
+        else:
+            rows.append((f"{prefix}{name}", before, after))
+    return rows

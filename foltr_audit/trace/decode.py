@@ -1,0 +1,188 @@
+"""Parquet to rounds, with every check that a later reader relies on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.marker import Part, file_name
+from foltr_audit.trace.schema import columns, feature_width, misfit
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Frames = Mapping[str, "pl.DataFrame"]
+
+
+def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFrame:
+    """A table from the bytes of its file.
+
+    Raises:
+        TraceError: no Parquet, or other columns, types or missing values than the schema has.
+    """
+    import polars as pl
+
+    try:
+        found = dict(pl.read_parquet_schema(io.BytesIO(data)))
+        expected = columns(header, table, feature_width(found))
+        for name in expected | found:
+            if found.get(name) != expected.get(name):
+                raise TraceError(
+                    f"trace: {path}: column {name} is {found.get(name, 'missing')}, "
+                    f"expected {expected.get(name, 'no such column')}"
+                )
+        frame = pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise TraceError(f"trace: {path}: cannot be read as Parquet: {reason}") from None
+    for series in frame:
+        if series.null_count():
+            raise TraceError(f"trace: {path}: column {series.name} has missing values")
+    return frame
+
+
+def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Iterator[RoundRecord]:
+    """The records of a part from its observed tables.
+
+    Raises:
+        TraceError: rows of other rounds or out of order, or a round that does not fit the header.
+    """
+    table, messages, shown = (
+        _Rows(frames, f"observed/{n}", part, folder) for n in ("rounds", "messages", "interactions")
+    )
+    messages.expect_slots()
+    parameters, aggregate = table.array("parameters"), table.array("aggregate")
+    payload, survivors = messages.array("payload"), messages.array("survived")
+    documents = shown.padded("shown", header.k, -1, np.int64)
+    features = shown.padded("features", header.k, 0, np.float32) if header.embeds_features else None
+    whole = {name: shown.array(name).astype(np.int64) for name in ("slot", "step", "part", "query")}
+    for i, number in enumerate(range(part.first_round, part.last_round + 1)):
+        m, r = messages.span(i), shown.span(i)
+        try:
+            record = RoundRecord(
+                round=number,
+                parameters=parameters[i],
+                aggregate=aggregate[i],
+                shares=int(table.array("shares")[i]),
+                survivors=survivors[m],
+                counts=messages.array("count")[m],
+                messages=payload[m],
+                shown=documents[r],
+                features=None if features is None else features[r],
+                **{name: values[r] for name, values in whole.items()},
+            )
+        except UsageError as error:
+            raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
+        problem = misfit(header, record)
+        if problem is None and record.survivors.sum() != table.array("survivors")[i]:
+            problem = f"round {number}: number of survivors differs from that of the messages"
+        if problem is not None:
+            raise TraceError(f"trace: {folder}: part {part.index}: {problem}")
+        yield record
+
+
+def truths(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Iterator[RoundTruth]:
+    """The truths of a part's rounds from its truth tables.
+
+    Raises:
+        TraceError: rows of other rounds or out of order, or values that do not fit the header.
+    """
+    table, messages, clicks = (
+        _Rows(frames, f"truth/{n}", part, folder) for n in ("rounds", "messages", "clicks")
+    )
+    messages.expect_slots()
+    clicked = clicks.padded("clicks", header.k, False, np.bool_)
+    for i, metrics in enumerate(table.metrics()):
+        m, r = messages.span(i), clicks.span(i)
+        try:
+            yield RoundTruth(
+                clients=messages.array("client")[m],
+                updates=messages.array("update")[m],
+                clicks=clicked[r],
+                clipped=clicks.array("clipped")[r],
+                metrics=metrics,
+            )
+        except UsageError as error:
+            raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
+
+
+def metrics(part: Part, frames: Frames, folder: Path) -> list[dict[str, float]]:
+    """Metrics of each round of a part, from the table `truth/rounds` alone."""
+    return _Rows(frames, "truth/rounds", part, folder).metrics()
+
+
+def aggregates(part: Part, frames: Frames, folder: Path) -> NDArray[np.float64]:
+    """Aggregates of a part's rounds, shape (rounds, P), from the table `observed/rounds` alone."""
+    return np.asarray(_Rows(frames, "observed/rounds", part, folder).array("aggregate"), dtype=np.float64)
+
+
+class _Rows:
+    """A table of a part, cut into rounds."""
+
+    def __init__(self, frames: Frames, table: str, part: Part, folder: Path) -> None:
+        self.path = folder / file_name(table, part.index)
+        self.frame = frames[table]
+        number = self.array("round").astype(np.int64)
+        every = np.arange(part.first_round, part.last_round + 1)
+        one_each = table.endswith("/rounds")
+        if one_each and not np.array_equal(number, every):
+            raise self._error(f"expected the rounds {part.first_round} to {part.last_round}, one row each")
+        if np.any(np.diff(number) < 0) or (
+            number.size and not every[0] <= number[0] <= number[-1] <= every[-1]
+        ):
+            raise self._error(f"rows must rise from round {part.first_round} to {part.last_round}")
+        self._edges = np.searchsorted(number, np.append(every, part.last_round + 1))
+
+    def _error(self, problem: str) -> TraceError:
+        return TraceError(f"trace: {self.path}: {problem}")
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A column, shape (rows,) or (rows, width)."""
+        return self.frame[name].to_numpy()
+
+    def span(self, i: int) -> slice:
+        """Rows of the i-th round of the part."""
+        return slice(int(self._edges[i]), int(self._edges[i + 1]))
+
+    def expect_slots(self) -> None:
+        """Refuse rows that are not slot 0, 1, 2 ... in each round."""
+        sizes = np.diff(self._edges)
+        expected = np.arange(self.frame.height) - np.repeat(self._edges[:-1], sizes)
+        if not np.array_equal(self.array("slot"), expected):
+            raise self._error("the slots of a round must be 0, 1, 2 and so on")
+
+    def padded(self, name: str, k: int, fill: Any, dtype: Any) -> NDArray[Any]:
+        """A column of lists, shape (rows, k) or (rows, k, d), filled up at the end."""
+        column = self.frame[name]
+        lengths = column.list.len().to_numpy()
+        if lengths.size and lengths.max() > k:
+            raise self._error(f"column {name} has a list of {lengths.max()}, expected at most k = {k}")
+        if "shown" in self.frame.columns and not np.array_equal(lengths, self.frame["shown"].list.len()):
+            raise self._error(f"column {name} has lists of other lengths than shown")
+        entries = column.filter(column.list.len() > 0).explode()
+        if entries.null_count():
+            raise self._error(f"column {name} has missing values")
+        flat = entries.to_numpy()
+        out = np.full((lengths.size, k, *flat.shape[1:]), fill, dtype=dtype)
+        out[np.arange(k) < lengths[:, None]] = flat
+        return out
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The metrics of each row."""
+        found = []
+        for entries in self.frame["metrics"].to_list():
+            if any(entry is None or entry["name"] is None or entry["value"] is None for entry in entries):
+                raise self._error("column metrics has missing values")
+            names = {entry["name"]: entry["value"] for entry in entries}
+            if len(names) != len(entries) or "round" in names:
+                raise self._error("column metrics has a name twice, or the name round")
+            found.append(names)
+        return found

@@ -1,0 +1,232 @@
+"""The header of a trace, `trace.toml`: what an observer may know before the first message.
+
+The trace id is the SHA-256 of that file. It stands in every part, so that a part of another
+trace, or a header changed afterwards, is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from foltr_audit.errors import TraceError
+
+SCHEMA = "foltr-audit/trace/1"
+HEADER = "trace.toml"
+KINDS = ("model", "update")
+DTYPES = ("float32", "float64")
+MOST_PARTS = 256  # a part's index is stored in 8 bits
+
+Fact = str | int | float | bool | list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceDataset:
+    """Which data the clients searched.
+
+    Attributes:
+        source: where it came from, e.g. a path or `synthetic:mq2007`.
+        fold: number of the fold, from 1; 0 where the source has none.
+        fingerprint: SHA-256 (hex) of the parsed content.
+        normalised: `none`, `zscore` or `query-minmax`.
+        parts: names of the parts; an interaction's `part` is an index into them.
+    """
+
+    source: str
+    fold: int
+    fingerprint: str
+    normalised: str
+    parts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        _check_types(self, "dataset.")
+        _check(self.fold >= 0, "dataset.fold", self.fold, "0 or more")
+        _check(len(set(self.parts)) == len(self.parts), "dataset.parts", self.parts, "different names")
+        _check(0 < len(self.parts) <= MOST_PARTS, "dataset.parts", self.parts, f"1 to {MOST_PARTS} names")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceHeader:
+    """What stands in `trace.toml`.
+
+    Attributes:
+        kind: what a message is: `model` (local parameters) or `update` (their change).
+        dtype: `float32` or `float64`, the payload's number format.
+        parameters: length P of a message.
+        k: length of the longest shown list.
+        ranker: name of the ranker, e.g. `linear`.
+        dataset: the data behind the interactions.
+        knowledge: flat facts an observer may know, e.g. `{"learning_rate": 0.1}`; no NaN.
+        spec_hash: hash of the Spec that made the trace; `""` for another system's.
+        has_truth: whether the truth was recorded as well.
+        embeds_features: whether the shown documents' features are stored.
+        rounds_per_part: rounds in a part; a killed writer loses at most the open part.
+        schema: name and version of the format.
+
+    Raises:
+        TraceError: a field of the wrong type or out of range, an unknown kind or schema.
+    """
+
+    kind: str
+    dtype: str
+    parameters: int
+    k: int
+    dataset: TraceDataset
+    has_truth: bool
+    ranker: str = "linear"
+    knowledge: dict[str, Fact] = field(default_factory=dict)
+    spec_hash: str = ""
+    embeds_features: bool = False
+    rounds_per_part: int = 10
+    schema: str = SCHEMA
+
+    def __post_init__(self) -> None:
+        _check_schema(self.schema)
+        _check_types(self, "")
+        _check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
+        _check(self.dtype in DTYPES, "dtype", self.dtype, " or ".join(DTYPES))
+        for name in ("parameters", "k", "rounds_per_part"):
+            _check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        for name, value in self.knowledge.items():
+            _check(isinstance(name, str), "knowledge", name, "names that are text")
+            _check_fact(name, value)
+        ordered = {name: _own(self.knowledge[name]) for name in sorted(self.knowledge)}
+        object.__setattr__(self, "knowledge", ordered)
+        try:
+            self.to_toml().encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise TraceError(f"trace: header: text {error.object[:60]!r} is not valid Unicode") from None
+
+    def to_toml(self) -> str:
+        """The canonical TOML form: fixed order of fields, knowledge sorted by name."""
+        tables = ("dataset", "knowledge")
+        table: dict[str, Any] = {"schema": self.schema}
+        table |= {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schema", *tables)}
+        table["dataset"] = {f.name: getattr(self.dataset, f.name) for f in fields(self.dataset)}
+        table["dataset"]["parts"] = list(self.dataset.parts)
+        table["knowledge"] = self.knowledge
+        return tomli_w.dumps(table)
+
+    @property
+    def trace_id(self) -> str:
+        """SHA-256 (hex) of the canonical TOML: the id of a trace that is written with this header."""
+        return hashlib.sha256(self.to_toml().encode("utf-8")).hexdigest()
+
+    def first_difference(self, other: TraceHeader) -> tuple[str, object, object] | None:
+        """Name of the first field that differs and both values (None: absent); None where all are equal."""
+        mine, theirs = self._flat(), other._flat()
+        for name in mine | theirs:
+            a, b = mine.get(name), theirs.get(name)
+            if type(a) is not type(b) or a != b:
+                return name, a, b
+        return None
+
+    def _flat(self) -> dict[str, object]:
+        flat: dict[str, object] = {}
+        for name, value in tomllib.loads(self.to_toml()).items():
+            below = value.items() if isinstance(value, dict) else ()
+            flat |= {f"{name}.{key}": fact for key, fact in below} if below else {name: value}
+        return flat
+
+
+def read_header(folder: Path) -> tuple[TraceHeader, str]:
+    """The header of the trace in a folder, and the trace id.
+
+    Raises:
+        TraceError: no header, broken TOML, a newer schema, a missing, unknown or bad field.
+    """
+    path = folder / HEADER
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TraceError(f"trace: {folder}: no {HEADER} in it, so it is not a trace") from None
+    except OSError as error:
+        raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise TraceError(f"trace: {path}: broken TOML: {reason}") from None
+    try:
+        return header_from(table), hashlib.sha256(data).hexdigest()
+    except TraceError as error:
+        raise TraceError(str(error).replace("trace: header:", f"trace: {path}:", 1)) from None
+
+
+def header_from(table: Mapping[str, Any]) -> TraceHeader:
+    """The header from its parsed TOML; every field must be there, and no other.
+
+    Raises:
+        TraceError: as `read_header`.
+    """
+    if "schema" in table:  # first: a newer schema may well have other fields
+        _check_schema(table["schema"])
+    _check_names(table, [f.name for f in fields(TraceHeader)], "")
+    for name in ("dataset", "knowledge"):
+        _check(isinstance(table[name], dict), name, table[name], "a table")
+    _check_names(table["dataset"], [f.name for f in fields(TraceDataset)], "dataset.")
+    _check(isinstance(table["dataset"]["parts"], list), "dataset.parts", table["dataset"]["parts"], "a list")
+    return TraceHeader(**{**table, "dataset": TraceDataset(**table["dataset"])})
+
+
+def _check(good: bool, name: str, value: object, expected: str) -> None:
+    if not good:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        raise TraceError(f"trace: header: {name} is {shown}, expected {expected}")
+
+
+def _check_schema(schema: object) -> None:
+    family, _, version = SCHEMA.rpartition("/")
+    found, _, other = str(schema).rpartition("/")
+    newer = found == family and other.isdecimal() and int(other) > int(version)
+    _check(schema == SCHEMA, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
+
+
+def _check_names(table: Mapping[str, Any], names: list[str], prefix: str) -> None:
+    for name in names:
+        if name not in table:
+            raise TraceError(f"trace: header: field {prefix}{name} is missing")
+    for name in table:
+        if name not in names:
+            raise TraceError(f"trace: header: unknown field {prefix}{name}")
+
+
+_TYPES: dict[str, tuple[type, str]] = {
+    "str": (str, "text"),
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+    "TraceDataset": (TraceDataset, "a table"),
+    "dict[str, Fact]": (dict, "a table"),
+}
+
+
+def _check_types(record: TraceHeader | TraceDataset, prefix: str) -> None:
+    for item in fields(record):
+        value = getattr(record, item.name)
+        if item.name == "parts":
+            _check(all(isinstance(part, str) for part in value), prefix + "parts", value, "a list of texts")
+            continue
+        kind, expected = _TYPES[str(item.type)]
+        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        _check(good, prefix + item.name, value, expected)
+
+
+def _check_fact(name: str, value: object) -> None:
+    texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
+    good = texts or (
+        isinstance(value, str | int | float) and not (isinstance(value, float) and math.isnan(value))
+    )
+    _check(good, f"knowledge.{name}", value, "text, a number (not NaN), true or false, or a list of texts")
+
+
+def _own(value: Fact) -> Fact:
+    return list(value) if isinstance(value, list) else value

@@ -1,0 +1,183 @@
+"""Commit markers, `part-00000.json`: a part of a trace exists if and only if its marker does.
+
+A marker is written last. It names the trace, the rounds and the SHA-256 of every file of its part.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from foltr_audit.errors import TraceError
+from foltr_audit.trace.header import TraceHeader
+
+PART_SCHEMA = "foltr-audit/trace-part/1"
+OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")
+TRUTH = ("truth/rounds", "truth/messages", "truth/clicks")
+_MARKER = re.compile(r"part-([0-9]{5,})\.json")
+_FILE = re.compile(r"(?:rounds|messages|interactions|clicks)-([0-9]{5,})\.parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartFile:
+    """One Parquet file of a part: its number of rows, SHA-256 (hex) and size in bytes."""
+
+    rows: int
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A committed part: whole rounds first_round .. last_round, and its files by table name.
+
+    Tables are named as their files without number and suffix, e.g. `observed/messages`.
+    """
+
+    trace: str
+    index: int
+    first_round: int
+    last_round: int
+    files: dict[str, PartFile]
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds in the part."""
+        return self.last_round - self.first_round + 1
+
+    def to_json(self) -> str:
+        """The text of the marker."""
+        table = asdict(self)
+        table["schema"] = PART_SCHEMA
+        table["files"] = {file_name(name, self.index): asdict(file) for name, file in self.files.items()}
+        return json.dumps(table, indent=1, sort_keys=True) + "\n"
+
+
+def tables_of(header: TraceHeader) -> tuple[str, ...]:
+    """Names of the tables in each part of a trace."""
+    return OBSERVED + TRUTH if header.has_truth else OBSERVED
+
+
+def file_name(table: str, index: int) -> str:
+    """Path of a table of part `index` inside the trace folder."""
+    return f"{table}-{index:05d}.parquet"
+
+
+def marker_name(index: int) -> str:
+    """File name of the marker of part `index`."""
+    return f"part-{index:05d}.json"
+
+
+def marker_indices(folder: Path) -> list[int]:
+    """Indices of all markers in a folder, rising."""
+    names = (entry.name for entry in folder.iterdir()) if folder.is_dir() else iter(())
+    found = (int(match[1]) for name in names if (match := _MARKER.fullmatch(name)))
+    return sorted(set(found))
+
+
+def index_of_file(name: str) -> int | None:
+    """Index of the part that a Parquet file name belongs to; None for any other file name."""
+    found = _FILE.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list[Part], list[str]]:
+    """The parts of a trace that are sound by their markers, and the problems of the others."""
+    parts: list[Part] = []
+    problems: list[str] = []
+    expected_index, expected_round = 0, 0
+    for index in marker_indices(folder):
+        where = folder / marker_name(index)
+        if index != expected_index:
+            missing = folder / marker_name(expected_index)
+            problems.append(f"trace: {missing}: missing, though {where.name} is there")
+            expected_round = -1
+        expected_index = index + 1
+        try:
+            part = _read(where, index, header, trace_id)
+        except TraceError as error:
+            problems.append(str(error))
+            expected_round = -1
+            continue
+        if expected_round not in (-1, part.first_round):
+            problems.append(
+                f"trace: {where}: begins with round {part.first_round}, expected round {expected_round}"
+            )
+        expected_round = part.last_round + 1
+        parts.append(part)
+    return parts, problems
+
+
+def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> Part:
+    """One marker.
+
+    Raises:
+        TraceError: not a marker of this schema, of another part or trace, or files that do not fit.
+    """
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise TraceError(f"trace: {path}: is cut or is not JSON") from None
+    if not isinstance(table, dict) or table.get("schema") != PART_SCHEMA:
+        raise TraceError(f"trace: {path}: expected a JSON object with schema {PART_SCHEMA}")
+    if table.get("trace") != trace_id:
+        raise TraceError(
+            f"trace: {path}: belongs to trace {str(table.get('trace'))[:12]}, expected {trace_id[:12]}: "
+            "the part is of another trace, or trace.toml was changed"
+        )
+    if table.get("index") != index:
+        raise TraceError(
+            f"trace: {path}: is the marker of part {table.get('index')!r}, expected part {index}"
+        )
+    first = _whole(path, table, "first_round", 0)
+    part = Part(
+        trace=trace_id,
+        index=index,
+        first_round=first,
+        last_round=_whole(path, table, "last_round", first),
+        files=_files(path, table.get("files"), index, tables_of(header)),
+    )
+    _check_rows(path, part)
+    return part
+
+
+def _whole(path: Path, table: dict[str, Any], name: str, least: int) -> int:
+    value = table.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise TraceError(f"trace: {path}: {name} is {value!r}, expected a whole number of {least} or more")
+    return value
+
+
+def _files(path: Path, files: object, index: int, tables: Iterable[str]) -> dict[str, PartFile]:
+    names = {file_name(table, index): table for table in tables}
+    if not isinstance(files, dict) or set(files) != set(names):
+        found = ", ".join(sorted(map(str, files))) if isinstance(files, dict) else repr(files)
+        raise TraceError(f"trace: {path}: names the files {found}; expected {', '.join(sorted(names))}")
+    found_files = {}
+    for name, table in names.items():
+        entry = files[name]
+        if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
+            raise TraceError(f"trace: {path}: {name} has no sha256")
+        found_files[table] = PartFile(
+            rows=_whole(path, entry, "rows", 0),
+            sha256=entry["sha256"],
+            size=_whole(path, entry, "size", 0),
+        )
+    return found_files
+
+
+def _check_rows(path: Path, part: Part) -> None:
+    rows = {table: file.rows for table, file in part.files.items()}
+    expected = {"observed/rounds": part.n_rounds}
+    for truth, observed in zip(TRUTH, OBSERVED, strict=True):
+        if truth in rows:
+            expected[truth] = rows[observed]
+    for table, number in expected.items():
+        if rows[table] != number:
+            raise TraceError(f"trace: {path}: {table} has {rows[table]} rows, expected {number}")

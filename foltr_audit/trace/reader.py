@@ -1,0 +1,207 @@
+"""Reading a trace, part by part, each file checked against its marker before use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace import decode
+from foltr_audit.trace.header import TraceHeader, read_header
+from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """A recorded trace: its header at once, its rounds as a stream.
+
+    Attributes:
+        folder: the trace folder.
+        header: the header.
+        trace_id: SHA-256 (hex) of `trace.toml`.
+        parts: the committed parts, in order.
+        has_truth: whether the truth was recorded and its folder is still there.
+    """
+
+    folder: Path
+    header: TraceHeader
+    trace_id: str
+    parts: tuple[Part, ...]
+    has_truth: bool
+
+    @classmethod
+    def open(cls, folder: Path) -> Trace:
+        """The trace in a folder; reads the header and the markers, and looks at file sizes.
+
+        Raises:
+            UsageError: no such folder.
+            TraceError: no trace, a newer schema, a part that is missing, cut or of another trace.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise UsageError(f"trace: {folder}: no such folder")
+        header, trace_id = read_header(folder)
+        parts, problems = read_markers(folder, header, trace_id)
+        if problems:
+            raise TraceError(problems[0])
+        has_truth = header.has_truth and (folder / "truth").is_dir()
+        trace = cls(folder=folder, header=header, trace_id=trace_id, parts=tuple(parts), has_truth=has_truth)
+        for part in parts:
+            for table in OBSERVED:
+                trace.check_size(part, table)
+        return trace
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of committed rounds."""
+        return sum(part.n_rounds for part in self.parts)
+
+    @property
+    def n_messages(self) -> int:
+        """Number of messages in all rounds."""
+        return sum(part.files["observed/messages"].rows for part in self.parts)
+
+    @property
+    def n_interactions(self) -> int:
+        """Number of recorded interactions in all rounds."""
+        return sum(part.files["observed/interactions"].rows for part in self.parts)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that are there to be read."""
+        return OBSERVED + TRUTH if self.has_truth else OBSERVED
+
+    def rounds(self) -> Iterator[RoundRecord]:
+        """The rounds in order; memory holds one part at a time. Needs no truth.
+
+        Raises:
+            TraceError: a part that is damaged.
+        """
+        for part in self.parts:
+            frames = {table: self.frame(part, table) for table in OBSERVED}
+            yield from decode.rounds(self.header, part, frames, self.folder)
+
+    def truths(self) -> Iterator[RoundTruth]:
+        """The truths of the rounds in order; `updates` are as exact as the payload's number format.
+
+        Raises:
+            UsageError: a trace without truth.
+            TraceError: a part that is damaged.
+        """
+        self._need_truth()
+        return self._truths()
+
+    def _truths(self) -> Iterator[RoundTruth]:
+        for part in self.parts:
+            frames = {table: self.frame(part, table) for table in TRUTH}
+            yield from decode.truths(self.header, part, frames, self.folder)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The recorded metrics of each round, with its number under `round`.
+
+        Raises:
+            UsageError: a trace without truth.
+            TraceError: a part that is damaged.
+        """
+        self._need_truth()
+        rows: list[dict[str, float]] = []
+        for part in self.parts:
+            found = decode.metrics(part, {"truth/rounds": self.frame(part, "truth/rounds")}, self.folder)
+            rows += [{"round": part.first_round + i, **values} for i, values in enumerate(found)]
+        return rows
+
+    def last_aggregate(self) -> NDArray[np.float64]:
+        """What the server computed in the last round, shape (P,).
+
+        Raises:
+            UsageError: a trace without rounds.
+            TraceError: a last part that is damaged.
+        """
+        if not self.parts:
+            raise UsageError(f"trace: {self.folder} has no round yet")
+        part = self.parts[-1]
+        frames = {"observed/rounds": self.frame(part, "observed/rounds")}
+        last: NDArray[np.float64] = decode.aggregates(part, frames, self.folder)[-1].copy()
+        return last
+
+    def check_size(self, part: Part, table: str) -> None:
+        """Refuse a file that is missing or of another size than its marker says.
+
+        Raises:
+            TraceError: it is.
+        """
+        path, expected = self.folder / file_name(table, part.index), part.files[table]
+        try:
+            size = path.stat().st_size
+        except OSError:
+            raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} is there") from None
+        if size != expected.size:
+            told = self._whose(part, table, hashlib.sha256(_bytes(path)).hexdigest())
+            raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {told}")
+
+    def content(self, part: Part, table: str) -> bytes:
+        """The bytes of a file, checked against its marker.
+
+        Raises:
+            TraceError: missing, cut, altered, or another file under its name.
+        """
+        self.check_size(part, table)
+        path = self.folder / file_name(table, part.index)
+        data = _bytes(path)
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != part.files[table].sha256:
+            told = self._whose(part, table, digest)
+            raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {told}")
+        return data
+
+    def frame(self, part: Part, table: str) -> pl.DataFrame:
+        """A table of a part as stored.
+
+        Raises:
+            TraceError: a file that is damaged, or has other columns or rows than it should.
+        """
+        path = self.folder / file_name(table, part.index)
+        frame = decode.load(self.content(part, table), self.header, table, path)
+        if frame.height != part.files[table].rows:
+            raise TraceError(f"trace: {path}: has {frame.height} rows, expected {part.files[table].rows}")
+        return frame
+
+    def check_files(self) -> None:
+        """Compare every file with its marker.
+
+        Raises:
+            TraceError: the first that differs.
+        """
+        for part in self.parts:
+            for table in self.tables:
+                self.content(part, table)
+
+    def _need_truth(self) -> None:
+        if not self.has_truth:
+            raise UsageError(
+                f"trace: {self.folder} has no truth; scoring needs a trace that was recorded with it"
+            )
+
+    def _whose(self, part: Part, table: str, digest: str) -> str:
+        for other in self.parts:
+            for name, file in other.files.items():
+                if file.sha256 == digest and (other.index, name) != (part.index, table):
+                    return f"it is the file {file_name(name, other.index)}"
+        return "it was cut, altered or taken from another trace"
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,111 @@
+"""Columns and types of the tables of a trace, and what ties a round to the header of its trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foltr_audit.errors import UsageError
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace.header import TraceHeader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NUMPY: dict[str, type[np.unsignedinteger[Any] | np.signedinteger[Any]]] = {
+    "UInt8": np.uint8,
+    "UInt32": np.uint32,
+    "Int64": np.int64,
+}
+# Whole-number columns and their Parquet types. Clients of real systems may have 63-bit names.
+WHOLE: dict[str, dict[str, str]] = {
+    "observed/rounds": dict.fromkeys(("round", "shares", "survivors"), "UInt32"),
+    "observed/messages": dict.fromkeys(("round", "slot", "count"), "UInt32"),
+    "observed/interactions": {
+        **dict.fromkeys(("round", "slot", "step", "query"), "UInt32"),
+        "part": "UInt8",
+    },
+    "truth/rounds": {"round": "UInt32"},
+    "truth/messages": {"round": "UInt32", "slot": "UInt32", "client": "Int64"},
+    "truth/clicks": dict.fromkeys(("round", "slot", "step"), "UInt32"),
+}
+
+
+def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataType]:
+    """Column names and Parquet types of a table; `width` is the number of embedded features."""
+    import polars as pl
+
+    payload = pl.Float32() if header.dtype == "float32" else pl.Float64()
+    vector = pl.Array(pl.Float64, header.parameters)
+    metric = pl.Struct({"name": pl.String, "value": pl.Float64})
+    rest: dict[str, dict[str, pl.DataType]] = {
+        "observed/rounds": {"parameters": vector, "aggregate": vector},
+        "observed/messages": {"survived": pl.Boolean(), "payload": pl.Array(payload, header.parameters)},
+        "observed/interactions": {"shown": pl.List(pl.UInt32)},
+        "truth/rounds": {"metrics": pl.List(metric)},
+        "truth/messages": {"update": pl.Array(payload, header.parameters)},
+        "truth/clicks": {"clicks": pl.List(pl.Boolean), "clipped": pl.Boolean()},
+    }
+    if table == "observed/interactions" and header.embeds_features:
+        rest[table]["features"] = pl.List(pl.Array(pl.Float32, width))
+    types: dict[str, pl.DataType] = {name: getattr(pl, kind)() for name, kind in WHOLE[table].items()}
+    return types | rest[table]
+
+
+def feature_width(types: dict[str, Any]) -> int:
+    """Number of features d of a `features` column as stored; 1 where there is none to be read."""
+    inner = getattr(types.get("features"), "inner", None)
+    width = getattr(inner, "size", None)
+    return width if isinstance(width, int) and width > 0 else 1
+
+
+def narrow(name: str, values: np.ndarray[Any, np.dtype[Any]], kind: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """A copy in the stored whole-number type.
+
+    Raises:
+        UsageError: a value that the type does not hold.
+    """
+    dtype = np.dtype(NUMPY[kind])
+    most = int(np.iinfo(dtype).max)
+    if values.size and (values.max() > most or values.min() < 0):
+        raise UsageError(f"trace: {name} holds {values.max()}, expected 0 to {most}")
+    return values.astype(dtype, copy=True)
+
+
+def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
+    """Why a round cannot stand in the trace with this header; None where it can."""
+    rows, width = record.messages.shape
+    facts = [
+        ("parameters P", width, header.parameters),
+        ("shown lists of k", record.shown.shape[1], header.k),
+        ("messages of type", str(record.messages.dtype), header.dtype),
+        ("embedded features", record.features is not None, header.embeds_features),
+    ]
+    for what, found, expected in facts:
+        if found != expected:
+            return f"round {record.round}: {what} {found}, expected {expected} as in the header"
+    if record.part.size and record.part.max() >= len(header.dataset.parts):
+        return f"round {record.round}: part {record.part.max()}, expected one of {len(header.dataset.parts)}"
+    recorded = np.bincount(record.slot, minlength=rows)
+    if np.any(recorded > record.counts):
+        slot = int(np.argmax(recorded > record.counts))
+        return (
+            f"round {record.round}: slot {slot} counts {record.counts[slot]} interactions, "
+            f"but {recorded[slot]} are recorded"
+        )
+    return None
+
+
+def truth_misfit(record: RoundRecord, truth: RoundTruth) -> str | None:
+    """Why a truth does not belong to a round; None where it does."""
+    pairs = [
+        ("updates", truth.updates.shape, record.messages.shape),
+        ("clicks", truth.clicks.shape, record.shown.shape),
+    ]
+    for what, found, expected in pairs:
+        if found != expected:
+            return f"round {record.round}: truth: {what} of shape {found}, expected {expected}"
+    if np.any(truth.clicks[record.shown < 0]):
+        return f"round {record.round}: truth: a click where the shown list is padded"
+    return None

@@ -1,0 +1,170 @@
+"""All that can be wrong with a trace, and plain facts about one."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.records.rounds import RoundRecord
+from foltr_audit.trace import decode
+from foltr_audit.trace.header import HEADER, read_header
+from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
+from foltr_audit.trace.reader import Trace
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def validate(folder: Path) -> list[str]:
+    """The problems of the trace in a folder, one line each; empty where it is valid.
+
+    Raises:
+        UsageError: no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UsageError(f"trace: {folder}: no such folder")
+    try:
+        header, trace_id = read_header(folder)
+    except TraceError as error:
+        return [str(error)]
+    parts, problems = read_markers(folder, header, trace_id)
+    there = (folder / "truth").is_dir()
+    if there and not header.has_truth:
+        problems.append(f"trace: {folder / 'truth'}: is there, but {HEADER} has has_truth = false")
+    trace = Trace(
+        folder=folder,
+        header=header,
+        trace_id=trace_id,
+        parts=tuple(parts),
+        has_truth=header.has_truth and there,
+    )
+    widths: set[int] = set()
+    for part in parts:
+        problems += _part_problems(trace, part, widths)
+    if len(widths) > 1:
+        problems.append(f"trace: {folder}: embedded features differ in number: {sorted(widths)}")
+    return problems
+
+
+def info(folder: Path) -> dict[str, object]:
+    """Facts about a trace, ready for JSON (infinite numbers are text); reads no message.
+
+    Raises:
+        UsageError: no such folder.
+        TraceError: as `Trace.open`.
+    """
+    trace = Trace.open(folder)
+    header = trace.header
+    size = _bytes_on_disk(trace)
+    return {
+        "schema": header.schema,
+        "trace_id": trace.trace_id,
+        "kind": header.kind,
+        "dtype": header.dtype,
+        "ranker": header.ranker,
+        "parameters": header.parameters,
+        "k": header.k,
+        "rounds": trace.n_rounds,
+        "messages": trace.n_messages,
+        "interactions": trace.n_interactions,
+        "parts": len(trace.parts),
+        "rounds_per_part": header.rounds_per_part,
+        "bytes": size,
+        "bytes_per_message": size / trace.n_messages if trace.n_messages else None,
+        "has_truth": trace.has_truth,
+        "embeds_features": header.embeds_features,
+        "knowledge": {name: _json_ready(value) for name, value in header.knowledge.items()},
+        "dataset": {
+            "source": header.dataset.source,
+            "fold": header.dataset.fold,
+            "fingerprint": header.dataset.fingerprint,
+            "normalised": header.dataset.normalised,
+            "parts": list(header.dataset.parts),
+        },
+        "spec_hash": header.spec_hash,
+    }
+
+
+def _bytes_on_disk(trace: Trace) -> int:
+    names = [HEADER]
+    for part in trace.parts:
+        names += [marker_name(part.index), *(file_name(table, part.index) for table in trace.tables)]
+    return sum((trace.folder / name).stat().st_size for name in names if (trace.folder / name).exists())
+
+
+def _json_ready(value: object) -> object:
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def _part_problems(trace: Trace, part: Part, widths: set[int]) -> list[str]:
+    problems = []
+    most = trace.header.rounds_per_part
+    if part.n_rounds > most:
+        where = trace.folder / marker_name(part.index)
+        problems.append(f"trace: {where}: has {part.n_rounds} rounds, expected at most {most}")
+    frames: dict[str, pl.DataFrame] = {}
+    for table in trace.tables:
+        try:
+            frames[table] = trace.frame(part, table)
+        except TraceError as error:
+            problems.append(str(error))
+    records: list[RoundRecord] = []
+    try:
+        if all(table in frames for table in OBSERVED):
+            for record in decode.rounds(trace.header, part, frames, trace.folder):
+                problems += [_at(trace, part, record, problem) for problem in _record_problems(record)]
+                records.append(record)
+                if record.features is not None:
+                    widths.add(record.features.shape[-1])
+        if all(table in frames for table in TRUTH):
+            problems += _truth_problems(trace, part, frames, records)
+    except TraceError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _at(trace: Trace, part: Part, record: RoundRecord, problem: str) -> str:
+    return f"trace: {trace.folder}: part {part.index}: round {record.round}: {problem}"
+
+
+def _record_problems(record: RoundRecord) -> list[str]:
+    problems = [
+        f"{name} hold a value that is not finite"
+        for name in ("parameters", "aggregate", "messages", "features")
+        if (array := getattr(record, name)) is not None and not np.all(np.isfinite(array))
+    ]
+    ordered = np.sort(record.shown, axis=1)
+    if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
+        problems.append("a shown list holds a document twice")
+    return problems
+
+
+def _truth_problems(trace: Trace, part: Part, frames: decode.Frames, records: list[RoundRecord]) -> list[str]:
+    problems = [
+        f"trace: {trace.folder / file_name(truth, part.index)}: rows differ from those of {observed}"
+        for truth, observed, keys in (
+            ("truth/messages", "observed/messages", ("round", "slot")),
+            ("truth/clicks", "observed/interactions", ("round", "slot", "step")),
+        )
+        if observed in frames and not frames[truth].select(keys).equals(frames[observed].select(keys))
+    ]
+    found = list(decode.truths(trace.header, part, frames, trace.folder))
+    if problems or len(records) != len(found):
+        return problems
+    if not _same_lengths(frames):
+        where = trace.folder / file_name("truth/clicks", part.index)
+        problems.append(f"trace: {where}: click lists differ in length from the shown lists")
+    for record, truth in zip(records, found, strict=True):
+        if not np.all(np.isfinite(truth.updates)):
+            problems.append(_at(trace, part, record, "true updates hold a value that is not finite"))
+    return problems
+
+
+def _same_lengths(frames: decode.Frames) -> bool:
+    clicks, shown = frames["truth/clicks"]["clicks"], frames["observed/interactions"]["shown"]
+    return bool((clicks.list.len() == shown.list.len()).all())

@@ -1,0 +1,199 @@
+"""The public way to write a trace, for foltr-audit and for any other system."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from foltr_audit import atomic
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace.encode import Tables, encode, parquet
+from foltr_audit.trace.header import HEADER, TraceHeader, read_header
+from foltr_audit.trace.marker import (
+    Part,
+    PartFile,
+    file_name,
+    index_of_file,
+    marker_indices,
+    marker_name,
+    tables_of,
+)
+from foltr_audit.trace.reader import Trace
+from foltr_audit.trace.schema import feature_width, misfit, truth_misfit
+
+
+class TraceWriter:
+    """Writes rounds in order, and commits them in parts of `header.rounds_per_part` rounds.
+
+    As a context manager it commits the rest at the end; after an exception, whole parts only.
+    With `resume`, a last part with fewer rounds is dropped, since it must be filled up for the
+    same bytes as an undisturbed run's. `next_round` says where to go on. One writer a folder.
+
+    Attributes:
+        folder: the trace folder, made if missing.
+        header: the header.
+        next_round: number of the round to be written next.
+
+    Raises:
+        UsageError: the folder holds a trace already; with `resume`, one with another header.
+        TraceError: with `resume`, a trace that is damaged.
+        FoltrAuditError: the folder cannot be written, or the disk is full.
+    """
+
+    def __init__(self, folder: Path, header: TraceHeader, *, resume: bool = False) -> None:
+        self.folder = Path(folder)
+        self.header = header
+        self.next_round = 0
+        self._next_part = 0
+        self._width = 0  # embedded features a document; 0 until known
+        self._open: list[Tables] = []
+        self._closed = False
+        with self._plain_errors():
+            begun = (self.folder / HEADER).exists()
+            if not resume and (begun or marker_indices(self.folder)):
+                raise UsageError(f"trace: {self.folder}: holds a trace already")
+            if not begun and marker_indices(self.folder):
+                raise TraceError(f"trace: {self.folder}: has parts but no {HEADER}")
+            if begun:
+                self._trace_id = self._go_on()
+            else:
+                self._trace_id = header.trace_id
+            self._clean()
+            for name in sorted({table.split("/")[0] for table in tables_of(header)}):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            if not begun:
+                atomic.write_text(self.folder / HEADER, header.to_toml())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._open.clear()
+            self._closed = True
+
+    def write(self, record: RoundRecord, truth: RoundTruth | None = None) -> None:
+        """Take one round; its arrays are copied.
+
+        Raises:
+            UsageError: not round `next_round`, or a round or truth that does not fit the header.
+            FoltrAuditError: the part cannot be written; what was committed stays valid.
+        """
+        if self._closed:
+            raise UsageError(f"trace: {self.folder}: the writer is closed")
+        if record.round != self.next_round:
+            raise UsageError(f"trace: round {record.round} comes where round {self.next_round} was expected")
+        if (truth is not None) != self.header.has_truth:
+            told = "without truth" if truth is None else "with a truth"
+            promised = "has_truth = true" if self.header.has_truth else "has_truth = false"
+            raise UsageError(f"trace: round {record.round}: comes {told}, but the header says {promised}")
+        problem = misfit(self.header, record)
+        if problem is None and truth is not None:
+            problem = truth_misfit(record, truth)
+        if problem is None:
+            problem = self._other_width(record)
+        if problem is not None:
+            raise UsageError(f"trace: {problem}")
+        self._open.append(encode(self.header, record, truth))
+        self.next_round += 1
+        if len(self._open) >= self.header.rounds_per_part:
+            self._commit()
+
+    def close(self) -> None:
+        """Commit what is left; a closed writer may be closed again.
+
+        Raises:
+            FoltrAuditError: the part cannot be written; what was committed stays valid.
+        """
+        if self._open:
+            self._commit()
+        self._closed = True
+
+    def _commit(self) -> None:
+        index, first = self._next_part, self.next_round - len(self._open)
+        files: dict[str, PartFile] = {}
+        try:
+            with self._plain_errors():
+                for table in tables_of(self.header):
+                    data, rows = parquet(self.header, table, [tables[table] for tables in self._open])
+                    atomic.write_bytes(self.folder / file_name(table, index), data)
+                    digest = hashlib.sha256(data).hexdigest()
+                    files[table] = PartFile(rows=rows, sha256=digest, size=len(data))
+                part = Part(
+                    trace=self._trace_id,
+                    index=index,
+                    first_round=first,
+                    last_round=self.next_round - 1,
+                    files=files,
+                )
+                atomic.write_text(self.folder / marker_name(index), part.to_json())
+        except BaseException:
+            self._closed = True  # the open rounds are lost: nothing may follow a gap
+            self._open.clear()
+            raise
+        self._open.clear()
+        self._next_part += 1
+
+    def _go_on(self) -> str:
+        """Find out where an earlier writer stopped; the trace id."""
+        earlier, trace_id = read_header(self.folder)
+        difference = earlier.first_difference(self.header)
+        if difference is not None:
+            name, was, now = difference
+            raise UsageError(
+                f"trace: {self.folder}: cannot resume: {name} is {_told(was)} in the trace, {_told(now)} now"
+            )
+        trace = Trace.open(self.folder)
+        if trace.has_truth != self.header.has_truth and trace.parts:
+            raise TraceError(f"trace: {self.folder}: cannot resume: its truth was removed")
+        trace.check_files()
+        kept = list(trace.parts)
+        if kept and kept[-1].n_rounds < self.header.rounds_per_part:
+            last = kept.pop()
+            (self.folder / marker_name(last.index)).unlink()
+            atomic.sync_folder(self.folder)
+        if kept:
+            self.next_round, self._next_part = kept[-1].last_round + 1, kept[-1].index + 1
+            if self.header.embeds_features:
+                shown = trace.frame(kept[-1], "observed/interactions")
+                self._width = feature_width(dict(shown.schema))
+        return trace_id
+
+    def _clean(self) -> None:
+        """Remove temporary files and the files of parts that were never committed."""
+        for folder in (self.folder, self.folder / "observed", self.folder / "truth"):
+            for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
+                index = index_of_file(entry.name) if folder != self.folder else None
+                stale = index is not None and index >= self._next_part
+                if stale or atomic.is_temporary(entry.name):
+                    entry.unlink()
+
+    def _other_width(self, record: RoundRecord) -> str | None:
+        if record.features is None:
+            return None
+        width = record.features.shape[-1]
+        self._width = self._width or width
+        if width == self._width and width > 0:
+            return None
+        return f"round {record.round}: {width} features a document, expected {self._width or '1 or more'}"
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise FoltrAuditError(f"trace: {self.folder}: cannot be written: {reason}") from error
+
+
+def _told(value: object) -> str:
+    return "absent" if value is None else repr(value)

@@ -1,0 +1,154 @@
+"""From recorded rounds to what one observer sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.federation import shown_features
+from foltr_audit.records import Collection
+from foltr_audit.records.privacy import Ball
+from foltr_audit.records.rounds import RoundRecord
+from foltr_audit.records.view import Knowledge, View
+from foltr_audit.trace import TraceHeader
+
+T = TypeVar("T", bound=np.generic)
+
+_CHUNK = 2048  # messages in one view: bounds the memory that the feature rows take
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where each interaction of a round stands when messages become rows.
+
+    Attributes:
+        slot: message of each interaction, int64 (I,).
+        place: number of the interaction within its message, int64 (I,).
+        shape: messages and the largest number of interactions of one, (n, B).
+    """
+
+    slot: NDArray[np.int64]
+    place: NDArray[np.int64]
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, record: RoundRecord) -> Placement:
+        """The placement of a round's interactions, which are sorted by message."""
+        first = np.searchsorted(record.slot, record.slot, side="left")
+        place = np.arange(record.slot.size) - first
+        B = int(place.max()) + 1 if place.size else 0
+        return cls(slot=record.slot, place=place, shape=(record.n_messages, B))
+
+    def spread(self, values: NDArray[T], fill: Any) -> NDArray[T]:
+        """Values of the interactions (I, ...) as (n, B, ...), filled up where there is none."""
+        out = np.full(self.shape + values.shape[1:], fill, dtype=values.dtype)
+        out[self.slot, self.place] = values
+        return out
+
+
+def knowledge_of(header: TraceHeader) -> Knowledge:
+    """What the server of a trace knows beside the messages, from its header."""
+    facts = header.knowledge
+
+    def text(name: str) -> str | None:
+        value = facts.get(name)
+        return value if isinstance(value, str) else None
+
+    def number(name: str) -> float | None:
+        value = facts.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    norm, order = number("clip_norm"), number("clip_ord")
+    return Knowledge(
+        learning_rate=number("learning_rate"),
+        pairs=text("pairs"),
+        normaliser=text("normaliser"),
+        clip=None if norm is None else Ball(norm=norm, ord=int(order or 2)),
+        noise=text("noise"),
+        click_model=text("click_model"),
+    )
+
+
+def check_collection(header: TraceHeader, collection: Collection) -> None:
+    """Refuse data that are not what a trace was recorded on.
+
+    Raises:
+        TraceError: another fingerprint, or another normalisation.
+    """
+    expected = header.dataset
+    if collection.fingerprint != expected.fingerprint:
+        raise TraceError(
+            f"trace: recorded on {expected.source} (fingerprint {expected.fingerprint[:12]}), not on "
+            f"{collection.source} ({collection.fingerprint[:12]}); give its own data with --data"
+        )
+    if collection.normalised != expected.normalised:
+        raise TraceError(
+            f"trace: recorded on {expected.normalised} features, not {collection.normalised}; "
+            f"give --normalise {expected.normalised}"
+        )
+
+
+def features_of(
+    record: RoundRecord, header: TraceHeader, collection: Collection | None
+) -> NDArray[np.float32]:
+    """Feature rows of every shown document of a round, float32 (I, k, d), zero at the padding.
+
+    Raises:
+        UsageError: features are neither embedded nor is the data set given.
+        TraceError: an interaction points outside the data set.
+    """
+    if record.features is not None:
+        return record.features
+    if collection is None:
+        raise UsageError("trace: features are not embedded; give the data set with --data")
+    rows = np.zeros((*record.shown.shape, collection.n_features), dtype=np.float32)
+    for index in np.unique(record.part):
+        data, here = collection.part(header.dataset.parts[index]), record.part == index
+        query, shown = record.query[here], record.shown[here]
+        if query.max(initial=-1) >= data.n_queries or np.any(shown >= data.lengths[query][:, np.newaxis]):
+            raise TraceError(f"trace: round {record.round} shows documents that the data set does not have")
+        rows[here] = shown_features(data, query, shown)
+    return rows
+
+
+def query_names(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> NDArray[np.str_]:
+    """Name of the query of each interaction, (I,): its id, or `part:index` without the data set."""
+    names = []
+    for part, query in zip(record.part.tolist(), record.query.tolist(), strict=True):
+        name = header.dataset.parts[part]
+        names.append(f"{name}:{query}" if collection is None else collection.part(name).query_ids[query])
+    return np.array(names, dtype=np.str_)
+
+
+def individual_views(
+    record: RoundRecord, header: TraceHeader, collection: Collection | None
+) -> Iterator[tuple[slice, View]]:
+    """The view of a server that sees each message of a round, in chunks of messages."""
+    placement = Placement.of(record)
+    knowledge = knowledge_of(header)
+    features = features_of(record, header, collection)
+    for first in range(0, record.n_messages, _CHUNK):
+        rows = slice(first, min(first + _CHUNK, record.n_messages))
+        here = (placement.slot >= rows.start) & (placement.slot < rows.stop)
+        part = Placement(
+            slot=placement.slot[here] - rows.start,
+            place=placement.place[here],
+            shape=(rows.stop - rows.start, placement.shape[1]),
+        )
+        yield (
+            rows,
+            View(
+                observer="individual",
+                kind=header.kind,
+                parameters=np.tile(record.parameters, (part.shape[0], 1)),
+                messages=record.messages[rows].astype(np.float64),
+                shown=part.spread(record.shown[here], -1),
+                features=part.spread(features[here], 0),
+                knowledge=knowledge,
+            ),
+        )

@@ -1,0 +1,1 @@
+"""Built-in scenarios: who the clients are and what they ask."""

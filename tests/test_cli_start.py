@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.command import run
+
+HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["attack", "--help"], ["list", "defenses", "--help"]])
+def test_help_starts_without_heavy_imports(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom foltr_audit.cli.main import main\n"
+        f"code = main({arguments!r})\n"
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "assert not loaded, loaded\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_no_arguments_show_the_help() -> None:
+    done = run()
+    assert done.code == 2
+    assert "attack" in done.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parameter"),
+    [
+        ("attacks", "olsr", "tolerance"),
+        ("defenses", "gamma-laplace", "sensitivity"),
+        ("scenarios", "uniform", None),
+        ("click-models", "navigational", None),
+        ("learners", "fpdgd", "learning_rate"),
+    ],
+)
+def test_list_shows_plug_ins_with_their_parameters(kind: str, name: str, parameter: str | None) -> None:
+    done = run("list", kind, "--json")
+    assert done.code == 0
+    rows = {row["name"]: row for row in done.json()["plugins"]}
+    assert rows[name]["summary"]
+    if parameter is not None:
+        assert parameter in [entry["name"] for entry in rows[name]["parameters"]]
+    shown = run("list", kind)
+    assert shown.code == 0
+    assert name in shown.out

@@ -1,0 +1,247 @@
+"""Every way in which LETOR text can be wrong: one line that names the file and the line."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foltr_audit import letor_lines
+from foltr_audit.errors import DataError
+from foltr_audit.letor import read_letor, write_letor
+from foltr_audit.records import Dataset
+
+GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
+
+
+def refusal(path: Path, groups: Path | None = None) -> str:
+    with pytest.raises(DataError) as caught:
+        read_letor(path, groups=groups)
+    message = str(caught.value)
+    assert message.isprintable(), "one line without control characters"
+    assert message.startswith("letor: ")
+    return message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"1 qid:7 3:1 1:2 3:4", "feature 3 given twice"),
+        (b"1 qid:7 0:1 1:2", "feature id '0'; expected a whole number from 1"),
+        (b"1 qid:7 -3:1", "feature id '-3'; expected a whole number from 1"),
+        (b"1 qid:7 1.5:1", "feature id '1.5' is not a whole number from 1"),
+        (b"1 qid:7 x:1", "feature id 'x' is not a whole number from 1"),
+        (b"1 qid:7 :1", "feature id '' is not a whole number from 1"),
+        (b"1 qid:7 65537:1", "feature id '65537' is above the largest, 65536"),
+        (
+            b"1 qid:7 1:1 99999999999999999999:1",
+            "feature id '99999999999999999999' is above the largest, 65536",
+        ),
+        (b"1 qid:7 " + b"9" * 5000 + b":1", "feature id '" + "9" * 40 + "'... is above the largest, 65536"),
+        (b"1 qid:7 1:1 2:nan", "feature 2: value 'nan'; expected a finite number"),
+        (b"1 qid:7 1:1 2:-Infinity", "feature 2: value '-Infinity'; expected a finite number"),
+        (b"1 qid:7 1:1e39", "feature 1: value '1e39' is beyond float32 (largest 3.403e+38)"),
+        (b"1 qid:7 1:-3.5e38", "feature 1: value '-3.5e38' is beyond float32 (largest 3.403e+38)"),
+        (b"1 qid:7 1:1e999", "feature 1: value '1e999' is beyond float32 (largest 3.403e+38)"),
+        (b"1 qid:7 1:abc", "feature 1: value 'abc' is not a number"),
+        (b"1 qid:7 1:1_0", "feature 1: value '1_0' is not a number"),
+        (b"1 qid:7 1:0x1", "feature 1: value '0x1' is not a number"),
+        (b"1 qid:7 1:", "feature 1: value '' is not a number"),
+        (b"1 qid:7 1:2:3", "feature 1: value '2:3' is not a number"),
+        (b'1 qid:7 1:"2"', "feature 1: value '\"2\"' is not a number"),
+        (b"1 qid:7 1:2 5", "'5' has no colon; expected FEATURE:VALUE"),
+        (b"1 qid:7 1:2 :", "feature id '' is not a whole number from 1"),
+        (b"1 qid:7 1:2 0 qid:7 1:3", "'0' has no colon; expected FEATURE:VALUE"),
+        (b"1 qid:7 1:2 qid:8", "feature id 'qid' is not a whole number from 1"),
+        (b"good qid:7 1:1", "label 'good' is not a number; expected 0 to 31"),
+        (b"nan qid:7 1:1", "label 'nan' is not a number; expected 0 to 31"),
+        (b"1_0 qid:7 1:1", "label '1_0' is not a number; expected 0 to 31"),
+        (b"qid:7 1:1", "label 'qid:7' is not a number; expected 0 to 31"),
+        (b"\x1b[2J qid:7 1:1", "label '\\x1b[2J' is not a number; expected 0 to 31"),
+        (b"-1 qid:7 1:1", "label '-1' is negative; expected 0 to 31"),
+        (b"-0.5 qid:7 1:1", "label '-0.5' is negative; expected 0 to 31"),
+        (b"1.5 qid:7 1:1", "label '1.5' is fractional; expected a whole number"),
+        (b"32 qid:7 1:1", "label '32' is above 31; expected 0 to 31"),
+        (b"1e400 qid:7 1:1", "label '1e400' is above 31; expected 0 to 31"),
+        (b"1", "query id missing: nothing after the label; expected 'qid:NAME', or a group file"),
+        (b"1 1:2", "query id missing: '1:2' after the label; expected 'qid:NAME', or a group file"),
+        (b"1 qid: 1:2", "query id missing: 'qid:' after the label; expected 'qid:NAME', or a group file"),
+        (b"1 1:2 qid:7", "query id missing: '1:2' after the label; expected 'qid:NAME', or a group file"),
+        (b"1 qid:6 1:2", "rows of query '6' are split apart; expected one block"),
+        (b"1 qid:7 1:\0", "a NUL byte; expected a text file, plain or gzip"),
+        (b"1 qid:7 1:2 # caf\xe9", "bytes that are not UTF-8; expected a text file, plain or gzip"),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 2 << 20], ids=["line-by-line", "at-once"])
+def test_malformed_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, line: bytes, message: str
+) -> None:
+    monkeypatch.setattr(letor_lines, "_BATCH_BYTES", batch)
+    path = tmp_path / "train.txt"
+    before = b"0 qid:6 1:1\n\n# comment\r\n" + GOOD * 2
+    path.write_bytes(before + line + b"\n" + GOOD)
+    assert refusal(path) == f"letor: train.txt:6: {message}"
+    path.write_bytes(gzip.compress(before + line))
+    assert refusal(path) == f"letor: train.txt:6: {message}"
+
+
+@pytest.mark.parametrize("batch", [1, 2 << 20], ids=["line-by-line", "at-once"])
+@pytest.mark.parametrize("second", [b"bad qid:7 1:1\n", b"1 qid:7 1:x\n", b"1 1:1\n"])
+@pytest.mark.parametrize("first", [b"-1 qid:7 1:1\n", b"1 qid:7 1:1 1:1\n", b"1 qid: 1:1\n"])
+def test_the_first_bad_line_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes, second: bytes, batch: int
+) -> None:
+    monkeypatch.setattr(letor_lines, "_BATCH_BYTES", batch)
+    path = tmp_path / "train.txt"
+    path.write_bytes(GOOD * 3 + first + GOOD + second)
+    assert refusal(path).startswith("letor: train.txt:4: ")
+
+
+def test_errors_name_the_fold(tmp_path: Path) -> None:
+    path = tmp_path / "Fold3" / "train.txt"
+    path.parent.mkdir()
+    path.write_bytes(GOOD + b"x qid:7 1:1\n")
+    assert refusal(path).startswith("letor: Fold3/train.txt:2: label 'x'")
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\n", b"# only a comment\n", gzip.compress(b"")])
+def test_no_rows(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "train.txt"
+    path.write_bytes(text)
+    assert refusal(path) == "letor: train.txt: no rows; expected lines 'LABEL qid:QUERY 1:VALUE ...'"
+
+
+def test_no_features(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_bytes(b"1 qid:7\n0 qid:7 # nothing\n")
+    assert refusal(path).startswith("letor: train.txt: no row has a feature")
+
+
+def test_gzip_that_is_cut_short_or_changed(tmp_path: Path) -> None:
+    packed = gzip.compress(GOOD * 1000)
+    path = tmp_path / "train.txt.gz"
+    changed = bytearray(packed)
+    changed[-6] ^= 1  # the checksum
+    garbled = packed[:20] + bytes(10) + packed[30:]
+    for damaged in (packed[:-20], packed[:5], bytes(changed), garbled, packed + b"more"):
+        path.write_bytes(damaged)
+        assert refusal(path).startswith("letor: train.txt.gz: damaged gzip data (")
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.txt") == f"letor: {tmp_path / 'none.txt'}: no such file"
+    assert refusal(tmp_path) == f"letor: {tmp_path}: a folder, where a file is expected"
+    (tmp_path / "train.txt").write_bytes(GOOD)
+    below = tmp_path / "train.txt" / "part"
+    assert refusal(below) == f"letor: {below}: cannot be read: Not a directory"
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop: cannot be read: " in refusal(tmp_path / "loop")
+
+
+def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", forbidden)  # file modes do not stop root
+    assert (
+        refusal(tmp_path / "train.txt") == f"letor: {tmp_path}/train.txt: cannot be read: Permission denied"
+    )
+
+
+def test_a_matrix_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("foltr_audit.letor.np.zeros", exhausted)
+    path = tmp_path / "train.txt"
+    path.write_bytes(GOOD)
+    assert refusal(path) == "letor: train.txt: 1 rows of 2 features do not fit into memory"
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (b"1\n2\n", "groups add up to 3 rows, but rank.train has 2"),
+        (b"1\n", "groups add up to 1 rows, but rank.train has 2"),
+        (b"", "groups add up to 0 rows, but rank.train has 2"),
+        (b"1\n\n0\n", "3: group size '0'; expected a whole number from 1"),
+        (b"-2\n", "1: group size '-2'; expected a whole number from 1"),
+        (b"1.5\n", "1: group size '1.5'; expected a whole number from 1"),
+        (b"1\n1 1\n", "2: group size '1 1'; expected a whole number from 1"),
+        (b"1\ntwo\n", "2: group size 'two'; expected a whole number from 1"),
+        (b"1\n" + b"9" * 50, "2: group size '" + "9" * 40 + "'...; expected a whole number from 1"),
+        (b"1\n\0\n", "2: a NUL byte; expected a text file, plain or gzip"),
+    ],
+)
+def test_group_files(tmp_path: Path, groups: bytes, message: str) -> None:
+    path = tmp_path / "rank.train"
+    path.write_bytes(b"1 1:2\n0 1:3\n")
+    sizes = tmp_path / "rank.train.query"
+    sizes.write_bytes(groups)
+    colon = "" if message[0].isdigit() else " "
+    assert refusal(path, sizes) == f"letor: rank.train.query:{colon}{message}"
+    assert "no such file" in refusal(path, tmp_path / "none.query")
+
+
+def test_a_bad_feature_beside_a_group_file(tmp_path: Path) -> None:
+    path = tmp_path / "rank.train"
+    path.write_bytes(b"1 1:2\n0 1:3 1:4\n")
+    sizes = tmp_path / "rank.train.query"
+    sizes.write_bytes(b"2\n")
+    assert refusal(path, sizes) == "letor: rank.train:2: feature 1 given twice"
+
+
+def small() -> Dataset:
+    return Dataset(
+        features=np.array([[1, 2], [3, 4]], dtype=np.float32),
+        labels=np.array([0, 1]),
+        offsets=np.array([0, 1, 2]),
+        query_ids=("a", "b"),
+        document_ids=("", "d"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            replace(small(), features=np.array([[1, np.nan], [3, 4]], dtype=np.float32)),
+            "a feature is not finite",
+        ),
+        (replace(small(), features=np.empty((2, 0), dtype=np.float32)), "features of shape (2, 0)"),
+        (replace(small(), labels=np.array([0, 32])), "label 32 is above 31"),
+        (replace(small(), query_ids=("a", "a")), "two queries have the same id"),
+        (replace(small(), query_ids=("a", "b c")), "query id 'b c' cannot be written"),
+        (replace(small(), query_ids=("a", "")), "query id '' cannot be written"),
+        (replace(small(), query_ids=("a#1", "b")), "query id 'a#1' cannot be written"),
+        (replace(small(), document_ids=("a\n1 qid:c 1:1", "")), "document id 'a\\n1 qid:c 1:1' cannot be"),
+        (replace(small(), document_ids=("\ud800", "")), "document id '\\ud800' cannot be written"),
+    ],
+)
+def test_the_writer_refuses_what_the_reader_would(tmp_path: Path, data: Dataset, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        write_letor(data, tmp_path / "out.txt")
+    assert str(caught.value).startswith(f"letor: out.txt: {message}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_letor(small(), tmp_path / "out.txt")
+    before = (tmp_path / "out.txt").read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("foltr_audit.letor_write.os.fsync", full)
+    with pytest.raises(DataError, match=r"out\.txt: cannot be written: No space left on device"):
+        write_letor(replace(small(), labels=np.array([3, 3])), tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_writing_into_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be written: No such file or directory"):
+        write_letor(small(), tmp_path / "none" / "out.txt")

@@ -1,0 +1,134 @@
+"""Normalisation: statistics of the training part only, float64 inside, finite float32 outside."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import ArrayLike
+
+from foltr_audit import normalise as module
+from foltr_audit.errors import UsageError
+from foltr_audit.normalise import check_normalisation, normalise
+from foltr_audit.records import Collection, Dataset
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def part(features: ArrayLike, lengths: list[int] | None = None) -> Dataset:
+    matrix = np.array(features, dtype=np.float32)
+    lengths = lengths or [len(matrix)]
+    return Dataset(
+        features=matrix,
+        labels=np.zeros(len(matrix), dtype=np.int64),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        query_ids=tuple(map(str, range(len(lengths)))),
+        document_ids=("",) * len(matrix),
+    )
+
+
+def collection(train: Dataset, vali: Dataset | None = None, test: Dataset | None = None) -> Collection:
+    return Collection(
+        train=train,
+        vali=vali or train,
+        test=test or train,
+        source="here",
+        synthetic=False,
+        fold=0,
+        fingerprint="as-parsed",
+    )
+
+
+def test_zscore_by_hand() -> None:
+    # 2 4 4 4 5 5 7 9: mean 5, population deviation 2. 1 and 3: mean 2, deviation 1.
+    train = part(np.column_stack([[2, 4, 4, 4, 5, 5, 7, 9], [1, 3] * 4]))
+    scaled = normalise(collection(train, test=part([[11, 0], [5, 2]])), "zscore")
+    np.testing.assert_array_equal(scaled.train.features[:, 0], [-1.5, -0.5, -0.5, -0.5, 0, 0, 1, 2])
+    np.testing.assert_array_equal(scaled.train.features[:, 1], [-1, 1] * 4)
+    np.testing.assert_array_equal(scaled.test.features, [[3, -2], [0, 0]])
+    assert scaled.normalised == "zscore"
+    assert scaled.fingerprint == "as-parsed"
+    assert scaled.train.query_ids == train.query_ids
+
+
+def test_zscore_against_numpy_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH_ROWS", 7)
+    draws = np.random.default_rng(5)
+    matrix = draws.normal(50, 3, (40, 6)).astype(np.float32)
+    other = draws.normal(50, 3, (15, 6)).astype(np.float32)
+    scaled = normalise(collection(part(matrix), vali=part(other)), "zscore")
+    wide = matrix.astype(np.float64)
+    for before, result in ((matrix, scaled.train), (other, scaled.vali)):
+        expected = (before - wide.mean(axis=0)) / wide.std(axis=0)
+        np.testing.assert_allclose(result.features, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_constant_feature_becomes_zero_everywhere() -> None:
+    # In float32 the mean of a thousand times 0.1 is not 0.1, and the deviation not 0.
+    scaled = normalise(
+        collection(
+            part(np.column_stack([np.full(1000, 0.1), np.arange(1000)])),
+            test=part(np.array([[7, 1], [0.1, 2]])),
+        ),
+        "zscore",
+    )
+    for name in Collection.PARTS:
+        assert not np.any(scaled.part(name).features[:, 0])
+    assert np.any(scaled.test.features[:, 1])
+
+
+def test_values_at_the_edge_of_float32() -> None:
+    train = part([[LARGEST, 0], [-LARGEST, 2.0**-149]])
+    scaled = normalise(collection(train, test=part([[0, LARGEST]])), "zscore")
+    np.testing.assert_array_equal(scaled.train.features, [[1, -1], [-1, 1]])
+    np.testing.assert_array_equal(scaled.test.features, np.array([[0, LARGEST]], dtype=np.float32))
+    scaled = normalise(
+        collection(part([[LARGEST], [LARGEST], [0.0], [0.0]])), "zscore"
+    )  # the sum is no float32
+    np.testing.assert_array_equal(scaled.train.features, [[1], [1], [-1], [-1]])
+    scaled = normalise(collection(train), "query-minmax")
+    np.testing.assert_array_equal(scaled.train.features, [[1, 0], [0, 1]])
+
+
+def test_query_minmax_by_hand() -> None:
+    rows = [[1, 5], [3, 5], [2, 5], [10, 1], [-10, 3], [4, 4]]
+    scaled = normalise(collection(part(rows, [3, 2, 1])), "query-minmax")
+    expected = [[0, 0], [1, 0], [0.5, 0], [1, 0], [0, 1], [0, 0]]
+    for name in Collection.PARTS:
+        np.testing.assert_array_equal(scaled.part(name).features, expected)
+    assert scaled.normalised == "query-minmax"
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    matrix=arrays(np.float32, (6, 3), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
+    how=st.sampled_from(["zscore", "query-minmax"]),
+)
+def test_always_finite_and_in_order(matrix: np.ndarray, how: str) -> None:
+    scaled = normalise(collection(part(matrix, [6])), how).train.features
+    assert scaled.dtype == np.float32
+    assert np.all(np.isfinite(scaled))
+    for column in range(3):
+        order = np.argsort(matrix[:, column], kind="stable")
+        assert np.all(np.diff(scaled[order, column]) >= 0)
+    bound = 1 if how == "query-minmax" else math.sqrt(5)  # no z-score of n values exceeds sqrt(n - 1)
+    assert np.abs(scaled).max() <= bound * (1 + 1e-6)
+
+
+def test_none_changes_nothing() -> None:
+    data = collection(part([[1, 2], [3, 4]]))
+    assert normalise(data, "none") is data
+
+
+def test_refusals() -> None:
+    data = collection(part([[1, 2], [3, 4]]))
+    with pytest.raises(UsageError, match=r"no normalisation 'zscor'; did you mean 'zscore'\?"):
+        normalise(data, "zscor")
+    with pytest.raises(UsageError, match="known: none, query-minmax, zscore"):
+        check_normalisation("")
+    with pytest.raises(UsageError, match="already normalised by 'zscore'"):
+        normalise(normalise(data, "zscore"), "query-minmax")

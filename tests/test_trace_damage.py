@@ -1,0 +1,356 @@
+"""Killed writers, resumed writers, and damage that a reader must notice."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foltr_audit import atomic
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
+
+HEADER = TraceHeader(
+    kind="update",
+    dtype="float64",
+    parameters=2,
+    k=3,
+    dataset=TraceDataset(source="letor", fold=0, fingerprint="00", normalised="none", parts=("train",)),
+    has_truth=True,
+    knowledge={"learning_rate": 0.1},
+    rounds_per_part=2,
+)
+ROUNDS = 7
+
+
+def make(number: int, shift: float = 0.0) -> tuple[RoundRecord, RoundTruth]:
+    """Three messages; the second client shows one list, the third shows two."""
+    values = np.arange(6.0).reshape(3, 2) + 10 * number + shift
+    shown = np.array([[4, 2, -1], [0, 1, 2], [7, -1, -1]])
+    record = RoundRecord(
+        round=number,
+        parameters=values[0],
+        aggregate=values[2],
+        shares=3,
+        survivors=np.array([True, True, False]),
+        counts=np.array([0, 1, 2]),
+        messages=values,
+        slot=np.array([1, 2, 2]),
+        step=np.array([0, 0, 1]),
+        part=np.zeros(3, dtype=np.int64),
+        query=np.array([number, 5, 6]),
+        shown=shown,
+    )
+    truth = RoundTruth(
+        clients=np.array([9, 4, 1]),
+        updates=values / 3,
+        clicks=shown == 2,
+        clipped=np.array([False, True, False]),
+        metrics={"maxrr": number / 8},
+    )
+    return record, truth
+
+
+def write(folder: Path, *, until: int = ROUNDS, resume: bool = False, shift: float = 0.0) -> None:
+    with TraceWriter(folder, HEADER, resume=resume) as writer:
+        for number in range(writer.next_round, until):
+            writer.write(*make(number, shift))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "trace"
+    write(folder)
+    assert validate(folder) == []
+    return folder
+
+
+@pytest.fixture
+def trace(undisturbed: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(undisturbed, tmp_path / "trace")
+
+
+class Killed(BaseException):
+    """The process dies here: nothing of the writer runs afterwards."""
+
+
+def test_resume_after_a_kill_at_any_file(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Die at the n-th write, once before its rename and once after it, for every n."""
+    expected = content(undisturbed)
+    real = atomic.write_bytes
+    for at in range(16):  # the header, two parts of seven files, and one more
+        for done in (False, True):
+            folder, calls = tmp_path / f"{at}-{done}", [0]
+
+            def dying(
+                path: Path, data: bytes, at: int = at, done: bool = done, calls: list[int] = calls
+            ) -> None:
+                calls[0] += 1
+                if calls[0] > at and not done:
+                    (path.parent / f".{path.name}.0123.tmp").write_bytes(data[: len(data) // 2])
+                    raise Killed
+                real(path, data)
+                if calls[0] > at:
+                    raise Killed
+
+            monkeypatch.setattr(atomic, "write_bytes", dying)
+            with pytest.raises(Killed):
+                write(folder)
+            monkeypatch.setattr(atomic, "write_bytes", real)
+            if (folder / "trace.toml").exists():
+                assert validate(folder) == []
+                for found, number in zip(Trace.open(folder).rounds(), range(ROUNDS), strict=False):
+                    np.testing.assert_array_equal(found.messages, make(number)[0].messages)
+            write(folder, resume=True)
+            assert content(folder) == expected
+
+
+@pytest.mark.parametrize("until", [0, 1, 2, 3, 6, ROUNDS])
+def test_resume_after_a_shorter_run(undisturbed: Path, tmp_path: Path, until: int) -> None:
+    write(tmp_path, until=until)
+    assert Trace.open(tmp_path).n_rounds == until
+    writer = TraceWriter(tmp_path, HEADER, resume=True)
+    assert writer.next_round == until // 2 * 2
+    write(tmp_path, resume=True)
+    assert content(tmp_path) == content(undisturbed)
+
+
+def test_resume_replaces_uncommitted_parts(undisturbed: Path, trace: Path) -> None:
+    for index in (2, 3):
+        (trace / f"part-{index:05d}.json").unlink()
+    cut = trace / "observed/messages-00002.parquet"
+    cut.write_bytes(cut.read_bytes()[:100])
+    (trace / "truth/.clicks-00003.parquet.aa.tmp").write_bytes(b"half")
+    (trace / ".part-00002.json.bb.tmp").write_bytes(b"{")
+    (trace / "observed/rounds-00009.parquet").write_bytes(b"")
+    assert Trace.open(trace).n_rounds == 4
+    assert validate(trace) == []
+    write(trace, resume=True)
+    assert content(trace) == content(undisturbed)
+
+
+def test_an_exception_commits_whole_parts_only(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, HEADER)
+
+    def interrupted() -> None:
+        with writer:
+            for number in range(3):
+                writer.write(*make(number))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert Trace.open(tmp_path).n_rounds == 2
+    with pytest.raises(UsageError, match="the writer is closed"):
+        writer.write(*make(3))
+
+
+def test_resume_refuses_another_header(trace: Path) -> None:
+    before = content(trace)
+    for change, expected in (
+        ({"knowledge": {"learning_rate": 0.2}}, "knowledge.learning_rate is 0.1 in the trace, 0.2 now"),
+        (
+            {"knowledge": {"learning_rate": 0.1, "noise": "x"}},
+            "knowledge.noise is absent in the trace, 'x' now",
+        ),
+        ({"k": 10}, "k is 3 in the trace, 10 now"),
+        ({"dataset": replace(HEADER.dataset, source="b")}, "dataset.source is 'letor' in the trace, 'b' now"),
+    ):
+        with pytest.raises(UsageError, match="cannot resume") as error:
+            TraceWriter(trace, replace(HEADER, **change), resume=True)
+        assert expected in str(error.value)
+    assert content(trace) == before
+
+
+def test_resume_refuses_damage(trace: Path) -> None:
+    flip(trace / "truth/messages-00001.parquet")
+    with pytest.raises(TraceError, match=r"messages-00001.parquet: SHA-256 differs"):
+        TraceWriter(trace, HEADER, resume=True)
+    shutil.rmtree(trace / "truth")
+    with pytest.raises(TraceError, match="its truth was removed"):
+        TraceWriter(trace, HEADER, resume=True)
+
+
+def test_no_second_trace_in_a_folder(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds a trace already"):
+        TraceWriter(trace, HEADER)
+    (trace / "trace.toml").unlink()
+    with pytest.raises(UsageError, match="holds a trace already"):
+        TraceWriter(trace, HEADER)
+    with pytest.raises(TraceError, match=r"has parts but no trace.toml"):
+        TraceWriter(trace, HEADER, resume=True)
+
+
+def test_full_disk_is_one_line_and_loses_the_open_part_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    writer = TraceWriter(tmp_path, HEADER)
+    for number in range(3):
+        writer.write(*make(number))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(FoltrAuditError) as error:
+            writer.write(*make(3))
+    assert str(error.value) == f"trace: {tmp_path}: cannot be written: No space left on device"
+    writer.close()
+    assert Trace.open(tmp_path).n_rounds == 2
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "trace"):
+        with pytest.raises(FoltrAuditError, match="cannot be written"):
+            TraceWriter(folder, HEADER)
+        with pytest.raises(UsageError, match="no such folder"):
+            Trace.open(folder)
+
+
+def flip(path: Path) -> None:
+    """Alter one byte in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def swap(a: Path, b: Path) -> None:
+    first = a.read_bytes()
+    a.write_bytes(b.read_bytes())
+    b.write_bytes(first)
+
+
+def swap_parts(folder: Path, *, markers: bool) -> None:
+    for path in sorted(folder.rglob("*-00000.parquet")):
+        swap(path, path.with_name(path.name.replace("00000", "00001")))
+    if markers:
+        swap(folder / "part-00000.json", folder / "part-00001.json")
+
+
+def swap_and_renumber(folder: Path) -> None:
+    """Swap two parts and make their markers say so: only the rounds are out of order."""
+    swap_parts(folder, markers=True)
+    for index, other in ((0, 1), (1, 0)):
+        path = folder / f"part-{index:05d}.json"
+        text = path.read_text().replace(f"-{other:05d}.", f"-{index:05d}.")
+        path.write_text(text.replace(f'"index": {other}', f'"index": {index}'))
+
+
+def foreign(folder: Path, *, marker: bool) -> None:
+    other = folder.parent / "other"
+    with TraceWriter(other, replace(HEADER, spec_hash="another")) as writer:
+        for number in range(4):
+            writer.write(*make(number, 0.5))
+    names = [f"observed/{table}-00001.parquet" for table in ("rounds", "messages", "interactions")]
+    for name in names + ["part-00001.json"] * marker:
+        shutil.copy(other / name, folder / name)
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new, 1))
+
+    return change
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, size)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated part": (cut("observed/messages-00001.parquet", 90), r"messages-00001.parquet: has 90 bytes"),
+    "emptied part": (cut("observed/rounds-00000.parquet", 0), r"rounds-00000.parquet: has 0 bytes"),
+    "altered byte": (
+        lambda folder: flip(folder / "observed/interactions-00002.parquet"),
+        r"interactions-00002.parquet: SHA-256 differs from part-00002.json; it was cut, altered or",
+    ),
+    "swapped parts": (
+        lambda folder: swap_parts(folder, markers=False),
+        r"rounds-00000.parquet: .*it is the file observed/rounds-00001.parquet",
+    ),
+    "swapped parts and markers": (
+        lambda folder: swap_parts(folder, markers=True),
+        r"part-00000.json: is the marker of part 1, expected part 0",
+    ),
+    "swapped and renumbered": (swap_and_renumber, r"part-00000.json: begins with round 2, expected round 0"),
+    "part of another trace": (
+        lambda folder: foreign(folder, marker=True),
+        r"part-00001.json: belongs to trace \w{12}, expected \w{12}",
+    ),
+    "files of another trace": (
+        lambda folder: foreign(folder, marker=False),
+        r"00001.parquet: .*taken from another trace",
+    ),
+    "missing marker": (
+        lambda folder: (folder / "part-00001.json").unlink(),
+        r"part-00001.json: missing, though part-00002.json is there",
+    ),
+    "missing file": (
+        lambda folder: (folder / "observed/messages-00000.parquet").unlink(),
+        r"messages-00000.parquet: missing, though part-00000.json is there",
+    ),
+    "cut marker": (cut("part-00003.json", 40), r"part-00003.json: is cut or is not JSON"),
+    "marker with a path": (
+        edit("part-00000.json", "observed/messages-00000", "../messages-00000"),
+        r"part-00000.json: names the files",
+    ),
+    "marker with other rows": (
+        edit("part-00000.json", '"rows": 6', '"rows": 7'),
+        r"truth/(messages|clicks) has \d rows, expected \d",
+    ),
+    "changed header": (
+        edit("trace.toml", "learning_rate = 0.1", "learning_rate = 0.2"),
+        r"part-00000.json: belongs to trace .* or trace.toml was changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_noticed(trace: Path, name: str) -> None:
+    damage, expected = DAMAGE[name]
+    damage(trace)
+    with pytest.raises(TraceError, match=expected) as error:
+        list(Trace.open(trace).rounds())
+    assert error.value.exit_code == 3
+    assert "\n" not in str(error.value)
+    problems = validate(trace)
+    assert any(re.search(expected, problem) for problem in problems)
+    assert all(problem.startswith("trace: ") for problem in problems)
+
+
+def test_truth_may_be_removed(trace: Path) -> None:
+    shutil.rmtree(trace / "truth")
+    opened = Trace.open(trace)
+    assert not opened.has_truth
+    assert validate(trace) == []
+    assert len(list(opened.rounds())) == ROUNDS
+    for ask in (opened.truths, opened.metrics):
+        with pytest.raises(UsageError, match=r"has no truth; scoring needs"):
+            ask()
+
+
+def test_damaged_truth_does_not_keep_from_the_observed(trace: Path) -> None:
+    swap(trace / "truth/messages-00000.parquet", trace / "truth/messages-00001.parquet")
+    opened = Trace.open(trace)
+    assert len(list(opened.rounds())) == ROUNDS
+    assert len(opened.metrics()) == ROUNDS
+    with pytest.raises(TraceError, match=r"it is the file truth/messages-00001"):
+        list(opened.truths())
+    assert len(validate(trace)) == 2

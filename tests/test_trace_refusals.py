@@ -1,0 +1,311 @@
+"""Records, headers, writers and `validate` refuse what cannot be meant, with one clear line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
+
+HEADER = TraceHeader(
+    kind="model",
+    dtype="float32",
+    parameters=3,
+    k=4,
+    dataset=TraceDataset(
+        source="letor", fold=0, fingerprint="00", normalised="none", parts=("train", "vali")
+    ),
+    has_truth=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"kind": "es"}, "kind is 'es', expected model or update"),
+        ({"dtype": "float16"}, "dtype is 'float16'"),
+        ({"parameters": 0}, "parameters is 0, expected 1 or more"),
+        ({"parameters": True}, "parameters is True, expected a whole number"),
+        ({"k": 2.0}, "k is 2.0, expected a whole number"),
+        ({"has_truth": 1}, "has_truth is 1, expected true or false"),
+        ({"knowledge": {"x": float("nan")}}, "knowledge.x is nan"),
+        ({"knowledge": {"x": {"y": 1}}}, "knowledge.x is {'y': 1}"),
+        ({"spec_hash": "\udc80"}, "not valid Unicode"),
+    ],
+)
+def test_header_refuses(changes: dict[str, object], expected: str) -> None:
+    with pytest.raises(TraceError, match=r"^trace: header: ") as error:
+        replace(HEADER, **changes)  # type: ignore[arg-type]
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"round": 1}, "round 1 comes where round 0 was expected"),
+        ({"messages": np.zeros((2, 3))}, "messages of type float64, expected float32"),
+        ({"part": np.array([2])}, "part 2, expected one of 2"),
+        ({"counts": np.array([0, 1])}, "slot 0 counts 0 interactions, but 1 are recorded"),
+        ({"query": np.array([2**32])}, f"query holds {2**32}, expected 0 to {2**32 - 1}"),
+        ({"shown": np.array([[2**32, -1, -1, -1]])}, f"shown holds {2**32}"),
+        ({"features": np.zeros((1, 4, 2), dtype=np.float32)}, "embedded features True, expected False"),
+        ({"shown": np.array([[1, -1]])}, "shown lists of k 2, expected 4"),
+    ],
+)
+def test_writer_refuses_what_does_not_fit(tmp_path: Path, changes: dict[str, object], expected: str) -> None:
+    record = small()
+    with TraceWriter(tmp_path, replace(HEADER, has_truth=False)) as writer:
+        with pytest.raises(UsageError) as error:
+            writer.write(replace(record, **changes))  # type: ignore[arg-type]
+        writer.write(record)  # a refused round leaves nothing behind
+    assert expected in str(error.value)
+    assert Trace.open(tmp_path).n_rounds == 1
+    assert validate(tmp_path) == []
+
+
+def small() -> RoundRecord:
+    """Two messages, one interaction in the first."""
+    return RoundRecord(
+        round=0,
+        parameters=np.zeros(3),
+        aggregate=np.ones(3),
+        shares=2,
+        survivors=np.array([True, False]),
+        counts=np.array([1, 0]),
+        messages=np.zeros((2, 3), dtype=np.float32),
+        slot=np.array([0]),
+        step=np.array([0]),
+        part=np.array([1]),
+        query=np.array([7]),
+        shown=np.array([[5, 3, -1, -1]]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"aggregate": np.zeros(2)}, "aggregate has shape (2,), expected (3,)"),
+        ({"survivors": np.array([True])}, "survivors has shape (1,), expected (2,)"),
+        ({"messages": np.zeros(3)}, "messages have shape (3,)"),
+        ({"messages": np.zeros((2, 3), dtype=np.int64)}, "messages are int64"),
+        ({"slot": np.array([2])}, "slot holds 2, expected less than the 2 messages"),
+        ({"slot": np.array([-1])}, "slot holds -1, expected 0 or more"),
+        ({"shown": np.array([[5, -1, 3, -1]])}, "a document after its padding"),
+        ({"shown": np.array([[5, -2, -2, -2]])}, "shown holds -2"),
+        ({"features": np.ones((1, 4, 2))}, "features differ from 0 where a shown list is padded"),
+        ({"shares": -1}, "shares is -1"),
+    ],
+)
+def test_record_refuses(changes: dict[str, object], expected: str) -> None:
+    with pytest.raises(UsageError) as error:
+        replace(small(), **changes)  # type: ignore[arg-type]
+    assert expected in str(error.value)
+
+
+def test_record_refuses_rows_out_of_order() -> None:
+    twice = {name: np.repeat(getattr(small(), name), 2, axis=0) for name in ("part", "query", "shown")}
+    for slot, step in (([1, 0], [0, 0]), ([0, 0], [1, 0]), ([0, 0], [0, 0])):
+        with pytest.raises(UsageError, match="do not rise by"):
+            replace(small(), slot=np.array(slot), step=np.array(step), **twice)  # type: ignore[arg-type]
+
+
+def test_writer_wants_truth_exactly_where_the_header_promises_it(tmp_path: Path) -> None:
+    truth = RoundTruth(
+        clients=np.array([4, 2]),
+        updates=np.zeros((2, 3)),
+        clicks=np.array([[True, False, False, False]]),
+        clipped=np.array([False]),
+        metrics={"maxrr": 1.0},
+    )
+    with TraceWriter(tmp_path / "a", HEADER) as writer:
+        with pytest.raises(UsageError, match="comes without truth"):
+            writer.write(small())
+        with pytest.raises(UsageError, match="updates of shape"):
+            writer.write(small(), replace(truth, updates=np.zeros((2, 1))))
+        with pytest.raises(UsageError, match="a click where the shown list is padded"):
+            writer.write(small(), replace(truth, clicks=np.ones((1, 4), dtype=bool)))
+        writer.write(small(), truth)
+    assert validate(tmp_path / "a") == []
+    writer = TraceWriter(tmp_path / "b", replace(HEADER, has_truth=False))
+    with pytest.raises(UsageError, match="comes with a truth"):
+        writer.write(small(), truth)
+    for change in ({"metrics": {"round": 1.0}}, {"clients": np.array([-1, 0])}, {"clipped": np.zeros(2)}):
+        with pytest.raises(UsageError, match=r"^truth: "):
+            replace(truth, **change)
+
+
+def test_embedded_features_keep_their_number(tmp_path: Path) -> None:
+    header = replace(HEADER, has_truth=False, embeds_features=True, rounds_per_part=1)
+
+    def round_(number: int, d: int) -> RoundRecord:
+        features = np.zeros((1, 4, d), dtype=np.float32)
+        return replace(small(), round=number, features=features)
+
+    with TraceWriter(tmp_path, header) as writer:
+        writer.write(round_(0, 5))
+        with pytest.raises(UsageError, match="6 features a document, expected 5"):
+            writer.write(round_(1, 6))
+    with TraceWriter(tmp_path, header, resume=True) as writer:
+        with pytest.raises(UsageError, match="6 features a document, expected 5"):
+            writer.write(round_(1, 6))
+        writer.write(round_(1, 5))
+    assert validate(tmp_path) == []
+    other = TraceWriter(tmp_path / "other", header)
+    with pytest.raises(UsageError, match="0 features a document, expected 1 or more"):
+        other.write(round_(0, 0))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Two rounds in one part: an interaction in slot 0, two in slot 1."""
+    thrice = {name: np.repeat(getattr(small(), name), 3, axis=0) for name in ("part", "query", "shown")}
+    record = replace(
+        small(),
+        counts=np.array([1, 2]),
+        slot=np.array([0, 1, 1]),
+        step=np.array([0, 0, 1]),
+        **thrice,  # type: ignore[arg-type]
+    )
+    truth = RoundTruth(
+        clients=np.array([4, 2]),
+        updates=np.zeros((2, 3)),
+        clicks=record.shown == 3,
+        clipped=np.zeros(3, dtype=bool),
+        metrics={"a": 1.0},
+    )
+    with TraceWriter(tmp_path / "trace", HEADER) as writer:
+        writer.write(record, truth)
+        writer.write(replace(record, round=1), truth)
+    return tmp_path / "trace"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("trace/1", "trace/2", "schema is 'foltr-audit/trace/2', expected foltr-audit/trace/1 (a newer"),
+        ("foltr-audit/trace/1", "x", "schema is 'x', expected foltr-audit/trace/1"),
+        ("kind =", "kind", "broken TOML: Expected '=' after a key in a key/value pair (at line 2"),
+        ("k = 4", "k = 4\nk = 5", "broken TOML: Cannot overwrite a value (at line"),
+        ("letor", "\udcff", "broken TOML: 'utf-8' codec can't decode byte 0xff"),
+        ('"model"', '"es"', "kind is 'es', expected model or update"),
+        ("k = 4\n", "", "field k is missing"),
+        ("fold = 0\n", "", "field dataset.fold is missing"),
+        ("k = 4\n", "k = 4\nkk = 4\n", "unknown field kk"),
+        ("fold = 0", "fold = -1", "dataset.fold is -1, expected 0 or more"),
+        ("[dataset]", "[[dataset]]", "dataset is [{"),
+    ],
+)
+def test_a_bad_header_is_one_line(trace: Path, old: str, new: str, expected: str) -> None:
+    path = trace / "trace.toml"
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_bytes(text.replace(old, new).encode(errors="surrogateescape"))
+    with pytest.raises(TraceError) as error:
+        Trace.open(trace)
+    assert str(error.value).startswith(f"trace: {path}: {expected}")
+    assert error.value.exit_code == 3
+    assert validate(trace) == [str(error.value)]
+
+
+def forge(folder: Path, table: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Change a table of part 0 and its marker, as a faulty writer of another system would."""
+    name = f"{table}-00000.parquet"
+    change(pl.read_parquet(folder / name)).write_parquet(folder / name)
+    data = (folder / name).read_bytes()
+    marker = json.loads((folder / "part-00000.json").read_text())
+    marker["files"][name] |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    (folder / "part-00000.json").write_text(json.dumps(marker))
+
+
+def put(name: str, value: object) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Replace the first entry of a column."""
+
+    def change(frame: pl.DataFrame) -> pl.DataFrame:
+        values = [value, *frame[name].to_list()[1:]]
+        return frame.with_columns(pl.Series(name, values, dtype=frame.schema[name]))
+
+    return change
+
+
+FORGERY: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
+    "column missing": (
+        "observed/messages",
+        lambda f: f.drop("count"),
+        "column count is missing, expected UInt32",
+    ),
+    "column too many": (
+        "observed/messages",
+        lambda f: f.with_columns(secret=1),
+        "column secret is Int32, expected no such column",
+    ),
+    "type": (
+        "observed/rounds",
+        lambda f: f.with_columns(pl.col("shares").cast(pl.Int64)),
+        "column shares is Int64, expected UInt32",
+    ),
+    "no value": ("observed/messages", put("payload", None), "column payload has missing values"),
+    "no document": ("observed/interactions", put("shown", [None]), "column shown has missing values"),
+    "rows": ("observed/messages", lambda f: f.head(3), "has 3 rows, expected 4"),
+    "rounds with a gap": ("observed/rounds", put("round", 3), "expected the rounds 0 to 1, one row each"),
+    "round outside": ("observed/messages", put("round", 7), "rows must rise from round 0 to 1"),
+    "slots": ("observed/messages", put("slot", 1), "the slots of a round must be 0, 1, 2 and so on"),
+    "long list": (
+        "observed/interactions",
+        put("shown", [1, 2, 3, 4, 5]),
+        "a list of 5, expected at most k = 4",
+    ),
+    "twice": ("observed/interactions", put("shown", [1, 1]), "round 0: a shown list holds a document twice"),
+    "part": ("observed/interactions", put("part", 2), "round 0: part 2, expected one of 2"),
+    "slot": ("observed/interactions", put("slot", 2), "round 0: slot holds 2, expected less than the 2"),
+    "order": ("observed/interactions", put("slot", 1), "round 0: interactions do not rise by (slot, step)"),
+    "survivors": ("observed/rounds", put("survivors", 3), "number of survivors differs"),
+    "not finite": (
+        "observed/messages",
+        put("payload", [0.0, 1.0, float("nan")]),
+        "messages hold a value that is not",
+    ),
+    "count": (
+        "observed/messages",
+        lambda f: f.with_columns(count=pl.lit(0, dtype=pl.UInt32)),
+        "slot 0 counts 0 interactions, but 1 are recorded",
+    ),
+    "truth slot": ("truth/clicks", put("step", 1), "rows differ from those of observed/interactions"),
+    "truth clicks": ("truth/clicks", put("clicks", [True]), "click lists differ in length from the shown"),
+    "truth client": ("truth/messages", put("client", -1), "clients holds -1, expected 0 or more"),
+    "metric twice": (
+        "truth/rounds",
+        put("metrics", [{"name": "a", "value": 1.0}] * 2),
+        "column metrics has a name twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERY)
+def test_validate_finds_what_hashes_cannot(trace: Path, name: str) -> None:
+    table, change, expected = FORGERY[name]
+    forge(trace, table, change)
+    problems = validate(trace)
+    assert len(problems) == 1
+    assert expected in problems[0]
+
+
+def test_no_parquet_at_all(trace: Path) -> None:
+    forge(trace, "observed/messages", lambda frame: frame)
+    path = trace / "observed/messages-00000.parquet"
+    marker = json.loads((trace / "part-00000.json").read_text())
+    for data in (b"", b"PAR1", b"PAR1" + b"\xff" * 60 + b"PAR1", b"x" * 200):
+        path.write_bytes(data)
+        entry = {"rows": 4, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        marker["files"]["observed/messages-00000.parquet"] = entry
+        (trace / "part-00000.json").write_text(json.dumps(marker))
+        [problem] = validate(trace)
+        assert "messages-00000.parquet: cannot be read as Parquet" in problem
