@@ -4,17 +4,18 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KERNELS := $(VENV)/.kernels
 EPS ?= 1.2
 
 .PHONY: attack test test-slow lint format clean
 
-attack: $(STAMP)
+attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
 
-test: lint
+test: lint $(KERNELS)
 	$(BIN)/python -m pytest
 
-test-slow: $(STAMP)
+test-slow: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest -m slow
 
 lint: $(STAMP)
@@ -29,6 +30,11 @@ format: $(STAMP)
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $@
+
+# A cached kernel does not notice a change in a kernel of another file that it calls: forget them all.
+$(KERNELS): $(STAMP) $(wildcard foltr_audit/kernels/*.py)
+	rm -f foltr_audit/kernels/__pycache__/*.nb[ci]
 	touch $@
 
 clean:

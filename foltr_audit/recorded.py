@@ -147,6 +147,7 @@ class Recorded:
             "source": recorded.source,
             "synthetic": recorded.source.startswith("synthetic:"),
             "normalised": recorded.normalised,
+            "features": self.header.parameters,
             "folds": [{"fold": recorded.fold, "fingerprint": recorded.fingerprint}],
         }
 

@@ -139,6 +139,9 @@ def test_embedded_features_need_no_data_set(tmp_path: Path) -> None:
     expected = run("attack", "--trace", plain, "--json").json()["results"]
     found = run("attack", "--trace", embedded, "--json").json()["results"]
     assert [row["accuracy"] for row in found] == [row["accuracy"] for row in expected]
+    shown = run("attack", "--trace", embedded)
+    assert shown.code == 0
+    assert "synthetic" in shown.out
 
 
 def test_without_truth_guesses_are_written_and_scoring_is_refused(copied: Path) -> None:

@@ -25,7 +25,9 @@ def test_json_has_a_row_per_round() -> None:
 def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> None:
     done = run("train", *SMALL, "--eps", 1.2, "--eps", "inf")
     assert done.code == 0
-    assert len([line for line in done.out.splitlines() if line.startswith("│   0 │")]) == 6
+    lines = [line.split() for line in done.out.splitlines()]
+    shown = [line[:3] for line in lines if line[:1] == ["0"]]
+    assert shown == [["0", eps, str(round_)] for eps in ("1.2", "none") for round_ in range(3)]
 
 
 def test_init_goes_on_from_a_model_and_zeros_are_the_default(tmp_path: Path) -> None:

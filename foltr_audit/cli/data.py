@@ -85,4 +85,5 @@ def synth(
         for name in collection.PARTS:
             part = collection.part(name)
             write_letor(part, out / f"{name}.txt")
-            note(f"wrote {out / f'{name}.txt'}: {part.n_queries} queries, {part.n_documents} documents")
+            size = f"{part.n_queries} queries, {part.n_documents} documents"
+            note(f"wrote synthetic {out / f'{name}.txt'}: {size}")

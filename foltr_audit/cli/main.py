@@ -15,6 +15,9 @@ from typer.main import get_command
 from foltr_audit.cli import attack, data, listing, trace, train
 from foltr_audit.errors import FoltrAuditError
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT."""
+
 app = typer.Typer(
     name="foltr-audit",
     help="Simulate federated online learning to rank, attack what its clients send, check its claims.",
@@ -39,12 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _failed(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _failed("interrupted; with --out, the same command and --resume goes on where it stopped", 130)
+        result = INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         return _failed(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+    if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
+        return _failed(
+            "interrupted; with --out, the same command and --resume goes on where it stopped", INTERRUPTED
+        )
     return result if isinstance(result, int) else 0
 
 

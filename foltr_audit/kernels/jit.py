@@ -15,10 +15,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile a function for one thread; the machine code is cached beside its source."""
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    """Compile a function for one thread."""
+    return _compiled(function, parallel=False)
 
 
 def parallel_kernel(function: F) -> F:
     """Compile a function whose `numba.prange` loops run on all threads."""
-    return cast(F, numba.njit(cache=True, error_model="numpy", parallel=True)(function))
+    return _compiled(function, parallel=True)
+
+
+def _compiled(function: F, *, parallel: bool) -> F:
+    """Machine code is cached beside its source, or in the user's cache folder, or not at all."""
+    try:
+        return cast(F, numba.njit(function, cache=True, error_model="numpy", parallel=parallel))
+    except RuntimeError:  # numba finds no folder that it may write to
+        return cast(F, numba.njit(function, error_model="numpy", parallel=parallel))

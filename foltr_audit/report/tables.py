@@ -19,33 +19,50 @@ COLUMNS = {
     "precision": "precision",
     "recall": "recall",
     "f1": "F1",
-    "exact": "exact list",
+    "exact": "exact",
     "auc": "AUC",
 }
 
 
 def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results, utility, meaning."""
-    console.print(_dataset_line(report))
+    console.print(_dataset_line(report.dataset, report.config, report.results))
     for rows in _by_click_model(report.results):
         console.print(_results_table(rows))
+        console.print()
     if report.utility:
         console.print(_utility_table(report.utility))
+        console.print()
     console.print(f"[bold]{meaning(report.results)}[/bold]", highlight=False)
 
 
-def _dataset_line(report: AttackReport) -> str:
+def _dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
     from rich.markup import escape
 
-    data, config = report.dataset, report.config
     kind = "synthetic data" if data["synthetic"] else "data"
     fold = data["folds"][0]
-    sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries"
+    sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries, " if "train" in fold else ""
     folds = f", {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
-    pdgd = ", ".join(sorted({row["pdgd"] for row in report.results}))
+    pdgd = ", ".join(sorted({row["pdgd"] for row in rows}))
     return escape(
-        f"{kind} {data['source']} ({sizes}, {data['features']} features, {data['normalised']}{folds}, "
+        f"{kind} {data['source']} ({sizes}{data['features']} features, {data['normalised']}{folds}, "
         f"fingerprint {fold['fingerprint'][:12]}), PDGD {pdgd}, seed {config.get('seed', 'several')}"
+    )
+
+
+def _table(title: str, caption: str | None, space: int = 1) -> Table:
+    """A table that fits a terminal of 80 columns."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, space, 0, 0),
+        show_edge=False,
     )
 
 
@@ -55,15 +72,12 @@ def _by_click_model(results: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _results_table(rows: Sequence[Row]) -> Table:
-    from rich.table import Table
-
-    first = rows[0]
-    table = Table(title=_results_title(rows), title_justify="left", caption_justify="left")
+    table = _table(_results_title(rows), _left_out(rows[0]), space=0)
     several = len({row["eps_claimed"] for row in rows}) > 1
     table.add_column("method", no_wrap=True)
-    table.add_column("eps", justify="right")
+    table.add_column("eps", justify="right", no_wrap=True)
     for heading in COLUMNS.values():
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for method in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == method]
         for row in mine:
@@ -72,7 +86,6 @@ def _results_table(rows: Sequence[Row]) -> Table:
             table.add_row(method, epsilon(row["eps_claimed"]), *cells, style=style)
         if several:
             table.add_section()
-    table.caption = _left_out(first)
     return table
 
 
@@ -86,14 +99,15 @@ def _results_title(rows: Sequence[Row]) -> str:
 
 
 def _left_out(row: Row) -> str:
-    return (
-        f"left out: {row['skipped']} lists without a click; below each value: its 95 % interval over queries"
-    )
+    return f"{row['skipped']} lists without a click left out; below each value: 95 % interval over queries"
 
 
 def _with_interval(row: Row, name: str) -> str:
     value, interval = short(row[name]), row[f"{name}_ci95"]
-    return value if interval is None else f"{value}\n{short(interval[0], 2)}-{short(interval[1], 2)}"
+    if interval is None:
+        return value
+    low, high = (short(end, 2).replace("1.00", "1.0") for end in interval)
+    return f"{value}\n{low}-{high}"
 
 
 def _share(value: float) -> str:
@@ -101,12 +115,10 @@ def _share(value: float) -> str:
 
 
 def _utility_table(rows: Sequence[Row]) -> Table:
-    from rich.table import Table
-
-    table = Table(
-        title="nDCG@10 on the test part", title_justify="left", caption_justify="left",
-        caption="ceiling: what a perfect ranker reaches, since queries without relevant documents count 0",
-    )  # fmt: skip
+    table = _table(
+        "nDCG@10 on the test part",
+        "ceiling: what a perfect ranker reaches; queries without relevant documents count 0",
+    )
     for heading in ("trained on", "eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):
         table.add_column(heading, justify="left" if heading == "trained on" else "right")
     for row in rows:
@@ -125,9 +137,8 @@ def _utility_table(rows: Sequence[Row]) -> Table:
 
 def print_train(report: TrainReport, console: Console) -> None:
     """A line per round and the final model's figures."""
-    from rich.table import Table
-
-    table = Table(title="rounds", title_justify="left")
+    console.print(_dataset_line(report.dataset, report.config, report.utility))
+    table = _table("rounds", None)
     for heading in ("run", "eps", "round", "online nDCG@10", "offline nDCG@10", "MaxRR", "clipped"):
         table.add_column(heading, justify="right")
     for row in report.rounds:
