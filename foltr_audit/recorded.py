@@ -18,7 +18,8 @@ from foltr_audit.judge import infer_round
 from foltr_audit.load import load_collection
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
-from foltr_audit.report.attack import AttackReport, Row, dataset_facts, result_rows
+from foltr_audit.report.attack import AttackReport, result_rows
+from foltr_audit.report.base import Row, dataset_facts
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, writing
 from foltr_audit.spec import AttackSpec, DataSpec, Spec

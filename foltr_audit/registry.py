@@ -71,15 +71,17 @@ def _belongs(origin: Path, distribution: Distribution) -> bool:
 
 
 def _refuse_shadowed(point: EntryPoint) -> None:
-    spec = importlib.util.find_spec(point.module)
-    if spec is None or spec.origin is None or point.dist is None:
-        return
-    origin = Path(spec.origin).resolve()
-    if not _belongs(origin, point.dist):
-        raise PluginError(
-            f"plug-ins: {point.module} of {point.dist.name} is shadowed by {origin}; "
-            "rename or uninstall the package that took its name"
-        )
+    """Refuse a module that another package took the name of: its folder first, then the module."""
+    for name in (point.module.partition(".")[0], point.module):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None or point.dist is None:
+            return
+        origin = Path(spec.origin).resolve()
+        if not _belongs(origin, point.dist):
+            raise PluginError(
+                f"plug-ins: {name} of {point.dist.name} is shadowed by {origin}; "
+                "rename or remove the package that took its name"
+            )
 
 
 def plugin_class(base: type[P], name: str) -> type[P]:

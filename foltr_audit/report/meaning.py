@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.report.attack import Row
+from foltr_audit.report.base import Row
 from foltr_audit.report.plain import epsilon
 
 BASELINES = ("random:", "first-position")

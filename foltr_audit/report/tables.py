@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from foltr_audit.report.attack import AttackReport, Row
+from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.base import Row
 from foltr_audit.report.meaning import is_baseline, meaning
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.train import TrainReport
