@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
@@ -93,7 +93,10 @@ def _infer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
     reason = attack.why_not(view)
     if reason is not None:
         raise UsageError(f"attack {attack.name}: cannot run on this view: {reason}")
-    return attack.infer(view, rng)
+    answer = attack.infer(view, rng)
+    if np.isnan(answer.scores[view.is_document]).any():
+        raise PluginError(f"attack {attack.name}: it gave a shown document the score NaN; expected a number")
+    return answer
 
 
 def judge(

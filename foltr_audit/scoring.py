@@ -110,13 +110,13 @@ class Scorer:
 
     def _random(self, method: str, size: float) -> Scored:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
-        if np.isnan(size):
+        if not self.length.size:
             return Scored(method, {name: Score(float("nan"), None) for name in METRICS}, 0)
         share = size - floor(size)
         low, high = self._random_lists(floor(size)), self._random_lists(floor(size) + 1)
         mixed = {name: (1 - share) * low[name] + share * high[name] if share else low[name] for name in low}
         metrics = self._means(mixed)
-        metrics["auc"] = Score(0.5, (0.5, 0.5))
+        metrics["auc"] = self._mean(np.full(self.length.size, 0.5))
         return Scored(method, metrics, 0)
 
     def _random_lists(self, size: int) -> dict[str, NDArray[np.float64]]:
@@ -145,7 +145,7 @@ class Scorer:
             out=np.full_like(totals, np.nan),
             where=totals > 0,
         )
-        return Score(float(values[defined].mean()), self._interval(means))
+        return Score(float(values[defined].mean()), _interval(means, int((counts > 0).sum())))
 
     def _auc(self, scores: NDArray[np.float64]) -> Score:
         """Area under the ROC curve over all shown documents of all lists, ties one half."""
@@ -155,15 +155,18 @@ class Scorer:
         values, positive = scores[here], self.evidence.clicks[here]
         cluster = np.broadcast_to(self.cluster[:, np.newaxis], here.shape)[here]
         order = np.argsort(values, kind="stable")
-        tie = np.cumsum(np.diff(values[order], prepend=values[order][:1]) != 0)
+        ranked = values[order]
+        tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
         everybody = np.ones((1, self.names.size), dtype=np.int64)
         weights = np.concatenate([everybody, self.weights])
         curve = weighted_auc(positive[order], tie, np.ascontiguousarray(cluster[order]), weights)
-        return Score(float(curve[0]), self._interval(curve[1:]))
+        return Score(float(curve[0]), _interval(curve[1:], self.names.size))
 
-    def _interval(self, resampled: NDArray[np.float64]) -> Interval | None:
-        known = resampled[~np.isnan(resampled)]
-        if self.names.size < 2 or not known.size:
-            return None
-        low, high = np.quantile(known, [0.025, 0.975])
-        return float(low), float(high)
+
+def _interval(resampled: NDArray[np.float64], queries: int) -> Interval | None:
+    """The middle 95 % of resampled values, if at least two queries speak."""
+    known = resampled[~np.isnan(resampled)]
+    if queries < 2 or not known.size:
+        return None
+    low, high = np.quantile(known, [0.025, 0.975])
+    return float(low), float(high)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -144,12 +143,10 @@ def test_clicks_depend_on_the_users_own_stream_only(model: type[Cascade]) -> Non
 
 
 def test_local_steps_draw_anew() -> None:
-    steps = [clicks(Informational(), [0], 2, users=20_000, step=step)[:, 0] for step in range(3)]
-    joint = np.stack(steps, axis=1)
-    independent = {
-        pattern: prod(0.4 if clicked else 0.6 for clicked in pattern)
-        for pattern in product((False, True), repeat=3)
-    }
+    labels, users = [0, 1], 20_000
+    joint = np.concatenate([clicks(Informational(), labels, 2, users, step) for step in range(3)], axis=1)
+    one = cascade_law(labels, *Informational.setting(2))
+    independent = {(*a, *b, *c): one[a] * one[b] * one[c] for a, b, c in product(one, repeat=3)}
     assert fit(joint, independent) > 1e-4
 
 

@@ -1,0 +1,152 @@
+"""Ranking metrics against golden values, scikit-learn, brute force and sums by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations
+from math import log2
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.metrics import (
+    LIST_LENGTH,
+    dcg,
+    ideal_dcg,
+    max_rr,
+    mean_ndcg,
+    ndcg,
+    online_sum,
+    shown_labels,
+)
+from foltr_audit.records import Dataset
+from tests.reference import dataset, golden
+
+EVERY_LIST = pytest.mark.parametrize("case", range(28))
+
+
+def queries(*grades: list[int]) -> Dataset:
+    """One query for each list of grades, without features that matter."""
+    flat = np.concatenate([np.array(labels) for labels in grades])
+    return dataset(np.zeros((flat.size, 1)), flat, [len(labels) for labels in grades])
+
+
+def padded(positions: list[int], k: int = LIST_LENGTH) -> list[int]:
+    return (positions + [-1] * k)[:k]
+
+
+def plain_dcg(grades: list[int], k: int = 10) -> float:
+    return sum((2.0**grade - 1) / log2(rank + 1) for rank, grade in enumerate(grades[:k], start=1))
+
+
+@EVERY_LIST
+def test_golden_ndcg(case: int) -> None:
+    vectors = golden("ranking-metrics.npz")
+    n = int(vectors["n_docs"][case])
+    data = queries(vectors["relevance"][case][:n].astype(int).tolist())
+    shown = vectors["ranking"][case][:LIST_LENGTH]
+    labels = shown_labels(data, np.array([0]), np.array([padded(shown.tolist())]))
+    np.testing.assert_allclose(ndcg(labels, ideal_dcg(data)), vectors["ndcg10"][case], rtol=1e-12, atol=0)
+
+
+@EVERY_LIST
+def test_golden_maxrr(case: int) -> None:
+    vectors = golden("ranking-metrics.npz")
+    clicks = vectors["clicks"][case] > 0  # -1 is padding
+    np.testing.assert_allclose(max_rr(clicks[np.newaxis]), vectors["maxrr"][case], rtol=1e-15, atol=0)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any),
+    st.randoms(use_true_random=False),
+)
+def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
+    """On lists without tied scores; gains are handed over as 2^r - 1."""
+    from sklearn.metrics import ndcg_score
+
+    order = list(range(len(grades)))
+    random.shuffle(order)
+    scores = np.empty(len(grades))
+    scores[order] = np.arange(len(grades), 0, -1)
+    data = queries(grades)
+    labels = shown_labels(data, np.array([0]), np.array([padded(order)]))
+    gains = 2.0 ** np.array(grades) - 1
+    expected = ndcg_score(gains[np.newaxis], scores[np.newaxis], k=10)
+    assert ndcg(labels, ideal_dcg(data))[0] == pytest.approx(expected, rel=1e-12)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 4)
+)
+def test_the_ideal_is_the_best_of_all_orders(grades: list[list[int]], k: int) -> None:
+    best = [max(plain_dcg(list(order), k) for order in permutations(labels)) for labels in grades]
+    np.testing.assert_allclose(ideal_dcg(queries(*grades), k), best, rtol=1e-12)
+
+
+def test_the_ideal_counts_documents_that_are_not_shown() -> None:
+    data = queries([0] * 10 + [1, 1])
+    assert ideal_dcg(data)[0] == pytest.approx(1 + 1 / log2(3))
+    labels = shown_labels(data, np.array([0]), np.arange(10)[np.newaxis])
+    assert ndcg(labels, ideal_dcg(data)).tolist() == [0.0]
+
+
+def test_dcg_by_hand() -> None:
+    labels = np.array([[2, 0, 1, -1], [-1, -1, -1, -1], [0, 4, 0, 0]])
+    np.testing.assert_allclose(dcg(labels), [3 + 1 / 2, 0.0, 15 / log2(3)], rtol=1e-15)
+
+
+def test_labels_of_shown_documents() -> None:
+    data = queries([2, 0, 1], [4], [0, 3])
+    shown = np.array([[2, 0, -1], [0, -1, -1], [1, 0, -1], [-1, -1, -1]])
+    assert shown_labels(data, np.array([0, 1, 2, 2]), shown).tolist() == [
+        [1, 2, -1],
+        [4, -1, -1],
+        [3, 0, -1],
+        [-1, -1, -1],
+    ]
+
+
+def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
+    data = queries([1, 0], [0, 0], [0, 1])
+    labels = shown_labels(data, np.arange(3), np.array([padded([0, 1])] * 3))
+    ideal = ideal_dcg(data)
+    second = 1 / log2(3)
+    np.testing.assert_allclose(ndcg(labels, ideal), [1, 0, second], rtol=1e-15)
+    assert mean_ndcg(labels, ideal, "zero") == pytest.approx((1 + second) / 3)
+    assert mean_ndcg(labels, ideal, "skip") == pytest.approx((1 + second) / 2)
+    assert mean_ndcg(labels[1:2], ideal[1:2], "zero") == 0.0
+    assert np.isnan(mean_ndcg(labels[1:2], ideal[1:2], "skip"))
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.integers(0, 11), st.integers(0, 11))
+def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: int) -> None:
+    up, down = sorted((a % len(grades), b % len(grades)))
+    data, order = queries(grades), list(range(len(grades)))
+    if grades[down] > grades[up]:
+        order[up], order[down] = order[down], order[up]
+    both = np.array([padded(list(range(len(grades)))), padded(order)])
+    before, after = ndcg(shown_labels(data, np.array([0, 0]), both), np.repeat(ideal_dcg(data), 2))
+    assert 0 <= before <= after <= 1 + 1e-15
+
+
+def test_maxrr_is_the_reciprocal_rank_of_the_first_click() -> None:
+    clicks = np.zeros((11, 10), dtype=np.bool_)
+    for row in range(10):
+        clicks[row, row:] = True
+    np.testing.assert_array_equal(max_rr(clicks), [*(1 / rank for rank in range(1, 11)), 0.0])
+
+
+def test_online_sum_by_hand() -> None:
+    gamma = Fraction(9995, 10000)
+    values = [Fraction(1, 2), Fraction(1, 4), Fraction(1), Fraction(1, 8)]
+    exact = values[0] + values[1] * gamma + values[2] * gamma**2 + values[3] * gamma**3
+    assert online_sum(np.array([0.5, 0.25, 1.0, 0.125])) == pytest.approx(float(exact), rel=1e-15)
+    assert online_sum(np.array([])) == 0.0
+    whole = (1 - gamma**1000) / (1 - gamma)  # a perfect run of 1,000 rounds
+    assert online_sum(np.ones(1000)) == pytest.approx(float(whole), rel=1e-12)
