@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -27,6 +28,9 @@ from foltr_audit.registry import make
 S = TypeVar("S", bound=Defense)
 
 STAGES = ("click", "step", "message", "wire", "aggregate")
+"""Stages in the order in which they act."""
+
+_JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
 
 
 def published_chain(eps: float, sensitivity: float = 3.0) -> tuple[str, ...]:
@@ -55,7 +59,7 @@ def published_chain(eps: float, sensitivity: float = 3.0) -> tuple[str, ...]:
 
 def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
     """Defenses of one or more chain texts such as `clip:norm=3+gamma-laplace:eps=1.2,sensitivity=3`."""
-    return tuple(make(Defense, part) for text in texts for part in text.split("+"))
+    return tuple(make(Defense, part) for text in texts for part in _JOINT.split(text))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.chain import Chain
-from foltr_audit.metrics import LIST_LENGTH, shown_labels
+from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins import ClickModel, Learner, RoundContext
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.records import Dataset
@@ -83,7 +83,7 @@ def interact(
     """One interaction: each client ranks its query, clicks, takes a step, and the step stage acts."""
     scores, starts = rules.ranker.scores(local.models, data, queries)
     shown = _show(rules, data, scores, starts, step, context)
-    labels = shown_labels(data, queries, shown)
+    labels = data.shown_labels(queries, shown)
     streams = context.streams(f"clicks/{rules.click_model.name}")
     clicks = rules.click_model.click(labels, rules.largest_label, streams, step)
     learnt = rules.chain.on_clicks(clicks, shown, step, context)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.client import Interaction, LocalModels, interact
 from foltr_audit.errors import DataError
-from foltr_audit.metrics import LIST_LENGTH, ideal_dcg, max_rr, mean_ndcg, shown_labels
+from foltr_audit.metrics import LIST_LENGTH, ideal_dcg, max_rr, mean_ndcg
 from foltr_audit.plugins import RoundContext
 from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
@@ -50,21 +50,29 @@ def send(
     models = setup.chain.on_message(local.models, context)
     if setup.spec.trace.message == "update":
         models = models - context.parameters
-    with np.errstate(over="ignore"):
-        messages = models.astype(setup.spec.trace.dtype)
-    if not np.all(np.isfinite(messages)):
-        raise DataError(
-            f"round {context.round}: a client's model is too large for {setup.spec.trace.dtype}; "
-            "normalise the features, or lower the learning rate or the noise"
-        )
-    received, survivors = setup.chain.on_wire(messages.astype(np.float64), context)
+    dtype = setup.spec.trace.dtype
+    sent = _in_format(models, dtype, context.round)
+    received, survivors = setup.chain.on_wire(sent.astype(np.float64), context)
     return Sent(
-        messages=received.astype(setup.spec.trace.dtype),
+        messages=_in_format(received, dtype, context.round),
         received=received,
         survivors=survivors,
         updates=local.steps,
         interactions=interactions,
     )
+
+
+def _in_format(
+    values: NDArray[np.float64], dtype: str, round_: int
+) -> NDArray[np.float32] | NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        messages = values.astype(dtype)
+    if not np.all(np.isfinite(messages)):
+        raise DataError(
+            f"round {round_}: a client's model is too large for {dtype}; "
+            "normalise the features, or lower the learning rate or the noise"
+        )
+    return messages
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +120,7 @@ def record_round(
         part=origin.part[asked],
         query=origin.query[asked],
         shown=shown,
-        features=None if embedded is None else shown_features(embedded, asked, shown),
+        features=None if embedded is None else embedded.shown_features(asked, shown),
     )
     truth = RoundTruth(
         clients=context.clients,
@@ -137,14 +145,6 @@ def online_metrics(
         "maxrr": float(max_rr(clicks).mean()),
         "clipped": float(clipped.mean()),
     }
-
-
-def shown_features(
-    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Feature rows of shown documents, float32 (I, k, d), zero at the padding."""
-    rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
-    return np.where(shown[..., np.newaxis] >= 0, data.features[rows], np.float32(0))
 
 
 class Federation:
@@ -230,7 +230,7 @@ class Evaluation:
         queries = np.arange(self.data.n_queries)
         scores, starts = self.setup.ranker.scores(parameters[np.newaxis], self.data, queries)
         shown = top_lists(scores, starts, LIST_LENGTH)
-        labels = shown_labels(self.data, queries, shown)
+        labels = self.data.shown_labels(queries, shown)
         return mean_ndcg(labels, self.ideal, self.setup.spec.train.no_relevant)
 
     @property

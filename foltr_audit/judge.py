@@ -93,7 +93,8 @@ def _infer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
     reason = attack.why_not(view)
     if reason is not None:
         raise UsageError(f"attack {attack.name}: cannot run on this view: {reason}")
-    answer = attack.infer(view, rng)
+    with np.errstate(all="ignore"):  # a foreign trace may hold numbers near the end of the range
+        answer = attack.infer(view, rng)
     if np.isnan(answer.scores[view.is_document]).any():
         raise PluginError(f"attack {attack.name}: it gave a shown document the score NaN; expected a number")
     return answer

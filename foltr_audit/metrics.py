@@ -23,12 +23,6 @@ def _discounts(k: int) -> NDArray[np.float64]:
     return np.asarray(1.0 / np.log2(np.arange(2, k + 2)))
 
 
-def shown_labels(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Grade of each shown document, int64 (C, k), -1 at the padding."""
-    rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
-    return np.where(shown >= 0, data.labels[rows], -1)
-
-
 def dcg(labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """DCG of lists of grades (C, k), -1 at the padding; float64 (C,).
 

@@ -59,7 +59,7 @@ def read_tables(text: str, where: str) -> list[Table]:
     """
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not TOML: {error}") from error
     cells = table.pop("cells", [{}])
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):

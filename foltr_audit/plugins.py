@@ -78,7 +78,7 @@ def plain(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return str(value).replace("e+", "e")  # "+" joins the links of a chain
+    return str(value)
 
 
 class ClickModel(Plugin):

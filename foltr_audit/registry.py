@@ -102,10 +102,14 @@ def _load(base: type[P], point: EntryPoint) -> type[P]:
     try:
         _refuse_shadowed(point)
         loaded = point.load()
-    except (ImportError, AttributeError) as error:
+    except PluginError:
+        raise
+    except Exception as error:  # whatever a foreign module does when it is imported
         raise PluginError(f"plug-ins: {point.name!r} ({point.value}) cannot be loaded: {error}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"plug-ins: {point.value} is no {SINGULAR[base]}")
+    if getattr(loaded, "name", None) != point.name:
+        raise PluginError(f"plug-ins: {point.value} is registered as {point.name!r}, but has another name")
     return loaded
 
 

@@ -204,7 +204,7 @@ class Spec(_Table):
         """
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # too many digits, too deep
             raise UsageError(f"{where}: not TOML: {error}") from error
         return cls.parse(table, where)
 

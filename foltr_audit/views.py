@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.federation import shown_features
 from foltr_audit.records import Collection
 from foltr_audit.records.privacy import Ball
 from foltr_audit.records.rounds import RoundRecord
@@ -63,12 +62,12 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         value = facts.get(name)
         return float(value) if isinstance(value, int | float) else None
 
-    norm, order = number("clip_norm"), number("clip_ord")
+    norm, order = number("clip_norm"), number("clip_ord") or 2.0
     return Knowledge(
         learning_rate=number("learning_rate"),
         pairs=text("pairs"),
         normaliser=text("normaliser"),
-        clip=None if norm is None else Ball(norm=norm, ord=int(order or 2)),
+        clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
         noise=text("noise"),
         click_model=text("click_model"),
     )
@@ -102,6 +101,10 @@ def features_of(
         UsageError: features are neither embedded nor is the data set given.
         TraceError: an interaction points outside the data set.
     """
+    width = collection.n_features if collection is not None else header.parameters
+    width = width if record.features is None else record.features.shape[2]
+    if header.ranker == "linear" and width != header.parameters:
+        raise TraceError(f"trace: {width} features, but a linear ranker of {header.parameters} parameters")
     if record.features is not None:
         return record.features
     if collection is None:
@@ -112,7 +115,7 @@ def features_of(
         query, shown = record.query[here], record.shown[here]
         if query.max(initial=-1) >= data.n_queries or np.any(shown >= data.lengths[query][:, np.newaxis]):
             raise TraceError(f"trace: round {record.round} shows documents that the data set does not have")
-        rows[here] = shown_features(data, query, shown)
+        rows[here] = data.shown_features(query, shown)
     return rows
 
 
@@ -129,6 +132,8 @@ def individual_views(
     record: RoundRecord, header: TraceHeader, collection: Collection | None
 ) -> Iterator[tuple[slice, View]]:
     """The view of a server that sees each message of a round, in chunks of messages."""
+    if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
+        raise TraceError(f"trace: round {record.round} holds a number that is not finite")
     placement = Placement.of(record)
     knowledge = knowledge_of(header)
     features = features_of(record, header, collection)

@@ -167,3 +167,10 @@ def test_features_too_large_for_the_message_are_refused_with_advice(tmp_path: Pa
     done = run("attack", "--data", path, "--normalise", "none", "--clients", 5, "--learning-rate", 1e6)
     assert done.code == 2
     assert "normalise" in done.one_error()
+
+
+@pytest.mark.parametrize("text", ["a=" + "[" * 5000, "seed = " + "9" * 5000, "\ufffd\x00"])
+def test_a_config_that_breaks_the_parser_is_still_one_line(tmp_path: Path, text: str) -> None:
+    done = _configured(tmp_path, text)
+    assert done.code == 2
+    assert "spec.toml" in done.one_error()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +92,47 @@ def test_an_attack_says_why_it_cannot_run(tmp_path: Path) -> None:
         writer.write(record)
     with pytest.raises(fa.FoltrAuditError, match="no truth"):
         fa.attack_trace(tmp_path / "live")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_message_that_is_not_finite_is_refused(tmp_path: Path, value: float) -> None:
+    record, truth = _round()
+    messages = np.array(record.messages, dtype=np.float64)
+    messages[3, 2] = value
+    broken = dataclasses.replace(record, messages=messages)
+    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
+        writer.write(broken, truth)
+    done = run("attack", "--trace", tmp_path / "live")
+    assert done.code == 3
+    assert "not finite" in done.one_error()
+
+
+def test_messages_near_the_end_of_the_range_crash_nothing(tmp_path: Path) -> None:
+    record, truth = _round()
+    broken = dataclasses.replace(record, messages=np.full_like(record.messages, 1.7e308))
+    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
+        writer.write(broken, truth)
+    done = run("attack", "--trace", tmp_path / "live", "--method", "all")
+    assert done.code in (0, 2)
+    assert "Traceback" not in done.err
+
+
+def test_features_that_do_not_fit_a_linear_model_are_refused(tmp_path: Path) -> None:
+    record, truth = _round()
+    features = np.array(record.features)[..., :-1]
+    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
+        writer.write(dataclasses.replace(record, features=features), truth)
+    done = run("attack", "--trace", tmp_path / "live")
+    assert done.code == 3
+    assert "15 features" in done.one_error()
+
+
+def test_odd_knowledge_is_survived(tmp_path: Path) -> None:
+    record, truth = _round()
+    header = dataclasses.replace(
+        _header(has_truth=True),
+        knowledge={"clip_norm": 1.0, "clip_ord": float("inf"), "defense": "home-made"},
+    )
+    with fa.TraceWriter(tmp_path / "live", header) as writer:
+        writer.write(record, truth)
+    assert run("attack", "--trace", tmp_path / "live").code == 0

@@ -20,7 +20,6 @@ from foltr_audit.metrics import (
     mean_ndcg,
     ndcg,
     online_sum,
-    shown_labels,
 )
 from foltr_audit.records import Dataset
 from tests.reference import dataset, golden
@@ -48,7 +47,7 @@ def test_golden_ndcg(case: int) -> None:
     n = int(vectors["n_docs"][case])
     data = queries(vectors["relevance"][case][:n].astype(int).tolist())
     shown = vectors["ranking"][case][:LIST_LENGTH]
-    labels = shown_labels(data, np.array([0]), np.array([padded(shown.tolist())]))
+    labels = data.shown_labels(np.array([0]), np.array([padded(shown.tolist())]))
     np.testing.assert_allclose(ndcg(labels, ideal_dcg(data)), vectors["ndcg10"][case], rtol=1e-12, atol=0)
 
 
@@ -73,7 +72,7 @@ def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
     scores = np.empty(len(grades))
     scores[order] = np.arange(len(grades), 0, -1)
     data = queries(grades)
-    labels = shown_labels(data, np.array([0]), np.array([padded(order)]))
+    labels = data.shown_labels(np.array([0]), np.array([padded(order)]))
     gains = 2.0 ** np.array(grades) - 1
     expected = ndcg_score(gains[np.newaxis], scores[np.newaxis], k=10)
     assert ndcg(labels, ideal_dcg(data))[0] == pytest.approx(expected, rel=1e-12)
@@ -91,7 +90,7 @@ def test_the_ideal_is_the_best_of_all_orders(grades: list[list[int]], k: int) ->
 def test_the_ideal_counts_documents_that_are_not_shown() -> None:
     data = queries([0] * 10 + [1, 1])
     assert ideal_dcg(data)[0] == pytest.approx(1 + 1 / log2(3))
-    labels = shown_labels(data, np.array([0]), np.arange(10)[np.newaxis])
+    labels = data.shown_labels(np.array([0]), np.arange(10)[np.newaxis])
     assert ndcg(labels, ideal_dcg(data)).tolist() == [0.0]
 
 
@@ -103,7 +102,7 @@ def test_dcg_by_hand() -> None:
 def test_labels_of_shown_documents() -> None:
     data = queries([2, 0, 1], [4], [0, 3])
     shown = np.array([[2, 0, -1], [0, -1, -1], [1, 0, -1], [-1, -1, -1]])
-    assert shown_labels(data, np.array([0, 1, 2, 2]), shown).tolist() == [
+    assert data.shown_labels(np.array([0, 1, 2, 2]), shown).tolist() == [
         [1, 2, -1],
         [4, -1, -1],
         [3, 0, -1],
@@ -113,7 +112,7 @@ def test_labels_of_shown_documents() -> None:
 
 def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
     data = queries([1, 0], [0, 0], [0, 1])
-    labels = shown_labels(data, np.arange(3), np.array([padded([0, 1])] * 3))
+    labels = data.shown_labels(np.arange(3), np.array([padded([0, 1])] * 3))
     ideal = ideal_dcg(data)
     second = 1 / log2(3)
     np.testing.assert_allclose(ndcg(labels, ideal), [1, 0, second], rtol=1e-15)
@@ -131,7 +130,7 @@ def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: i
     if grades[down] > grades[up]:
         order[up], order[down] = order[down], order[up]
     both = np.array([padded(list(range(len(grades)))), padded(order)])
-    before, after = ndcg(shown_labels(data, np.array([0, 0]), both), np.repeat(ideal_dcg(data), 2))
+    before, after = ndcg(data.shown_labels(np.array([0, 0]), both), np.repeat(ideal_dcg(data), 2))
     assert 0 <= before <= after <= 1 + 1e-15
 
 

@@ -65,6 +65,6 @@ def test_contributing_s_example_is_a_working_plug_in() -> None:
         parameters=np.zeros((1, 2)),
         messages=np.zeros((1, 2)),
         shown=shown,
-        features=np.zeros((1, 1, 3, 2)),
+        features=np.zeros((1, 1, 3, 2), dtype=np.float32),
     )
     assert kind().infer(view, np.random.default_rng(0)).guess.tolist() == [[[False, True, False]]]

@@ -77,6 +77,21 @@ class Dataset:
         """Whether a query has a document with label > 0, shape (queries,)."""
         return np.add.reduceat(self.labels > 0, self.offsets[:-1]) > 0
 
+    def shown_labels(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Grade of each shown document, int64 (C, k), -1 at the padding.
+
+        `shown` (C, k) holds positions inside each of the `queries` (C,), padded with -1.
+        """
+        return np.where(shown >= 0, self.labels[self._rows(queries, shown)], -1)
+
+    def shown_features(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Feature row of each shown document, float32 (C, k, d), 0 at the padding."""
+        rows = self.features[self._rows(queries, shown)]
+        return np.where(shown[..., np.newaxis] >= 0, rows, np.float32(0))
+
+    def _rows(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
+
     def select(self, queries: Sequence[int] | NDArray[np.int64]) -> Dataset:
         """The named queries (indices, in this order) as a data set of their own."""
         chosen = np.asarray(queries, dtype=np.int64)

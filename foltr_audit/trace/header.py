@@ -152,7 +152,7 @@ def read_header(folder: Path) -> tuple[TraceHeader, str]:
         raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None
     try:
         table = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise TraceError(f"trace: {path}: broken TOML: {reason}") from None
     try:

@@ -1,0 +1,88 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from foltr_audit.chain import Chain
+from foltr_audit.plugins import Defense, Scenario
+from foltr_audit.records import Collection
+from foltr_audit.setup import Setup
+from foltr_audit.spec import Spec
+from tests.toys import JOURNAL, Entry, tiny_collection
+
+SetupOf = Callable[..., Setup]
+
+# A first example may have to load plug-ins or compile kernels: no test is about time.
+settings.register_profile("foltr-audit", deadline=None)
+settings.load_profile("foltr-audit")
+
+
+@pytest.fixture(scope="session")
+def collection() -> Collection:
+    """Tiny ranking data: queries of 1 to 14 documents, labels 0 to 2, six features."""
+    return tiny_collection()
+
+
+@pytest.fixture(scope="session")
+def setup_of(collection: Collection) -> SetupOf:
+    """Makes a small experiment: `setup_of(rounds=3, clients=5, defense=("clip:norm=1",))`.
+
+    `chain` and `scenario` put objects in the place of registered plug-ins; `data` other data.
+    """
+
+    def made(
+        *,
+        rounds: int = 2,
+        clients: int = 8,
+        cohort: int | None = None,
+        learner: str = "fpdgd",
+        click_model: str = "informational",
+        defense: tuple[str, ...] = ("none",),
+        message: str = "model",
+        dtype: str = "float64",
+        embed_features: bool = False,
+        no_relevant: str = "zero",
+        seed: int = 1,
+        repetition: int = 0,
+        attack: dict[str, Any] | None = None,
+        chain: tuple[Defense, ...] | None = None,
+        scenario: Scenario | None = None,
+        data: Collection | None = None,
+    ) -> Setup:
+        spec = Spec.parse(
+            {
+                "seed": seed,
+                "repetition": repetition,
+                "defense": defense,
+                "data": {"source": "tiny", "normalise": "none"},
+                "population": {"clients": clients, "cohort": cohort},
+                "train": {
+                    "rounds": rounds,
+                    "learner": learner,
+                    "click_model": click_model,
+                    "no_relevant": no_relevant,
+                },
+                "trace": {"message": message, "dtype": dtype, "embed_features": embed_features},
+                "attack": attack,
+            }
+        )
+        setup = Setup(spec, collection if data is None else data)
+        if chain is not None:
+            vars(setup)["chain"] = Chain(chain)
+        if scenario is not None:
+            vars(setup)["scenario"] = scenario
+        return setup
+
+    return made
+
+
+@pytest.fixture
+def journal() -> list[Entry]:
+    """The empty journal of the toy plug-ins."""
+    JOURNAL.clear()
+    return JOURNAL

@@ -1,0 +1,289 @@
+"""The registry: every plug-in is found, made from text, and nothing else is let in."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import Field, ValidationError
+
+from foltr_audit import registry
+from foltr_audit.errors import PluginError
+from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario, plain
+from foltr_audit.registry import (
+    GROUPS,
+    SINGULAR,
+    first_problem,
+    make,
+    names,
+    parameters,
+    plugin_class,
+    remade,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FOLDERS = ("attacks", "defenses", "scenarios")
+
+
+# --- what is registered ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", GROUPS)
+def test_the_installed_plugins_are_those_of_pyproject(base: type[Plugin]) -> None:
+    stated = PROJECT["entry-points"][GROUPS[base]]
+    installed = {point.name: point.value for point in entry_points(group=GROUPS[base])}
+    missing = {name: value for name, value in stated.items() if installed.get(name) != value}
+    assert not missing, "pyproject.toml changed since the last `pip install --editable`"
+    assert set(stated) <= set(names(base))
+    assert list(names(base)) == sorted(names(base))
+
+
+@pytest.mark.parametrize("base", GROUPS)
+def test_every_registered_plugin_loads(base: type[Plugin]) -> None:
+    for name in names(base):
+        assert issubclass(plugin_class(base, name), base)
+
+
+def test_every_plugin_of_the_three_folders_is_registered() -> None:
+    stated = {value for base in GROUPS for value in PROJECT["entry-points"][GROUPS[base]].values()}
+    for path in (path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            named = any(
+                isinstance(line, ast.AnnAssign) and ast.unparse(line.target) == "name" for line in node.body
+            )
+            value = f"{path.parent.name}.{path.stem}:{node.name}"
+            assert not named or value in stated, f"{value} needs a line in pyproject.toml"
+
+
+def test_every_kind_has_words_of_its_own() -> None:
+    assert set(SINGULAR) == set(GROUPS) == {Attack, Defense, Scenario, ClickModel, Learner}
+    assert len(set(GROUPS.values())) == len(GROUPS)
+
+
+# --- from text ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "text", "canonical", "label"),
+    [
+        (Attack, "olsr", "olsr:tolerance=1e-06", "olsr"),
+        (Attack, " olsr : tolerance = 1e-3 ", "olsr:tolerance=0.001", "olsr:tolerance=0.001"),
+        (Attack, "higher-distance:more_than=4", "higher-distance:more_than=4", "higher-distance:more_than=4"),
+        (Attack, "max-gain", "max-gain", "max-gain"),
+        (Defense, "clip:norm=3.0", "clip:norm=3", "clip:norm=3"),
+        (
+            Learner,
+            "fpdgd:pairs=all,interactions=4,clip_without_pairs=no",
+            "fpdgd:clip_without_pairs=false,interactions=4,learning_rate=0.1,normaliser=candidates,pairs=all",
+            "fpdgd:clip_without_pairs=false,pairs=all",
+        ),
+    ],
+)
+def test_text_forms(base: type[Plugin], text: str, canonical: str, label: str) -> None:
+    plugin = make(base, text)
+    assert plugin.text == canonical
+    assert plugin.label == label
+    assert make(base, canonical) == plugin == make(base, label)
+
+
+@pytest.mark.parametrize(
+    ("base", "text", "message"),
+    [
+        (Attack, "olrs", "unknown attack 'olrs'; did you mean 'olsr'? (known: first-position, "),
+        (Attack, "", "unknown attack ''; known: "),
+        (Attack, "clip", "unknown attack 'clip'; known: "),
+        (ClickModel, "perfekt", "unknown click model 'perfekt'; did you mean 'perfect'?"),
+        (Scenario, "uniformly", "unknown scenario 'uniformly'; did you mean 'uniform'?"),
+        (Attack, "olsr:", "attack olsr: no parameter after ':' in 'olsr:'; expected name=value"),
+        (Attack, "olsr:tolerance", "attack olsr: 'tolerance' in 'olsr:tolerance'; expected parameter=value"),
+        (Attack, "olsr:=3", "attack olsr: '=3' in 'olsr:=3'; expected parameter=value"),
+        (Attack, "olsr:tolerance=", "attack olsr: 'tolerance=' in "),
+        (Attack, "olsr:tolerance=.1,", "attack olsr: '' in 'olsr:tolerance=.1,'"),
+        (Attack, "olsr:tolerance=.1,tolerance=.2", "attack olsr: parameter tolerance given twice in "),
+        (
+            Attack,
+            "olsr:tolerence=.1",
+            "attack olsr: unknown parameter 'tolerence'; did you mean 'tolerance'? (known: tolerance)",
+        ),
+        (Attack, "max-gain:k=3", "attack max-gain: unknown parameter 'k'; known: none"),
+        (Attack, "olsr:tolerance=1", "attack olsr: tolerance=1: input should be less than 1"),
+        (Attack, "olsr:tolerance=nan", "attack olsr: tolerance=nan: "),
+        (Attack, "higher-distance:more_than=1.5", "attack higher-distance: more_than=1.5: "),
+        (Defense, "gamma-laplace:eps=1", "defense gamma-laplace: sensitivity is missing"),
+        (Learner, "fpdgd:pairs=some", "learner fpdgd: pairs=some: input should be 'all' or 'last-click+1'"),
+        (Learner, "fpdgd:clip_without_pairs=maybe", "learner fpdgd: clip_without_pairs=maybe: "),
+    ],
+)
+def test_refused_texts(base: type[Plugin], text: str, message: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        make(base, text)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (3.0, "3"),
+        (-0.5, "-0.5"),
+        (1e-9, "1e-09"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (7, "7"),
+        ("all", "all"),
+    ],
+)
+def test_plain_values(value: object, text: str) -> None:
+    assert plain(value) == text
+
+
+def test_remade_changes_parameters_and_validates_them() -> None:
+    learner = make(Learner, "fpdgd:interactions=2,pairs=all")
+    other = remade(learner, {"interactions": 3})
+    assert other == make(Learner, "fpdgd:interactions=3,pairs=all")
+    assert learner.model_dump()["interactions"] == 2
+    assert remade(learner, {}) == learner
+    with pytest.raises(PluginError, match="learner fpdgd: unknown parameter 'interaction'; did you mean"):
+        remade(learner, {"interaction": 3})
+    with pytest.raises(PluginError, match="learner fpdgd: interactions=0: "):
+        remade(learner, {"interactions": 0})
+
+
+def test_parameters_are_listed() -> None:
+    assert parameters(plugin_class(Defense, "clip")) == [
+        {
+            "name": "norm",
+            "type": "float",
+            "default": None,
+            "required": True,
+            "description": "radius R of the L2 ball",
+        }
+    ]
+    rows = {row["name"]: row for row in parameters(plugin_class(Learner, "fpdgd"))}
+    assert rows["interactions"]["type"] == "int"
+    assert (rows["interactions"]["default"], rows["interactions"]["required"]) == (4, False)
+    assert parameters(plugin_class(Defense, "none")) == []
+
+
+class _Sample(Plugin):
+    name: ClassVar[str] = "sample"
+    size: int = Field(ge=1)
+
+
+def test_first_problem_is_one_line() -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Sample(size=0)
+    assert first_problem(caught.value) == "size=0: input should be greater than or equal to 1"
+    assert first_problem(caught.value, {"size": "--size"}).startswith("--size=0: ")
+    with pytest.raises(ValidationError) as caught:
+        _Sample()  # type: ignore[call-arg]
+    assert first_problem(caught.value) == "size is missing"
+
+
+# --- plug-ins of others ---------------------------------------------------------------------------
+
+MODULE = '''
+from foltr_audit.plugins import Attack, Inference
+
+
+class Mine(Attack):
+    """Names nothing."""
+
+    name = "mine"
+
+    def infer(self, view, rng):
+        return Inference(scores=view.shown, guess=view.shown < -1)
+
+
+class NotOne:
+    """No plug-in."""
+'''
+
+
+@pytest.fixture
+def forget() -> Iterator[None]:
+    """The registry reads its entry points anew, before and after."""
+
+    def clear() -> None:
+        registry._registered.cache_clear()
+        registry._load.cache_clear()
+        for name in [name for name in sys.modules if name.partition(".")[0].startswith("other_lab")]:
+            del sys.modules[name]
+
+    clear()
+    yield
+    clear()
+
+
+def distribution(folder: Path, name: str, points: str, modules: dict[str, str], monkeypatch: Any) -> Path:
+    """Install a distribution of other people into a folder on the path."""
+    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUPS[Attack]}]\n{points}\n")
+    for module, source in modules.items():
+        (folder / f"{module}.py").write_text(source)
+    (info / "RECORD").write_text("".join(f"{module}.py,,\n" for module in modules))
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("forget")
+class TestPluginsOfOthers:
+    def test_are_found_like_built_ins(self, tmp_path: Path, monkeypatch: Any) -> None:
+        distribution(tmp_path, "other-lab", "mine = other_lab:Mine", {"other_lab": MODULE}, monkeypatch)
+        assert {"mine", "olsr"} <= set(names(Attack))
+        assert make(Attack, "mine").text == "mine"
+        assert plugin_class(Attack, "mine") is plugin_class(Attack, "mine")
+
+    def test_a_shadowed_module_is_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
+        distribution(tmp_path / "a", "other-lab", "mine = other_lab:Mine", {"other_lab": MODULE}, monkeypatch)
+        (tmp_path / "b").mkdir()
+        (tmp_path / "b" / "other_lab.py").write_text(MODULE)
+        monkeypatch.syspath_prepend(str(tmp_path / "b"))
+        with pytest.raises(PluginError, match=r"other_lab of other-lab is shadowed by .*b/other_lab\.py"):
+            make(Attack, "mine")
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            ("other_lab:NotOne", "other_lab:NotOne is no attack"),
+            ("other_lab:MODULE", "'mine' (other_lab:MODULE) cannot be loaded"),
+            ("other_lab:Nobody", "'mine' (other_lab:Nobody) cannot be loaded"),
+            ("other_lab_missing:Mine", "'mine' (other_lab_missing:Mine) cannot be loaded"),
+            ("other_lab_missing.inner:Mine", "'mine' (other_lab_missing.inner:Mine) cannot be loaded"),
+            ("foltr_audit.plugins:Defense", "of other-lab is shadowed by "),
+        ],
+    )
+    def test_what_is_no_plugin_is_refused(
+        self, tmp_path: Path, monkeypatch: Any, value: str, message: str
+    ) -> None:
+        distribution(tmp_path, "other-lab", f"mine = {value}", {"other_lab": MODULE}, monkeypatch)
+        with pytest.raises(PluginError) as caught:
+            make(Attack, "mine")
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_two_claims_to_a_name_are_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
+        distribution(tmp_path, "other-lab", "olsr = other_lab:Mine", {"other_lab": MODULE}, monkeypatch)
+        with pytest.raises(PluginError, match=r"'olsr' is registered twice: .*other_lab:Mine"):
+            names(Attack)
+
+    def test_the_same_claim_twice_is_one(self, tmp_path: Path, monkeypatch: Any) -> None:
+        distribution(tmp_path, "other-lab", "olsr = attacks.olsr:OLSR", {}, monkeypatch)
+        assert names(Attack).count("olsr") == 1
+
+    def test_a_broken_plugin_does_not_hurt_the_others(self, tmp_path: Path, monkeypatch: Any) -> None:
+        distribution(tmp_path, "other-lab", "mine = other_lab_missing:Mine", {}, monkeypatch)
+        assert make(Attack, "olsr").name == "olsr"

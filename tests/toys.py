@@ -1,0 +1,374 @@
+"""What tests of the plug-in API play with: tiny data, views, contexts, plug-ins that note what they saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.plugins import (
+    AggregateDefense,
+    Attack,
+    Ball,
+    ClickDefense,
+    Defense,
+    Inference,
+    Knowledge,
+    MessageDefense,
+    PrivacyClaim,
+    RoundContext,
+    Scenario,
+    StepDefense,
+    View,
+    WireDefense,
+)
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.dataset import joint_fingerprint
+from foltr_audit.rng import ClientStreams, Streams
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+FEATURES = 6
+LENGTHS = {
+    "train": (1, 14, 7, 10, 2, 11, 5, 3, 13, 10, 4, 12),
+    "vali": (12, 1, 10, 9, 14),
+    "test": (10, 11, 3, 13, 8, 14),
+}
+
+
+def dataset(lengths: Sequence[int], seed: int, name: str = "q", largest: int = 2) -> Dataset:
+    """Random queries of these lengths; labels follow the first feature and noise, twins included."""
+    rng = np.random.default_rng(seed)
+    rows = sum(lengths)
+    features = rng.normal(size=(rows, FEATURES)).astype(np.float32)
+    utility = features[:, 0] + 0.7 * rng.normal(size=rows)
+    labels = np.clip(np.floor(1.5 * utility + 0.6), 0, largest).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    first = offsets[:-1][np.asarray(lengths) > 3]
+    features[first + 1] = features[first + 2]
+    labels[offsets[-2] :] = 0
+    return Dataset(
+        features=features,
+        labels=labels,
+        offsets=offsets,
+        query_ids=tuple(f"{name}{i}" for i in range(len(lengths))),
+        document_ids=("",) * rows,
+    )
+
+
+def collection_of(train: Dataset, vali: Dataset, test: Dataset) -> Collection:
+    """Three parts as one fold."""
+    return Collection(
+        train=train,
+        vali=vali,
+        test=test,
+        source="tiny",
+        synthetic=True,
+        fold=0,
+        fingerprint=joint_fingerprint([train, vali, test]),
+    )
+
+
+def tiny_collection() -> Collection:
+    """Queries of 1 to 14 documents, labels 0 to 2, six features; the last query of a part has no relevant."""
+    train, vali, test = (dataset(LENGTHS[part], i, part) for i, part in enumerate(Collection.PARTS))
+    return collection_of(train, vali, test)
+
+
+EVERYTHING = Knowledge(
+    learning_rate=0.1,
+    pairs="all",
+    normaliser="shown",
+    clip=Ball(norm=3.0),
+    noise="gamma-share n=1000 scale=2.5",
+    click_model="perfect",
+)
+
+
+def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10) -> View:
+    """Random messages that lie near the span of their documents; lists of 0..k documents where B > 1."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0 if B > 1 else 1, k + 1, size=(n, B))
+    shown = np.argsort(rng.random((n, B, k)), axis=-1)
+    shown[np.arange(k) >= lengths[..., np.newaxis]] = -1
+    features = rng.normal(size=(n, B, k, FEATURES)).astype(np.float32)
+    features[shown < 0] = 0
+    parameters = np.tile(rng.normal(size=FEATURES), (n, 1))
+    steps = (features * rng.normal(size=(n, B, k, 1))).sum(axis=(1, 2)) + 0.01 * rng.normal(
+        size=(n, FEATURES)
+    )
+    return View(
+        observer="individual",
+        kind=kind,
+        parameters=parameters,
+        messages=steps + parameters if kind == "model" else steps,
+        shown=shown,
+        features=features,
+        knowledge=EVERYTHING,
+    )
+
+
+def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
+    """Some messages of a view in another order, their lists in another order as well."""
+    return View(
+        observer=seen.observer,
+        kind=seen.kind,
+        parameters=seen.parameters[order],
+        messages=seen.messages[order],
+        shown=seen.shown[order][:, :, documents],
+        features=seen.features[order][:, :, documents],
+        knowledge=seen.knowledge,
+    )
+
+
+def with_updates(seen: View, updates: Floats) -> View:
+    """The same view with other updates (n, P)."""
+    return View(
+        observer=seen.observer,
+        kind=seen.kind,
+        parameters=seen.parameters,
+        messages=seen.parameters + updates if seen.kind == "model" else updates,
+        shown=seen.shown,
+        features=seen.features,
+        knowledge=seen.knowledge,
+    )
+
+
+def context(
+    clients: Sequence[int] | Ints,
+    *,
+    P: int = FEATURES,
+    shares: int = 50,
+    counts: Sequence[int] | None = None,
+    seed: int = 1,
+    round_: int = 3,
+) -> RoundContext:
+    """A round of these clients; by default all had four interactions, and 50 shares are reckoned with."""
+    present = np.asarray(clients, dtype=np.int64)
+    return RoundContext(
+        round=round_,
+        shares=shares,
+        clients=present,
+        counts=np.full(present.size, 4) if counts is None else np.asarray(counts),
+        parameters=np.linspace(-1.0, 1.0, P),
+        source=Streams(seed),
+    )
+
+
+class Entry(NamedTuple):
+    """What one toy saw."""
+
+    stage: str
+    tag: str
+    saw: NDArray[np.float64]
+
+
+JOURNAL: list[Entry] = []
+"""What the toys saw, in order; the `journal` fixture empties it."""
+
+
+def _note(stage: str, tag: str, saw: Floats | Bools) -> None:
+    JOURNAL.append(Entry(stage, tag, np.array(saw, dtype=np.float64)))
+
+
+class ToyClick(ClickDefense):
+    """Inverts the clicks, or keeps only the first of each list: two links that do not commute."""
+
+    name: ClassVar[str] = "toy-click"
+    tag: str = "click"
+    do: Literal["invert", "keep-first", "nothing"] = "nothing"
+
+    def apply(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
+        del step, context
+        _note("click", self.tag, clicks)
+        if self.do == "invert":
+            return ~clicks & (shown >= 0)
+        if self.do == "keep-first":
+            return np.asarray(clicks & (np.cumsum(clicks, axis=1) == 1))
+        return clicks.copy()
+
+
+class ToyStep(StepDefense):
+    """Multiplies, then shifts, the local models."""
+
+    name: ClassVar[str] = "toy-step"
+    tag: str = "step"
+    factor: float = 1.0
+    shift: float = 0.0
+
+    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
+        del context
+        _note("step", self.tag, parameters)
+        return parameters * self.factor + self.shift
+
+
+class ToyMessage(MessageDefense):
+    """Multiplies, then shifts, the messages, and claims what it is told to."""
+
+    name: ClassVar[str] = "toy-message"
+    tag: str = "message"
+    factor: float = 1.0
+    shift: float = 0.0
+    claim: float = 0.0
+
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
+        del context
+        _note("message", self.tag, models)
+        return models * self.factor + self.shift
+
+    def noise(self, context: RoundContext) -> str | None:
+        del context
+        return f"toy {self.tag}" if self.claim else None
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        del context
+        if not self.claim:
+            return ()
+        return (
+            PrivacyClaim(
+                mechanism=self.name,
+                epsilon=self.claim,
+                unit="click",
+                relation="replace-one",
+                view="individual",
+            ),
+        )
+
+
+class ToyWire(WireDefense):
+    """Loses the messages of the clients below a number, and shifts the others."""
+
+    name: ClassVar[str] = "toy-wire"
+    tag: str = "wire"
+    lost_below: int = 0
+    shift: float = 0.0
+
+    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> tuple[Floats, Bools]:
+        _note("wire", self.tag, messages)
+        return messages + self.shift, survivors & (context.clients >= self.lost_below)
+
+
+class ToyAggregate(AggregateDefense):
+    """Multiplies, then shifts, the average."""
+
+    name: ClassVar[str] = "toy-aggregate"
+    tag: str = "aggregate"
+    factor: float = 1.0
+    shift: float = 0.0
+
+    def apply(self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext) -> Floats:
+        del weights, context
+        _note("aggregate", self.tag, messages)
+        return aggregate * self.factor + self.shift
+
+
+TOYS: tuple[Defense, ...] = (
+    ToyClick(do="invert"),
+    ToyStep(factor=2.0),
+    ToyMessage(shift=1.0),
+    ToyWire(lost_below=3),
+    ToyAggregate(shift=1.0),
+)
+"""One defense of each stage, so that the contract suite knows all five of them."""
+
+
+class OnlyQuery(Scenario):
+    """Everybody asks one query."""
+
+    name: ClassVar[str] = "toy-only-query"
+    query: int = 0
+
+    def queries(self, data: Dataset, interactions: int, streams: ClientStreams) -> Ints:
+        del data
+        return np.full((streams.clients.size, interactions), self.query)
+
+
+class Drawing(Attack):
+    """Scores documents at random: an attack that uses its generator."""
+
+    name: ClassVar[str] = "toy-drawing"
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        scores = rng.random(view.shown.shape)
+        return Inference(scores=scores, guess=(scores > 0.5) & view.is_document)
+
+
+_chains = st.lists(
+    st.one_of(
+        st.just("none"),
+        st.floats(1e-300, 1e300).map(lambda norm: f"clip:norm={norm!r}".replace("e+", "e")),
+        st.tuples(st.floats(1e-3, 1e18), st.integers(1, 10**18)).map(
+            lambda pair: f"gamma-laplace:eps={pair[0]!r},sensitivity={pair[1]}".replace("e+", "e")
+        ),
+    ),
+    max_size=3,
+)
+_learners = st.builds(
+    lambda interactions, rate, pairs, normaliser, clips: (
+        f"fpdgd:interactions={interactions},learning_rate={rate!r},pairs={pairs},"
+        f"normaliser={normaliser},clip_without_pairs={clips}"
+    ),
+    st.integers(1, 10_000),
+    st.floats(1e-300, 1e300),
+    st.sampled_from(["all", "last-click+1"]),
+    st.sampled_from(["shown", "candidates"]),
+    st.booleans(),
+)
+_click_models = st.sampled_from(["perfect", "navigational", "informational"])
+SPEC_TABLES = st.fixed_dictionaries(
+    {},
+    optional={
+        "seed": st.integers(0, 2**63 - 1),
+        "repetition": st.integers(0, 10**6),
+        "defense": _chains,
+        "data": st.fixed_dictionaries(
+            {},
+            optional={
+                "source": st.text(min_size=1),
+                "fold": st.integers(0, 9),
+                "normalise": st.sampled_from(["zscore", "query-minmax", "none"]),
+            },
+        ),
+        "population": st.fixed_dictionaries(
+            {"clients": st.integers(500, 10**8)}, optional={"cohort": st.integers(1, 500)}
+        ),
+        "train": st.fixed_dictionaries(
+            {},
+            optional={
+                "learner": _learners,
+                "rounds": st.integers(1, 10**7),
+                "click_model": _click_models,
+                "init": st.text(),
+                "no_relevant": st.sampled_from(["zero", "skip"]),
+            },
+        ),
+        "trace": st.fixed_dictionaries(
+            {},
+            optional={
+                "message": st.sampled_from(["model", "update"]),
+                "dtype": st.sampled_from(["float32", "float64"]),
+                "embed_features": st.booleans(),
+            },
+        ),
+        "attack": st.fixed_dictionaries(
+            {},
+            optional={
+                "methods": st.lists(
+                    st.sampled_from(["olsr", "olsr:tolerance=0", "max-gain", "higher-distance:more_than=4"]),
+                    min_size=1,
+                ),
+                "click_models": st.lists(_click_models, min_size=1),
+                "target": st.sampled_from(["fresh", "training"]),
+                "on": st.lists(st.sampled_from(["train", "vali", "test"]), min_size=1),
+                "repeats": st.integers(1, 100_000),
+                "min_documents": st.integers(1, 100),
+            },
+        ),
+    },
+)
+"""Tables of valid Specs; every field may be left out."""
