@@ -1,5 +1,6 @@
 # make attack   set up and run the main job
 # make test     set up and run the whole gate: format, lint, types, tests
+# make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +8,7 @@ STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 EPS ?= 1.2
 
-.PHONY: attack test test-slow lint format clean
+.PHONY: attack test test-slow bench bench-papers bench-table lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -17,6 +18,15 @@ test: lint $(KERNELS)
 
 test-slow: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP) $(KERNELS)
+	$(BIN)/python -m benchmarks --json build/bench.json
+
+bench-papers: $(STAMP) $(KERNELS)
+	$(BIN)/python -m benchmarks --only papers --json build/bench-papers.json
+
+bench-table: $(STAMP)
+	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from foltr_audit.noise_laws import GammaShare
-from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext, plain
 
 
 class GammaLaplace(MessageDefense):
@@ -29,19 +30,25 @@ class GammaLaplace(MessageDefense):
     eps: float = Field(gt=0, description="claimed epsilon of a round")
     sensitivity: float = Field(gt=0, description="Delta, the claimed sensitivity")
 
+    @model_validator(mode="after")
+    def _scale_is_a_number(self) -> GammaLaplace:
+        if not 0 < self.sensitivity / self.eps < math.inf:
+            raise ValueError(f"eps={self.eps:g} with sensitivity={self.sensitivity:g}: no finite noise scale")
+        return self
+
     def law(self, context: RoundContext) -> GammaShare:
         """The law of one share."""
         return GammaShare(n=context.shares, scale=self.sensitivity / self.eps)
 
     def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
         """Models plus one noise share per coordinate, float64 (C, P)."""
-        share = self.law(context).sample(context.streams("defense/gamma-laplace"), models.shape[1])
+        share = self.law(context).sample(context.streams("gamma-laplace"), models.shape[1])
         return models + share
 
     def noise(self, context: RoundContext) -> str:
-        """The law of one share in words."""
+        """The law of one share, e.g. `gamma-share:n=1000,scale=2.5`."""
         law = self.law(context)
-        return f"gamma-share n={law.n} scale={law.scale:.17g}"
+        return f"gamma-share:n={law.n},scale={plain(law.scale)}"
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The published claim: eps for one interaction, in the aggregate."""

@@ -11,7 +11,7 @@ Example:
     ... )
     >>> report = fa.attack(spec)
     >>> report.to_frame().columns[:3]
-    ['method', 'click_model', 'trained_on']
+    ['method', 'baseline', 'click_model']
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from foltr_audit.errors import UsageError
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan
 from foltr_audit.recorded import Recorded
 from foltr_audit.records import Collection
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.train import TrainReport
-from foltr_audit.spec import AttackSpec, Spec
+from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Cell, Output, Study, run_plan
 
 
@@ -43,7 +44,7 @@ def simulate(
         resume: go on with what is there.
         overwrite: replace what is there.
     """
-    plan = Plan(tuple(spec.model_copy(update={"attack": None}) for spec in _several(specs)))
+    plan = Plan(tuple(spec.model_copy(update={"attack": None}) for spec in _several(specs, data)))
     return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -55,16 +56,16 @@ def attack(
     resume: bool = False,
     overwrite: bool = False,
 ) -> AttackReport:
-    """Train and attack one or several Specs; one without an attack protocol gets the default one.
+    """Train and attack one or several Specs; those that differ in repetition and fold only are pooled.
 
-    Arguments as for `simulate`. Specs that differ in repetition and fold only are pooled.
+    Arguments as for `simulate`.
+
+    Raises:
+        UsageError: a Spec without an attack protocol.
     """
-    plan = Plan(
-        tuple(
-            spec if spec.attack else spec.model_copy(update={"attack": AttackSpec()})
-            for spec in _several(specs)
-        )
-    )
+    plan = Plan(_several(specs, data))
+    if any(spec.attack is None for spec in plan.specs):
+        raise UsageError("attack: a Spec has no attack protocol; expected Spec(..., attack={...})")
     return AttackReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -80,8 +81,15 @@ def attack_trace(
     return Recorded.open(Path(path), target=target, data=data, methods=methods).report()
 
 
-def _several(specs: Spec | Sequence[Spec]) -> tuple[Spec, ...]:
-    return (specs,) if isinstance(specs, Spec) else tuple(specs)
+def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:
+    """The Specs; with data of their own they say where those came from."""
+    several = (specs,) if isinstance(specs, Spec) else tuple(specs)
+    if not several:
+        raise UsageError("no Spec to run; expected at least one")
+    if data is None:
+        return several
+    source = DataSpec(source=data.source, fold=data.fold, normalise=data.normalised)
+    return tuple(spec.model_copy(update={"data": source}) for spec in several)
 
 
 def _run(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.plugins import (
     AggregateDefense,
     Ball,
@@ -26,6 +26,7 @@ from foltr_audit.plugins import (
 from foltr_audit.registry import make
 
 S = TypeVar("S", bound=Defense)
+T = TypeVar("T", bound=np.generic)
 
 STAGES = ("click", "step", "message", "wire", "aggregate")
 """Stages in the order in which they act."""
@@ -64,12 +65,18 @@ def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
 
 @dataclass(frozen=True)
 class Chain:
-    """Defenses in the order they were given; each acts in its own stage, stages in their order."""
+    """Defenses in the order they were given; each acts in its own stage, stages in their order.
+
+    A link draws from streams of its own place, so that two equal defenses never share a draw.
+    """
 
     defenses: tuple[Defense, ...]
 
-    def _of(self, kind: type[S]) -> list[S]:
-        return [defense for defense in self.defenses if isinstance(defense, kind)]
+    def _of(self, kind: type[S], context: RoundContext) -> Iterator[tuple[S, RoundContext]]:
+        """The links of a stage, each with the context that its own streams come from."""
+        for place, defense in enumerate(self.defenses):
+            if isinstance(defense, kind):
+                yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -79,25 +86,28 @@ class Chain:
     @property
     def ball(self) -> Ball | None:
         """The ball of the step stage, if it has exactly one defense and that is a clip."""
-        steps = self._of(StepDefense)
+        steps = [defense for defense in self.defenses if isinstance(defense, StepDefense)]
         return steps[0].ball if len(steps) == 1 else None
 
     def eps_claimed(self, context: RoundContext) -> float:
-        """Sum of the epsilons that the chain's defenses claim for one round; infinite without a claim."""
+        """The smallest epsilon that a link claims for one round; infinite without a claim.
+
+        What other links do to the output of a private mechanism is post-processing and costs nothing.
+        """
         claims = [claim.epsilon for defense in self.defenses for claim in defense.claims(context)]
-        return sum(claims) if claims else math.inf
+        return min(claims, default=math.inf)
 
     def noise(self, context: RoundContext) -> str | None:
-        """The noise laws of the message stage in words, in order."""
-        laws = [law for defense in self._of(MessageDefense) if (law := defense.noise(context))]
-        return " + ".join(laws) or None
+        """The noise laws of the message stage, in order, joined by `+`."""
+        laws = [law for defense, own in self._of(MessageDefense, context) if (law := defense.noise(own))]
+        return "+".join(laws) or None
 
     def on_clicks(
         self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
     ) -> NDArray[np.bool_]:
         """Clicks that the client learns from, bool (C, k)."""
-        for defense in self._of(ClickDefense):
-            clicks = defense.apply(clicks, shown, step, context)
+        for defense, own in self._of(ClickDefense, context):
+            clicks = _same_shape(defense, defense.apply(clicks, shown, step, own), clicks)
         return clicks
 
     def on_step(
@@ -108,14 +118,15 @@ class Chain:
         `acts` (C,) says on which clients the stage acts at all.
         """
         after = models
-        for defense in self._of(StepDefense):
-            after = np.where(acts[:, np.newaxis], defense.apply(after, context), after)
+        for defense, own in self._of(StepDefense, context):
+            stepped = _same_shape(defense, defense.apply(after, own), after)
+            after = np.where(acts[:, np.newaxis], stepped, after)
         return after, np.any(after != models, axis=1)
 
     def on_message(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
         """Models that clients send, float64 (C, P)."""
-        for defense in self._of(MessageDefense):
-            models = defense.apply(models, context)
+        for defense, own in self._of(MessageDefense, context):
+            models = _same_shape(defense, defense.apply(models, own), models)
         return models
 
     def on_wire(
@@ -123,8 +134,10 @@ class Chain:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Messages as received (C, P) and which arrived (C,)."""
         survivors = np.ones(messages.shape[0], dtype=np.bool_)
-        for defense in self._of(WireDefense):
-            messages, survivors = defense.apply(messages, survivors, context)
+        for defense, own in self._of(WireDefense, context):
+            received, arrived = defense.apply(messages, survivors, own)
+            messages = _same_shape(defense, received, messages)
+            survivors = _same_shape(defense, arrived, survivors)
         return messages, survivors
 
     def on_aggregate(
@@ -147,6 +160,14 @@ class Chain:
         aggregate: NDArray[np.float64] = np.add.reduce(arrived * weights[:, np.newaxis], axis=0)
         if not total > 0:
             aggregate = np.full(messages.shape[1], np.nan)
-        for defense in self._of(AggregateDefense):
-            aggregate = defense.apply(aggregate, arrived, weights, context)
+        for defense, own in self._of(AggregateDefense, context):
+            aggregate = _same_shape(defense, defense.apply(aggregate, arrived, weights, own), aggregate)
         return aggregate
+
+
+def _same_shape(defense: Defense, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:
+    if after.shape != before.shape:
+        raise PluginError(
+            f"defense {defense.name}: it gave back an array of shape {after.shape}; expected {before.shape}"
+        )
+    return after

@@ -34,14 +34,14 @@ class Trained:
         rounds: each round's `round`, `online_ndcg@10`, `offline_ndcg@10`, `maxrr`, `clipped`.
         untrained: offline nDCG@10 of the model that training started from.
         ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
-        recording: the rounds themselves; only their metrics where they were not kept.
+        recording: the rounds themselves; without their messages where they were not kept, or None.
     """
 
     parameters: NDArray[np.float64]
     rounds: list[dict[str, float]]
     untrained: float
     ceiling: float
-    recording: Recording
+    recording: Recording | None
 
     @property
     def ndcg(self) -> float:

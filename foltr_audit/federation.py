@@ -189,7 +189,7 @@ class Federation:
         setup, data = self.setup, self.setup.collection.train
         steps = setup.learner.interactions
         context = setup.context(round_, self.cohort(round_), steps, parameters)
-        queries = setup.scenario.queries(data, steps, context.streams("queries"))
+        queries = setup.scenario.queries(data, steps, context)
         local = LocalModels.start(parameters, context.clients.size)
         interactions = []
         for step in range(steps):

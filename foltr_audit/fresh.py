@@ -64,7 +64,7 @@ class FreshClients:
         if not long.size:
             raise DataError(
                 f"attack: no query of {', '.join(self.parts)} has {least} documents; "
-                "choose other parts with --attack-on"
+                "choose other parts with --attack-on or shorter lists with --min-documents"
             )
         return long
 

@@ -41,6 +41,7 @@ class Evidence:
         is_document: False at the padding, bool (L, k).
         clicks: the truth, bool (L, k).
         guessed: by attack label.
+        baselines: labels of the attacks that are shown for comparison only.
         skipped: lists without any click, which are left out.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
     """
@@ -49,6 +50,7 @@ class Evidence:
     is_document: NDArray[np.bool_]
     clicks: NDArray[np.bool_]
     guessed: dict[str, Guessed]
+    baselines: frozenset[str]
     skipped: int
     steps: int
     clipped: int
@@ -95,6 +97,9 @@ def _infer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
         raise UsageError(f"attack {attack.name}: cannot run on this view: {reason}")
     with np.errstate(all="ignore"):  # a foreign trace may hold numbers near the end of the range
         answer = attack.infer(view, rng)
+    for name, shape in (("scores", answer.scores.shape), ("guess", answer.guess.shape)):
+        if shape != view.shown.shape:
+            raise PluginError(f"attack {attack.name}: {name} of shape {shape}; expected {view.shown.shape}")
     if np.isnan(answer.scores[view.is_document]).any():
         raise PluginError(f"attack {attack.name}: it gave a shown document the score NaN; expected a number")
     return answer
@@ -127,7 +132,7 @@ def judge(
     for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
         answers = infer_round(record, recording, collection, attacks, streams)
         names = query_names(record, recording.header, collection)
-        pieces.append(_judged(record, truth, names, answers, [attack.label for attack in attacks]))
+        pieces.append(_judged(record, truth, names, answers, attacks))
         tick()
     if not pieces:
         raise UsageError("trace: it holds no round yet")
@@ -139,7 +144,7 @@ def _judged(
     truth: RoundTruth,
     names: NDArray[np.str_],
     answers: dict[str, Inference],
-    labels: list[str],
+    attacks: Sequence[Attack],
 ) -> Evidence:
     clicked = truth.clicks.any(axis=1)
     shape = truth.clicks.shape
@@ -149,12 +154,13 @@ def _judged(
         is_document=record.shown[clicked] >= 0,
         clicks=truth.clicks[clicked],
         guessed={
-            label: Guessed(
-                scores=answers.get(label, nothing).scores[clicked],
-                guess=answers.get(label, nothing).guess[clicked],
+            attack.label: Guessed(
+                scores=answers.get(attack.label, nothing).scores[clicked],
+                guess=answers.get(attack.label, nothing).guess[clicked],
             )
-            for label in labels
+            for attack in attacks
         },
+        baselines=frozenset(attack.label for attack in attacks if attack.baseline),
         skipped=int((~clicked).sum()),
         steps=int(truth.clipped.size),
         clipped=int(truth.clipped.sum()),
@@ -175,6 +181,7 @@ def combined(pieces: Sequence[Evidence]) -> Evidence:
             )
             for label in labels
         },
+        baselines=pieces[0].baselines,
         skipped=sum(piece.skipped for piece in pieces),
         steps=sum(piece.steps for piece in pieces),
         clipped=sum(piece.clipped for piece in pieces),

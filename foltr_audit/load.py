@@ -1,7 +1,13 @@
-"""From the `data` table of a Spec to the collection: synthetic, or read from files."""
+"""From the `data` table of a Spec to the collection: synthetic, or read from files, or cached."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from foltr_audit.data_cache import cached
+from foltr_audit.data_origin import Origin
 from foltr_audit.errors import UsageError
 from foltr_audit.records import Collection
 from foltr_audit.spec import DataSpec
@@ -9,30 +15,66 @@ from foltr_audit.spec import DataSpec
 SYNTHETIC = "synthetic"
 
 
-def load_collection(data: DataSpec, seed: int) -> Collection:
+def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collection:
     """The normalised collection of a Spec; `seed` splits sources without parts of their own.
+
+    Large collections come from the user's cache folder from the second time on, unless `cache` is off.
 
     Raises:
         DataError: the files cannot be read as ranking data.
         UsageError: a source or fold that does not exist.
     """
-    from foltr_audit.normalise import normalise
-    from foltr_audit.sources import load_data
-    from foltr_audit.synthetic import synthesise
-
-    kind, _, rest = data.source.partition(":")
-    if kind != SYNTHETIC:
-        return load_data(data.source, fold=data.fold, seed=seed, normalisation=data.normalise)
-    if data.fold:
-        raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")
-    like, _, queries = rest.partition(":")
-    if queries and not queries.isdigit():
-        raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
-    return normalise(synthesise(like, queries=int(queries) if queries else None), data.normalise)
+    origin, load = _synthetic(data) if _is_synthetic(data) else _files(data, seed)
+    return cached(origin, load) if cache else load()
 
 
 def folds(data: DataSpec) -> tuple[int, ...]:
     """Numbers of the folds that the source has; empty if it has none."""
     from foltr_audit.sources import folds_of
 
-    return () if data.source.partition(":")[0] == SYNTHETIC else folds_of(data.source)
+    return () if _is_synthetic(data) else folds_of(data.source)
+
+
+def _is_synthetic(data: DataSpec) -> bool:
+    return data.source.partition(":")[0] == SYNTHETIC
+
+
+def _files(data: DataSpec, seed: int) -> tuple[Origin, Callable[[], Collection]]:
+    from foltr_audit.sources import load_data, locate
+
+    located = locate(data.source, data.fold)
+    origin = Origin(
+        name=os.path.abspath(data.source),
+        source=data.source,
+        fold=located.fold,
+        normalise=data.normalise,
+        split_seed=seed if located.is_split else None,
+        files=located.files,
+    )
+    return origin, lambda: load_data(data.source, fold=data.fold, seed=seed, normalisation=data.normalise)
+
+
+def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
+    from foltr_audit.normalise import normalise
+    from foltr_audit.synthetic import synthesise
+
+    if data.fold:
+        raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")
+    like, _, queries = data.source.partition(":")[2].partition(":")
+    if queries and not queries.isdigit():
+        raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
+    origin = Origin(
+        name=data.source,
+        source=data.source,
+        fold=0,
+        normalise=data.normalise,
+        split_seed=None,
+        files=(),
+    )
+    number = int(queries) if queries else None
+
+    def generate() -> Collection:
+        made = replace(synthesise(like, queries=number), source=data.source)
+        return normalise(made, data.normalise)
+
+    return origin, generate

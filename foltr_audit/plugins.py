@@ -55,7 +55,7 @@ class Plugin(BaseModel):
     def text(self) -> str:
         """The canonical text form, e.g. `clip:norm=3`."""
         values = self.model_dump()
-        return self._written({key: plain(value) for key, value in values.items()})
+        return self._written({key: plain(value) for key, value in values.items() if value is not None})
 
     @property
     def label(self) -> str:
@@ -63,7 +63,7 @@ class Plugin(BaseModel):
         given = {
             key: plain(getattr(self, key))
             for key, info in type(self).model_fields.items()
-            if info.is_required() or getattr(self, key) != info.default
+            if getattr(self, key) is not None and (info.is_required() or getattr(self, key) != info.default)
         }
         return self._written(given)
 
@@ -104,7 +104,7 @@ class ClickModel(Plugin):
 class Scenario(Plugin):
     """Who the clients are: which client asks which query."""
 
-    def queries(self, data: Dataset, interactions: int, streams: ClientStreams) -> NDArray[np.int64]:
+    def queries(self, data: Dataset, interactions: int, context: RoundContext) -> NDArray[np.int64]:
         """Indices of the training queries each client asks this round, int64 (C, interactions)."""
         raise NotImplementedError
 
@@ -184,7 +184,7 @@ class MessageDefense(Defense):
         raise NotImplementedError
 
     def noise(self, context: RoundContext) -> str | None:
-        """The noise law as public knowledge, if this defense adds noise."""
+        """The noise law as public knowledge, e.g. `laplace:scale=2.5`, if this defense adds noise."""
         del context
         return None
 
@@ -226,11 +226,13 @@ class Attack(Plugin):
 
     Attributes:
         reads: message kinds that it understands.
+        rankers: rankers whose updates it understands.
         needs: names of `Knowledge` that it cannot do without.
         baseline: whether it is shown beside every other attack.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
+    rankers: ClassVar[frozenset[str]] = frozenset({"linear"})
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
     baseline: ClassVar[bool] = False
 
@@ -238,6 +240,8 @@ class Attack(Plugin):
         """Why this attack cannot run on a view, or None if it can."""
         if view.kind not in self.reads:
             return f"it reads messages of kind {', '.join(sorted(self.reads))}, not {view.kind}"
+        if view.knowledge.ranker not in self.rankers:
+            return f"it reads {', '.join(sorted(self.rankers))} rankers, not {view.knowledge.ranker}"
         missing = sorted(name for name in self.needs if not view.knowledge.has(name))
         return f"the observer does not know: {', '.join(missing)}" if missing else None
 

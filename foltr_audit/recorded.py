@@ -15,14 +15,16 @@ from foltr_audit import atomic
 from foltr_audit.errors import DataError, UsageError, did_you_mean
 from foltr_audit.experiment import attack_recording, make_attacks
 from foltr_audit.judge import infer_round
+from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
 from foltr_audit.report.attack import AttackReport, result_rows
-from foltr_audit.report.base import Row, dataset_facts
+from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, writing
-from foltr_audit.spec import AttackSpec, DataSpec, Spec
+from foltr_audit.spec import AttackSpec, Spec
+from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.views import check_collection, query_names
 
@@ -42,6 +44,7 @@ class Recorded:
         spec: the Spec of a Run; None for a bare trace.
         methods: texts of the attacks.
         data: another place of the data set than the recorded one.
+        seed: another seed than the Run's, of data that are split by it and of attacks that draw.
     """
 
     path: Path
@@ -49,15 +52,22 @@ class Recorded:
     spec: Spec | None
     methods: tuple[str, ...]
     data: str | None
+    seed: int | None = None
 
     @classmethod
     def open(
-        cls, path: Path, *, target: str | None, data: str | None, methods: Sequence[str] | None
+        cls,
+        path: Path,
+        *,
+        target: str | None = None,
+        data: str | None = None,
+        methods: Sequence[str] | None = None,
+        seed: int | None = None,
     ) -> Recorded:
         """Open a Run folder or a trace.
 
         Of a Run, `target` picks the messages of the `fresh` clients or of the `training` rounds; the
-        default is `fresh` where there are any.
+        default is what its Spec attacks.
 
         Raises:
             UsageError: no such folder or target.
@@ -77,7 +87,14 @@ class Recorded:
                 raise UsageError(f"--target fresh: {path} holds no messages of fresh clients")
             traces = traces or {spec.train.click_model: Trace.open(folder.training)}
         protocol = spec.attack if spec and spec.attack else AttackSpec()
-        return cls(path=path, traces=traces, spec=spec, methods=tuple(methods or protocol.methods), data=data)
+        return cls(
+            path=path,
+            traces=traces,
+            spec=spec,
+            methods=tuple(methods or protocol.methods),
+            data=data,
+            seed=seed,
+        )
 
     @property
     def has_truth(self) -> bool:
@@ -97,15 +114,17 @@ class Recorded:
             UsageError: it is not where it was, and no other place is given.
             TraceError: it is another data set.
         """
-        header, seed = self.header, self._seed
+        header = self.header
         if header.embeds_features and self.data is None:
             return None
         recorded = header.dataset
-        wanted = DataSpec.model_validate(
-            {"source": self.data or recorded.source, "fold": recorded.fold, "normalise": recorded.normalised}
-        )
+        wanted = {
+            "source": self.data or recorded.source,
+            "fold": recorded.fold,
+            "normalise": recorded.normalised,
+        }
         try:
-            collection = load_collection(wanted, seed)
+            collection = load_collection(Spec.parse({"data": wanted}, f"trace: {self.path}").data, self._seed)
         except DataError as error:
             if self.data is not None:
                 raise
@@ -116,8 +135,10 @@ class Recorded:
 
     @property
     def _seed(self) -> int:
-        recorded = self.header.knowledge.get("split_seed", 1)
-        return self.spec.seed if self.spec else int(recorded) if isinstance(recorded, int) else 1
+        """The Run's seed; a bare trace keeps its own to itself, so 1 unless another is given."""
+        if self.seed is not None:
+            return self.seed
+        return self.spec.seed if self.spec else 1
 
     @property
     def _streams(self) -> Streams:
@@ -142,7 +163,7 @@ class Recorded:
 
     def _dataset(self) -> Row:
         if self.collection is not None:
-            return dataset_facts([self.collection])
+            return dataset_table([data_facts(self.collection)])
         recorded = self.header.dataset
         return {
             "source": recorded.source,
@@ -156,11 +177,14 @@ class Recorded:
         """Write every attack's score and guess for every shown document, as CSV or Parquet.
 
         Raises:
-            UsageError: another suffix than .csv or .parquet.
+            UsageError: another suffix than .csv or .parquet, or a file that is there already.
             FoltrAuditError: the file cannot be written.
         """
         if path.suffix not in (".csv", ".parquet"):
             raise UsageError(f"--guesses: {path}; expected a name ending in .csv or .parquet")
+        if path.exists() or not path.parent.is_dir():
+            problem = "is there already" if path.exists() else "is in no existing folder"
+            raise UsageError(f"--guesses: {path} {problem}; expected the name of a new file")
         import polars as pl
 
         frame = pl.concat([self._guesses(name, trace, progress) for name, trace in self.traces.items()])
@@ -209,5 +233,5 @@ def _facts(header: TraceHeader, spec: Spec | None) -> Row:
         "trained_on": spec.train.click_model if spec else "unknown",
         "eps_claimed": float(eps) if isinstance(eps, int | float) else float("inf"),
         "defense": "+".join(defense) if isinstance(defense, list) else str(defense),
-        "pdgd": f"{known.get('pairs', 'unknown')}/{known.get('normaliser', 'unknown')}",
+        "pdgd": setting_text(str(known.get("pairs", "unknown")), str(known.get("normaliser", "unknown"))),
     }

@@ -133,7 +133,7 @@ def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> T
         "click_model": click_model,
         "defense": list(spec.defense),
         "eps_claimed": setup.claim(),
-        "split_seed": spec.seed,
+        "clip_without_pairs": learner.clip_without_pairs,
     }
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}

@@ -68,7 +68,3 @@ class ClientStreams:
         from foltr_audit.kernels.philox import uniforms
 
         return uniforms(first, size, self.clients, self.round, self.purpose_code, np.uint64(self.key))
-
-    def named(self, purpose: str) -> ClientStreams:
-        """The same clients and round for another purpose."""
-        return ClientStreams(self.key, purpose, self.round, self.clients)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,8 +26,16 @@ from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
 
-SPEC, MODEL, RESULTS, LOCK = "spec.toml", "model.npy", "results.json", ".lock"
+SPEC, PLAN, MODEL, RESULTS = "spec.toml", "plan.toml", "model.npy", "results.json"
 TRAINING, FRESH = "trace", "fresh"
+
+_TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.parquet"
+_WRITING = r"(.*/)?\.[^/]+\.[0-9a-f]+\.tmp"
+_OURS = re.compile(
+    r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json"
+    rf"|({TRAINING}|{FRESH}/[^/]+)/({_TRACE}))|{_WRITING}"
+)
+"""Every file that a Run, or a folder of Runs, is made of; also what a killed writer left."""
 
 
 class RunFolder:
@@ -62,15 +70,14 @@ class RunFolder:
         """The Run in an existing folder.
 
         Raises:
-            UsageError: no such folder.
-            TraceError: it holds no Run.
+            UsageError: no such folder, or it holds no Run.
         """
         if not path.is_dir():
             raise UsageError(f"{path}: no such folder")
         if not (path / SPEC).is_file():
             inner = sorted(entry.parent.name for entry in path.glob(f"*/{SPEC}"))
             hint = f"; it holds the Runs {', '.join(inner)}: name one of them" if inner else ""
-            raise TraceError(f"{path}: no Run folder (no {SPEC}){hint}")
+            raise UsageError(f"{path}: neither a Run folder (no {SPEC}) nor a trace (no trace.toml){hint}")
         return cls(path)
 
     @property
@@ -92,12 +99,42 @@ class RunFolder:
 
     def fresh(self, click_model: str) -> Path:
         """Folder of the trace of fresh clients under a click model."""
-        return self.path / FRESH / click_model
+        return self.path / FRESH / click_model.replace("/", "_")
 
     def fresh_traces(self) -> dict[str, Trace]:
-        """The recorded traces of fresh clients by click model, sorted."""
-        folders = sorted((self.path / FRESH).glob("*/trace.toml"))
-        return {folder.parent.name: Trace.open(folder.parent) for folder in folders}
+        """The traces of fresh clients by click model, in the order of the Spec; empty if it has none.
+
+        Raises:
+            TraceError: one of them is missing or damaged.
+        """
+        protocol = self.spec.attack
+        if protocol is None or protocol.target != "fresh":
+            return {}
+        for name in protocol.click_models:
+            if not self.fresh(name).is_dir():
+                raise TraceError(
+                    f"{self.fresh(name)} is missing; end the run with --resume, "
+                    "or attack its training rounds with --target training"
+                )
+        return {name: Trace.open(self.fresh(name)) for name in protocol.click_models}
+
+    def problems(self) -> list[str]:
+        """What does not fit together: a damaged Spec, or traces that another Spec made."""
+        try:
+            spec = self.spec
+        except TraceError as error:
+            return [str(error)]
+        found = []
+        for header in sorted(self.path.glob(f"{TRAINING}/trace.toml")) + sorted(
+            self.path.glob(f"{FRESH}/*/trace.toml")
+        ):
+            try:
+                recorded = Trace.open(header.parent).header.spec_hash
+            except TraceError:
+                continue  # validating the trace itself says what is wrong
+            if recorded != spec.hash:
+                found.append(f"{header.parent}: made by another Spec than {self.path / SPEC}")
+        return found
 
     def save_model(self, parameters: NDArray[np.float64]) -> None:
         """Write the trained global model, float64 (P,)."""
@@ -120,9 +157,13 @@ def load_model(path: Path, parameters: int) -> NDArray[np.float64]:
         raise UsageError(f"--init: {file}: no such file") from error
     except (OSError, ValueError, EOFError) as error:
         raise UsageError(f"--init: {file}: no .npy file with a plain array of numbers") from error
-    if not isinstance(model, np.ndarray) or model.shape != (parameters,) or model.dtype.kind not in "fiu":
-        shape = getattr(model, "shape", "?")
-        raise UsageError(f"--init: {file}: shape {shape}; expected {parameters} numbers, one a feature")
+    if not isinstance(model, np.ndarray):
+        raise UsageError(f"--init: {file}: several arrays; expected a .npy file with one")
+    if model.shape != (parameters,) or model.dtype.kind not in "fiu":
+        raise UsageError(
+            f"--init: {file}: an array of {model.dtype} and shape {model.shape}; "
+            f"expected {parameters} real numbers, one a feature"
+        )
     if not np.all(np.isfinite(model)):
         raise UsageError(f"--init: {file}: holds a number that is not finite")
     return model.astype(np.float64)
@@ -143,10 +184,10 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a folder for one process; the lock goes with the process, however it ends.
+    """Hold a folder, made if missing, for one process; the lock goes with the process, however it ends.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another process holds it, or it is a file.
     """
     import fcntl
 
@@ -154,7 +195,7 @@ def locked(path: Path) -> Iterator[None]:
         raise UsageError(f"--out: {path} is a file; expected a folder")
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,38 +206,38 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def claim_folder(path: Path, *, resume: bool, overwrite: bool, plan: str) -> None:
-    """See to it that Runs may be written into a folder; `plan` is the name of a plan's own file.
+def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """See to it that Runs may be written into a folder.
 
     Raises:
         UsageError: it is not empty and neither `resume` nor `overwrite` is given, or it holds
             something else than Runs.
         FoltrAuditError: it cannot be written.
     """
-    held = {entry.name for entry in path.iterdir()} - {LOCK}
+    held = [file.relative_to(path) for file in sorted(path.rglob("*")) if not file.is_dir()]
     if not held:
         return
     if not (resume or overwrite):
         raise UsageError(
             f"--out: {path} is not empty; give --resume to go on with it or --overwrite to replace it"
         )
-    known = {SPEC, MODEL, RESULTS, TRAINING, FRESH, plan}
-    strange = sorted(name for name in held - known if not (path / name / SPEC).is_file())
-    if strange:
-        option = "--overwrite" if overwrite else "--resume"
-        raise UsageError(f"{option}: {path} holds {strange[0]!r}, which is no part of a Run")
+    option = "--overwrite" if overwrite else "--resume"
+    for file in held:
+        if not _OURS.fullmatch(file.as_posix()):
+            raise UsageError(f"{option}: {path} holds {str(file)!r}, which is no part of a Run")
+    for file in held:
+        if file.name == SPEC:
+            _ = RunFolder(path / file.parent).spec  # something else of that name is not replaced
     if overwrite:
         with writing(path):
             _empty(path, held)
 
 
-def _empty(path: Path, names: set[str]) -> None:
-    for name in names:
-        target = path / name
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
-        else:
-            target.unlink()
+def _empty(path: Path, files: Sequence[Path]) -> None:
+    for file in files:
+        (path / file).unlink()
+    for folder in sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True):
+        folder.rmdir()
 
 
 def _same_spec(path: Path, spec: Spec) -> None:

@@ -35,18 +35,65 @@ class _File:
 _Layout = Mapping[str, _File]  # part name -> file, for the parts that are there
 
 
+@dataclass(frozen=True)
+class Located:
+    """Which files a source is read from.
+
+    Attributes:
+        layout: part name -> file, for the parts that are there.
+        fold: the fold they are of; 0 where there are none.
+    """
+
+    layout: _Layout
+    fold: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that is read, group files included."""
+        pairs = ((file.path, file.groups) for file in self.layout.values())
+        return tuple(path for pair in pairs for path in pair if path is not None)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a part is missing, and so split off the training part."""
+        return len(self.layout) < len(_SPELLINGS)
+
+
 def folds_of(source: str) -> tuple[int, ...]:
-    """Numbers of the `FoldK` folders that hold all three parts, ascending; () where there are none.
+    """Numbers of the `FoldK` folders, ascending; () where there are none.
 
     Raises:
-        DataError: no such data, a folder that cannot be read, or one that holds a part twice.
+        DataError: no such data, a folder that cannot be read, or a fold that lacks a part or has it twice.
     """
     folder = Path(source)
     if not _is_folder(folder):
         return ()
-    named = [(_FOLD.fullmatch(path.name), path) for path in _entries(folder)]
-    found = [int(match[1]) for match, path in named if match and len(_text_layout(path)) == 3]
+    found = []
+    for path in _entries(folder):
+        match = _FOLD.fullmatch(path.name)
+        if match and path.is_dir():
+            missing = [part for part in _SPELLINGS if part not in _text_layout(path)]
+            if missing:
+                raise DataError(
+                    f"data: {path}: no {missing[0]} part; expected train.txt, vali.txt and test.txt"
+                )
+            found.append(int(match[1]))
     return tuple(sorted(found))
+
+
+def locate(source: str, fold: int = 0) -> Located:
+    """Find the files of a source; `fold` 0 means none, or the only one.
+
+    Raises:
+        DataError: no such data, or an unknown layout.
+        UsageError: a fold that is missing or must be named.
+    """
+    path = Path(source)
+    if _is_folder(path):
+        return _folder(source, fold)
+    if fold:
+        raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
+    return Located({"train": _File(path, _group_file(path))}, 0)
 
 
 def load_data(source: str, *, fold: int = 0, seed: int = 1, normalisation: str = "zscore") -> Collection:
@@ -59,24 +106,24 @@ def load_data(source: str, *, fold: int = 0, seed: int = 1, normalisation: str =
         UsageError: an unknown normalisation, or a fold that is missing or must be named.
     """
     check_normalisation(normalisation)
-    path = Path(source)
-    if not _is_folder(path):
-        if fold:
-            raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
-        layout: _Layout = {"train": _File(path, _group_file(path))}
-    else:
-        layout, fold = _folder(source, fold)
+    located = locate(source, fold)
+    layout = located.layout
     parts = _complete(_same_width({name: _read(file) for name, file in layout.items()}, layout), seed, source)
     collection = Collection(
         train=parts["train"],
         vali=parts["vali"],
         test=parts["test"],
         source=source,
-        synthetic=False,
-        fold=fold,
+        synthetic=all(_synthetic(part) for part in parts.values()),
+        fold=located.fold,
         fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
     )
     return normalise(collection, normalisation)
+
+
+def _synthetic(part: Dataset) -> bool:
+    """Whether `foltr-audit data synth` wrote it: its document ids say so."""
+    return all(name.startswith("synthetic-") for name in part.document_ids)
 
 
 def _is_folder(path: Path) -> bool:
@@ -88,17 +135,16 @@ def _is_folder(path: Path) -> bool:
     raise DataError(f"data: {path}: no such file or folder")
 
 
-def _folder(source: str, fold: int) -> tuple[_Layout, int]:
-    """The files of a folder, and the fold they are of."""
+def _folder(source: str, fold: int) -> Located:
     folder = Path(source)
     layout = {} if fold else _layout(folder)
     if layout:
-        return layout, 0
+        return Located(layout, 0)
     folds = folds_of(source)
     if not fold and len(folds) == 1:
         fold = folds[0]
     if fold in folds:
-        return _text_layout(folder / f"Fold{fold}"), fold
+        return Located(_text_layout(folder / f"Fold{fold}"), fold)
     known = ", ".join(map(str, folds))
     if fold:
         raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")

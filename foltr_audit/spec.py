@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -83,6 +83,11 @@ class PopulationSpec(_Table):
         return self.clients if self.cohort is None else self.cohort
 
 
+def default_learner(*, attacks: bool) -> str:
+    """The learner where none is named: PDGD as published, or as the attack experiment has it."""
+    return "fpdgd:pairs=all,normaliser=shown" if attacks else "fpdgd"
+
+
 class TrainSpec(_Table):
     """How the global model comes to be.
 
@@ -95,7 +100,7 @@ class TrainSpec(_Table):
         no_relevant: how a query without relevant documents counts in nDCG: `zero` or `skip`.
     """
 
-    learner: Annotated[str, _canonical(Learner)] = "fpdgd"
+    learner: Annotated[str, _canonical(Learner)] = default_learner(attacks=False)
     ranker: Literal["linear"] = "linear"
     rounds: int = Field(20, ge=1, le=10_000_000)
     click_model: Annotated[str, _canonical(ClickModel)] = "perfect"
@@ -144,7 +149,8 @@ class Spec(_Table):
         repetition: number of this repetition, part of every stream's name.
         defense: chain of defenses, canonical texts.
         data, population, train, trace: see the classes.
-        attack: the attack protocol; None to train only.
+        attack: the attack protocol; None to train only. With one, the default learner is PDGD as
+            in Pham 2022 (`pairs=all,normaliser=shown`).
 
     Example:
         >>> Spec(population={"clients": 10}).population.cohort_size
@@ -161,7 +167,16 @@ class Spec(_Table):
     trace: TraceSpec = TraceSpec()
     attack: AttackSpec | None = None
 
-    TABLES: ClassVar[tuple[str, ...]] = ("data", "population", "train", "trace", "attack")
+    @model_validator(mode="before")
+    @classmethod
+    def _learner_of_the_attack(cls, table: Any) -> Any:
+        """An attacked Spec that names no learner repeats Pham 2022, which differs from the default."""
+        if not isinstance(table, Mapping) or table.get("attack") is None:
+            return table
+        train = table.get("train") or {}
+        if isinstance(train, Mapping) and "learner" not in train:
+            return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
+        return table
 
     @classmethod
     def parse(
@@ -240,22 +255,25 @@ def _refuse_unknown(table: dict[str, Any]) -> None:
                     raise UsageError(f"unknown field {name}.{inner}; {did_you_mean(inner, fields)}")
 
 
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table with its inner tables' fields under dotted names.
+
+    >>> flat({"seed": 1, "data": {"fold": 2}})
+    {'seed': 1, 'data.fold': 2}
+    """
+    fields: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            fields |= flat(value, f"{prefix}{name}.")
+        else:
+            fields[f"{prefix}{name}"] = value
+    return fields
+
+
 def first_difference(old: Spec, new: Spec) -> str | None:
     """The first field that differs between two Specs with both values, or None if they are equal."""
-    for name, before, after in _fields_side_by_side(old.table(), new.table()):
-        if before != after:
-            return f"{name} is {before} there and {after} here"
+    there, here = flat(old.table()), flat(new.table())
+    for name in {**there, **here}:
+        if there.get(name) != here.get(name):
+            return f"{name} is {there.get(name)} there and {here.get(name)} here"
     return None
-
-
-def _fields_side_by_side(
-    old: dict[str, Any], new: dict[str, Any], prefix: str = ""
-) -> list[tuple[str, object, object]]:
-    rows: list[tuple[str, object, object]] = []
-    for name in {**old, **new}:
-        before, after = old.get(name), new.get(name)
-        if isinstance(before, dict) and isinstance(after, dict):
-            rows += _fields_side_by_side(before, after, f"{prefix}{name}.")
-        else:
-            rows.append((f"{prefix}{name}", before, after))
-    return rows

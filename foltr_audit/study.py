@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from foltr_audit import atomic
+from foltr_audit.errors import UsageError
 from foltr_audit.experiment import Trained, attack_fresh, attack_recording, train
 from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import Evidence
 from foltr_audit.load import load_collection
-from foltr_audit.plan import Plan
+from foltr_audit.plan import Plan, read_tables
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
-from foltr_audit.run_folder import RESULTS, RunFolder, claim_folder, locked, writing
+from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
-
-PLAN = "plan.toml"
+from foltr_audit.spec import AttackSpec, Spec, first_difference
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cell:
-    """One Spec that was run.
+    """What a report needs of one Spec that was run; data and messages are let go of.
 
     Attributes:
-        setup: the Spec with its data.
-        trained: the trained model.
+        spec: the Spec.
+        eps_claimed: what its chain claims for one round.
+        pdgd: name of its PDGD setting.
+        data: plain facts of its data, see `data_facts`.
+        trained: the trained model and its metrics, without the rounds themselves.
         undefended: offline nDCG@10 of the same training without a defense; None if it was not asked for.
         evidence: judged attacks by the click model of the attacked clients.
         too_short: attacked queries that were left out for having too few documents.
     """
 
-    setup: Setup
+    spec: Spec
+    eps_claimed: float
+    pdgd: str
+    data: dict[str, Any]
     trained: Trained
     undefended: float | None = None
-    evidence: dict[str, Evidence] | None = None
+    evidence: dict[str, Evidence] = field(default_factory=dict)
     too_short: int = 0
+
+
+def data_facts(collection: Collection) -> dict[str, Any]:
+    """Source, preparation, fingerprint and sizes of one fold."""
+    return {
+        "source": collection.source,
+        "synthetic": collection.synthetic,
+        "normalised": collection.normalised,
+        "features": collection.n_features,
+        "fold": collection.fold,
+        "fingerprint": collection.fingerprint,
+        **{name: collection.part(name).n_queries for name in collection.PARTS},
+        "test_without_relevant": int((~collection.test.has_relevant).sum()),
+    }
 
 
 class Study:
@@ -46,42 +66,52 @@ class Study:
         """Nothing is loaded before the first Spec runs, and nothing at all if `data` is given."""
         self.progress = progress
         self.data = data
-        self._collections: dict[object, Collection] = {}
+        self._last: tuple[object, Collection] | None = None
         self._undefended: dict[str, float] = {}
 
     def setup(self, spec: Spec) -> Setup:
-        """A Spec with its data."""
+        """A Spec with its data; the last data set is kept at hand."""
         if self.data is not None:
             return Setup(spec, self.data)
         key = (spec.data, spec.seed)
-        if key not in self._collections:
-            self._collections[key] = load_collection(spec.data, spec.seed)
-        return Setup(spec, self._collections[key])
+        if self._last is None or self._last[0] != key:
+            self._last = None  # two data sets may not fit into memory
+            self._last = (key, load_collection(spec.data, spec.seed))
+        return Setup(spec, self._last[1])
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> Cell:
         """Train a Spec and, if it has an attack protocol, attack it."""
         setup, protocol = self.setup(spec), spec.attack
+        facts: dict[str, Any] = {
+            "spec": spec,
+            "eps_claimed": setup.claim(),
+            "pdgd": setup.learner.setting.text,
+            "data": data_facts(setup.collection),
+        }
         if protocol is None:
-            return Cell(setup=setup, trained=train(setup, folder, progress=self.progress))
+            trained = train(setup, folder, progress=self.progress)
+            return Cell(**facts, trained=replace(trained, recording=None))
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
             _ = clients.queries  # refuse data without a query to attack before training on them
-        keep = protocol.target == "training"
-        trained = train(setup, folder, keep=keep, progress=self.progress)
+        trained = train(setup, folder, keep=protocol.target == "training", progress=self.progress)
         if clients is not None:
             evidence = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
         else:
-            evidence = {
-                spec.train.click_model: attack_recording(
-                    trained.recording, setup.collection, protocol.methods, setup.streams, self.progress
-                )
-            }
+            evidence = {spec.train.click_model: self._attack_training(setup, protocol, trained)}
         return Cell(
-            setup=setup,
-            trained=trained,
+            **facts,
+            trained=replace(trained, recording=None),
             undefended=self._twin(spec, trained),
             evidence=evidence,
             too_short=clients.too_short if clients else 0,
+        )
+
+    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Evidence:
+        if trained.recording is None:
+            raise UsageError("attack: the training rounds were not kept")
+        return attack_recording(
+            trained.recording, setup.collection, protocol.methods, setup.streams, self.progress
         )
 
     def _twin(self, spec: Spec, trained: Trained) -> float:
@@ -109,13 +139,29 @@ class Output:
             UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
         """
         with locked(self.path):
-            claim_folder(self.path, resume=self.resume, overwrite=self.overwrite, plan=PLAN)
+            claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
+            self._keep_plans_apart(plan)
             if len(plan.specs) == 1:
                 only = plan.specs[0]
                 return [study.run(only, RunFolder.create(self.path, only, resume=self.resume))]
             with writing(self.path):
                 atomic.write_text(self.path / PLAN, plan.toml)
             return [study.run(spec, self._cell(spec)) for spec in plan.specs]
+
+    def _keep_plans_apart(self, plan: Plan) -> None:
+        """With --resume a folder of one Run stays that, and a folder of several may only grow."""
+        one, several = (self.path / SPEC).exists(), (self.path / PLAN).exists()
+        if one and len(plan.specs) > 1:
+            raise UsageError(f"--resume: {self.path} holds one Run, and {len(plan.specs)} are asked for")
+        if several and len(plan.specs) == 1:
+            raise UsageError(f"--resume: {self.path} holds several Runs, and one is asked for")
+        if several:
+            text = (self.path / PLAN).read_text(encoding="utf-8")
+            there = Plan.of(read_tables(text, str(self.path / PLAN)), str(self.path / PLAN))
+            lost = [spec for spec in there.specs if spec not in plan.specs]
+            if lost:
+                difference = first_difference(lost[0], plan.specs[0])
+                raise UsageError(f"--resume: {self.path} holds a Run that is not asked for: {difference}")
 
     def _cell(self, spec: Spec) -> RunFolder:
         return RunFolder.create(self.path / spec.hash[:12], spec, resume=self.resume)

@@ -187,6 +187,7 @@ _MSLR_WEB10K = _Like(
 
 _KNOWN = {"mq2007": _MQ2007, "mslr-web10k": _MSLR_WEB10K}
 LIKES: tuple[str, ...] = tuple(_KNOWN)
+MOST_QUERIES = 1_000_000
 
 
 def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Collection:
@@ -198,14 +199,14 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
         seed: of every draw.
 
     Raises:
-        UsageError: an unknown `like`, or fewer than 5 queries.
+        UsageError: an unknown `like`, fewer than 5 queries, or more than `MOST_QUERIES`.
     """
     if like not in _KNOWN:
         raise UsageError(f"synthetic: --like {like!r} is unknown; {did_you_mean(like, LIKES)}")
     model = _KNOWN[like]
     number = model.queries if queries is None else queries
-    if number < 5:
-        raise UsageError(f"synthetic: --queries {number}: at least 5 expected")
+    if not 5 <= number <= MOST_QUERIES:
+        raise UsageError(f"synthetic: --queries {number}: expected 5 to {MOST_QUERIES}")
     offsets, features, labels = _generate(model, like, number, seed)
     bounds = pairwise([0, number * 60 // 100, number * 80 // 100, number])
     parts = [_part(first, last, offsets, features, labels) for first, last in bounds]
@@ -235,7 +236,7 @@ def _part(
         labels=labels[start:stop],
         offsets=offsets[first : last + 1] - start,
         query_ids=tuple(str(query) for query in range(first + 1, last + 1)),
-        document_ids=tuple(f"{query}-{i}" for query, length in spans for i in range(1, length + 1)),
+        document_ids=tuple(f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1)),
     )
 
 

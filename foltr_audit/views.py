@@ -63,7 +63,11 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         return float(value) if isinstance(value, int | float) else None
 
     norm, order = number("clip_norm"), number("clip_ord") or 2.0
+    interactions = number("interactions")
     return Knowledge(
+        ranker=header.ranker,
+        interactions=None if interactions is None else int(interactions),
+        lists=text("lists"),
         learning_rate=number("learning_rate"),
         pairs=text("pairs"),
         normaliser=text("normaliser"),
@@ -88,7 +92,7 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
     if collection.normalised != expected.normalised:
         raise TraceError(
             f"trace: recorded on {expected.normalised} features, not {collection.normalised}; "
-            f"give --normalise {expected.normalised}"
+            f"expected the recorded normalisation"
         )
 
 
@@ -120,11 +124,11 @@ def features_of(
 
 
 def query_names(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> NDArray[np.str_]:
-    """Name of the query of each interaction, (I,): its id, or `part:index` without the data set."""
+    """Name of the query of each interaction, (I,); without the data set it is `part:index`."""
     names = []
     for part, query in zip(record.part.tolist(), record.query.tolist(), strict=True):
         name = header.dataset.parts[part]
-        names.append(f"{name}:{query}" if collection is None else collection.part(name).query_ids[query])
+        names.append(f"{name}:{query}" if collection is None else collection.query_name(name, query))
     return np.array(names, dtype=np.str_)
 
 

@@ -7,9 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.plugins import Scenario
+from foltr_audit.plugins import RoundContext, Scenario
 from foltr_audit.records import Dataset
-from foltr_audit.rng import ClientStreams
 
 
 class Uniform(Scenario):
@@ -21,6 +20,7 @@ class Uniform(Scenario):
 
     name: ClassVar[str] = "uniform"
 
-    def queries(self, data: Dataset, interactions: int, streams: ClientStreams) -> NDArray[np.int64]:
+    def queries(self, data: Dataset, interactions: int, context: RoundContext) -> NDArray[np.int64]:
         """Indices of training queries, int64 (C, interactions)."""
-        return np.floor(streams.uniform(interactions) * data.n_queries).astype(np.int64)
+        draws = context.streams("queries").uniform(interactions)
+        return np.floor(draws * data.n_queries).astype(np.int64)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from foltr_audit import data_cache, data_origin
 from foltr_audit.chain import Chain
 from foltr_audit.plugins import Defense, Scenario
 from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
+from tests.caching import TEXT
 from tests.toys import JOURNAL, Entry, tiny_collection
 
 SetupOf = Callable[..., Setup]
@@ -20,6 +23,14 @@ SetupOf = Callable[..., Setup]
 # A first example may have to load plug-ins or compile kernels: no test is about time.
 settings.register_profile("foltr-audit", deadline=None)
 settings.load_profile("foltr-audit")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_real_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests, and the processes they start, never touch the user's own cache of data."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOLTR_AUDIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -86,3 +97,21 @@ def journal() -> list[Entry]:
     """The empty journal of the toy plug-ins."""
     JOURNAL.clear()
     return JOURNAL
+
+
+@pytest.fixture
+def cache_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that keeps even the smallest data; its folder is not there yet."""
+    monkeypatch.setenv(data_cache.FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(data_cache, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(data_origin, "_SETTLED_NS", -1)
+    data_cache._note.cache_clear()
+    return tmp_path / "cache" / "data"
+
+
+@pytest.fixture
+def letor_file(tmp_path: Path) -> Path:
+    """A small file of LETOR text."""
+    path = tmp_path / "some.txt"
+    path.write_text(TEXT)
+    return path

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from defenses.clip import Clip
 from foltr_audit.chain import STAGES, Chain, parse_chain, published_chain
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.federation import Federation
-from foltr_audit.plugins import Ball
+from foltr_audit.plugins import Ball, MessageDefense, RoundContext, plain
 from foltr_audit.setup import Setup
 from tests.toys import (
     FEATURES,
@@ -166,13 +168,35 @@ def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], set
 # --- claims and texts -----------------------------------------------------------------------------
 
 
-def test_claimed_epsilons_add_up() -> None:
+def test_the_smallest_claim_holds_since_the_rest_is_post_processing() -> None:
     here = context([0])
     assert Chain(()).eps_claimed(here) == math.inf
     assert Chain((ToyMessage(), Clip(norm=1.0))).eps_claimed(here) == math.inf
     assert Chain((ToyMessage(claim=0.5),)).eps_claimed(here) == 0.5
     chain = Chain((ToyMessage(claim=0.5), *parse_chain(published_chain(1.25)), ToyMessage(claim=2.0)))
-    assert chain.eps_claimed(here) == 3.75
+    assert chain.eps_claimed(here) == 0.5
+
+
+def test_two_equal_links_draw_from_streams_of_their_own() -> None:
+    here, zeros = context(range(200), P=40), np.zeros((200, 40))
+    noise = parse_chain(("gamma-laplace:eps=1,sensitivity=1",))
+    one = Chain(noise).on_message(zeros, here)
+    both = Chain(noise * 2).on_message(zeros, here)
+    assert not np.array_equal(both, 2 * one)
+    assert np.array_equal(both != one, both - one != 0)
+    share = 2 / here.shares
+    assert both.var() == pytest.approx(2 * share, rel=0.5), "variances add, 2 s^2 / n each"
+
+
+def test_a_link_that_gives_back_another_shape_is_named() -> None:
+    class Cutting(MessageDefense):
+        name: ClassVar[str] = "toy-cutting"
+
+        def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+            return models[:, :-1]
+
+    with pytest.raises(PluginError, match=r"toy-cutting: .* shape \(3, 3\); expected \(3, 4\)"):
+        Chain((Cutting(),)).on_message(np.ones((3, 4)), context(range(3), P=4))
 
 
 def test_noise_is_described_in_order() -> None:
@@ -181,7 +205,7 @@ def test_noise_is_described_in_order() -> None:
     chain = Chain(
         (ToyMessage(tag="a", claim=1.0), *parse_chain(published_chain(1.5)), ToyMessage(tag="b", claim=1))
     )
-    assert chain.noise(here) == "toy a + gamma-share n=7 scale=2 + toy b"
+    assert chain.noise(here) == "toy a+gamma-share:n=7,scale=2+toy b"
 
 
 def test_the_ball_is_known_only_where_clipping_is_all_there_is() -> None:
@@ -206,7 +230,7 @@ def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str
     assert Chain(parse_chain(texts)).texts == expected
     if not math.isinf(eps):
         assert Chain(parse_chain(texts)).noise(context([0], shares=9)) == (
-            f"gamma-share n=9 scale={sensitivity / eps:.17g}"
+            f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
         )
 
 

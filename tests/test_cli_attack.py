@@ -219,9 +219,9 @@ def test_info_and_validate_look_at_every_trace_of_a_run(recorded: Path) -> None:
     assert run("trace", "info", recorded).code == 0
     checked = run("trace", "validate", recorded)
     assert checked.code == 0
-    assert checked.out.count("valid") == 4
+    assert [line.rsplit(": ")[-1] for line in checked.out.splitlines()] == ["valid"] * 5  # and the Spec
     nothing = run("trace", "info", recorded.parent)
-    assert nothing.code == 3
+    assert nothing.code == 2
     assert "run" in nothing.one_error()
 
 
@@ -254,3 +254,73 @@ def test_a_folder_that_another_run_holds_is_refused(tmp_path: Path) -> None:
         done = run("attack", *SMALL, "--out", tmp_path)
     assert done.code == 2
     assert "another run" in done.one_error()
+
+
+def test_overwrite_replaces_only_what_a_run_is_made_of(copied: Path) -> None:
+    (copied / "trace" / "keep.txt").write_text("dear")
+    done = run("attack", *SMALL, "--out", copied, "--overwrite")
+    assert done.code == 2
+    assert "trace/keep.txt" in done.one_error()
+    assert (copied / "trace" / "trace.toml").exists()
+    (copied / "trace" / "keep.txt").unlink()
+    (copied / "spec.toml").write_text("mine = 1")
+    assert run("attack", *SMALL, "--out", copied, "--overwrite").code == 3
+    assert (copied / "spec.toml").read_text() == "mine = 1"
+
+
+def test_a_refused_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("dear")
+    assert run("attack", *SMALL, "--out", tmp_path).code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_lost_fresh_trace_is_not_replaced_by_the_training_rounds(copied: Path) -> None:
+    shutil.rmtree(copied / "fresh" / "perfect")
+    done = run("attack", "--trace", copied)
+    assert done.code == 3
+    assert "--target training" in done.one_error()
+    assert run("attack", "--trace", copied, "--target", "training").code == 0
+
+
+def test_a_changed_spec_is_found(copied: Path) -> None:
+    spec = copied / "spec.toml"
+    spec.write_text(spec.read_text().replace("seed = 1", "seed = 7"))
+    done = run("trace", "validate", copied)
+    assert done.code == 3
+    assert "another Spec" in done.err
+    spec.write_text("")
+    assert run("trace", "validate", copied).code == 3
+
+
+def test_guesses_never_replace_a_file(copied: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("dear")
+    done = run("attack", "--trace", copied, "--guesses", path)
+    assert done.code == 2
+    assert "there already" in done.one_error()
+    assert path.read_text() == "dear"
+
+
+def test_a_config_without_learner_keeps_the_default_of_attack(tmp_path: Path) -> None:
+    path = tmp_path / "seed.toml"
+    path.write_text("seed = 3")
+    report = run("attack", *SMALL, "--config", path, "--click-model", "perfect", "--json").json()
+    assert {row["pdgd"] for row in report["utility"]} == {"pham-2022"}
+    changed = run(
+        "attack", *SMALL, "--config", path, "--interactions", 2, "--click-model", "perfect", "--json"
+    ).json()
+    assert {row["pdgd"] for row in changed["utility"]} == {"pham-2022"}
+
+
+def test_written_synthetic_data_still_say_synthetic(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    run("data", "synth", "--queries", 30, "--out", made)
+    done = run("attack", "--data", made, "--clients", 10, "--rounds", 1, "--click-model", "perfect")
+    assert done.code == 0
+    assert "synthetic data" in done.out
+
+
+def test_each_epsilon_tells_its_own_lists() -> None:
+    done = run("attack", *SMALL, "--eps", 1.2, "--eps", "inf", "--click-model", "perfect")
+    assert "eps 1.2: " in done.out
+    assert "eps none: " in done.out

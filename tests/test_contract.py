@@ -265,19 +265,18 @@ def test_click_model(name: str, largest: int) -> None:
 @registered(Scenario)
 def test_scenario(name: str, collection: Collection) -> None:
     scenario, data, clients = example(Scenario, name), collection.train, np.arange(50)
-    streams = Streams(3).clients("queries", 1, clients)
-    queries = scenario.queries(data, 4, streams)
+    queries = scenario.queries(data, 4, toys.context(clients))
     assert queries.dtype == np.int64
     assert queries.shape == (50, 4)
     assert queries.min() >= 0
     assert queries.max() < data.n_queries
-    assert queries.tobytes() == scenario.queries(data, 4, streams).tobytes()
+    assert queries.tobytes() == scenario.queries(data, 4, toys.context(clients)).tobytes()
     order = np.random.default_rng(0).permutation(50)
-    turned = scenario.queries(data, 4, Streams(3).clients("queries", 1, clients[order]))
+    turned = scenario.queries(data, 4, toys.context(clients[order]))
     assert np.array_equal(queries[order], turned)
     single = data.select([3])
-    assert not scenario.queries(single, 2, streams).any(), "one query: everybody asks it"
-    assert scenario.queries(data, 4, Streams(3).clients("queries", 1, clients[:0])).shape == (0, 4)
+    assert not scenario.queries(single, 2, toys.context(clients)).any(), "one query: everybody asks it"
+    assert scenario.queries(data, 4, toys.context(clients[:0])).shape == (0, 4)
 
 
 @registered(Learner)

@@ -192,7 +192,7 @@ def test_a_lonely_client_adds_the_share_of_a_whole_cohort(setup_of: SetupOf) -> 
     clients = fresh(setup_of, clients=900, cohort=500, defense=("gamma-laplace:eps=1,sensitivity=3",))
     record, truth = repeats(clients)[0]
     assert record.shares == 500 > record.n_messages
-    streams = clients.setup.streams.clients("fresh/defense/gamma-laplace", 0, truth.clients)
+    streams = clients.setup.streams.clients("fresh/defense/0/gamma-laplace", 0, truth.clients)
     share = GammaShare(n=500, scale=3.0).sample(streams, FEATURES)
     np.testing.assert_allclose(record.messages, MODEL + truth.updates + share, rtol=0, atol=1e-12)
 

@@ -310,9 +310,10 @@ def test_metrics_alone_are_kept_where_nobody_attacks(setup_of: SetupOf) -> None:
     kept, slim = (train(setup_of(rounds=4), keep=keep) for keep in (True, False))
     assert kept.rounds == slim.rounds
     assert kept.parameters.tobytes() == slim.parameters.tobytes()
+    assert isinstance(kept.recording, MemoryRecording)
     assert len(list(kept.recording.rounds())) == 4
-    assert list(slim.recording.rounds()) == []
     assert isinstance(slim.recording, MemoryRecording)
+    assert list(slim.recording.rounds()) == []
     assert len(slim.recording.records) == 1, "memory does not grow with the rounds"
     assert slim.ndcg == slim.rounds[-1]["offline_ndcg@10"]
     weights = [0.9995**t for t in range(4)]

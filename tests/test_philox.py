@@ -84,7 +84,7 @@ def test_streams_of_different_names_are_independent() -> None:
     clients = np.arange(200)
     base = Streams(1).clients("clicks", 3, clients)
     others = {
-        "purpose": base.named("show"),
+        "purpose": Streams(1).clients("show", 3, clients),
         "round": Streams(1).clients("clicks", 4, clients),
         "client": Streams(1).clients("clicks", 3, clients + 1),
         "far client": Streams(1).clients("clicks", 3, clients + 1000),

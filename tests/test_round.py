@@ -123,7 +123,7 @@ def test_the_noise_of_a_message_is_the_share_of_its_client(setup_of: SetupOf) ->
     start = np.linspace(-0.5, 0.6, FEATURES)
     clean, truth = Federation(quiet).play(start, 0)
     record, _ = Federation(noisy).play(start, 0)
-    streams = noisy.streams.clients("defense/gamma-laplace", 0, truth.clients)
+    streams = noisy.streams.clients("defense/1/gamma-laplace", 0, truth.clients)
     share = GammaShare(n=4, scale=4.0).sample(streams, FEATURES)
     assert record.shares == 4, "the cohort, not the population"
     assert np.abs(share).max() > 0.1

@@ -84,7 +84,7 @@ def folded(folder: Path, *numbers: int) -> str:
 
 def test_folds(tmp_path: Path) -> None:
     source = folded(tmp_path, 10, 2, 1)
-    lay(tmp_path, {"Fold3/train.txt": rows("a"), "Fold0/x": "", "Folder/x": "", "Fold9": "", "README": ""})
+    lay(tmp_path, {"Fold0/x": "", "Folder/x": "", "Fold9": "", "README": ""})
     assert folds_of(source) == (1, 2, 10)
     assert load_data(source, fold=10).train.query_ids == ("a10",)
     with pytest.raises(UsageError, match=r"has folds 1, 2, 10; pass --fold K or --fold all"):
@@ -92,6 +92,18 @@ def test_folds(tmp_path: Path) -> None:
     for missing in (3, 9, -1):
         with pytest.raises(UsageError, match=rf"data: --fold {missing}: .* has folds 1, 2, 10"):
             load_data(source, fold=missing)
+
+
+@pytest.mark.parametrize(
+    ("file", "lacks"), [("train.txt", "vali"), ("vali.txt", "train"), ("notes", "train")]
+)
+def test_a_fold_that_lacks_a_part_is_refused_and_not_passed_over(
+    tmp_path: Path, file: str, lacks: str
+) -> None:
+    source = folded(tmp_path, 1, 2)
+    lay(tmp_path, {f"Fold3/{file}": rows("a")})
+    with pytest.raises(DataError, match=rf"Fold3: no {lacks} part; expected train\.txt, vali\.txt and"):
+        folds_of(source)
 
 
 def test_an_only_fold_needs_no_name(tmp_path: Path) -> None:
@@ -195,7 +207,7 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ({"vali.txt": "", "test.txt": ""}, r"no training part; expected train\.txt with .* or NAME\.train"),
-        ({"Fold1/train.txt": ""}, r"no training part; expected train\.txt with"),
+        ({"Fold1/train.txt": ""}, r"Fold1: no vali part; expected train\.txt, vali\.txt and test\.txt"),
         ({}, r"no training part"),
         ({"b.train": "", "a.train": "", "a.train.query": ""}, r"several data sets: a, b; expected one NAME"),
         (

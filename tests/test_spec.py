@@ -38,7 +38,7 @@ clients = 1000
 
 [train]
 learner = "fpdgd:clip_without_pairs=true,interactions=4,learning_rate=0.1,\
-normaliser=candidates,pairs=last-click+1"
+normaliser=shown,pairs=all"
 ranker = "linear"
 rounds = 20
 click_model = "perfect"
@@ -218,7 +218,7 @@ def test_first_difference_names_one_field_with_both_values() -> None:
     assert first_difference(spec, other) == "population.cohort is 20 there and None here"
     assert first_difference(other, spec) == "population.cohort is None there and 20 here"
     without = Spec.parse({name: value for name, value in FULL.items() if name != "attack"})
-    assert str(first_difference(without, spec)).startswith("attack is None there and {")
+    assert str(first_difference(without, spec)).startswith("attack.methods is None there and [")
     assert (
         first_difference(Spec(seed=1, repetition=1), Spec(seed=2, repetition=2))
         == "seed is 1 there and 2 here"

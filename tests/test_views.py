@@ -231,7 +231,7 @@ def test_another_normalisation_is_refused(setup_of: SetupOf, collection: Collect
     _, header = recorded(setup_of())
     scaled = normalise(collection, "zscore")
     assert scaled.fingerprint == collection.fingerprint
-    with pytest.raises(TraceError, match=r"recorded on none features, not zscore; give --normalise none"):
+    with pytest.raises(TraceError, match=r"recorded on none features, not zscore; expected the recorded"):
         check_collection(header, scaled)
 
 
@@ -252,11 +252,13 @@ def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
     )
     known = knowledge_of(trace_header(setup, "navigational", 40, "sampled"))
     assert known == Knowledge(
+        interactions=4,
+        lists="sampled",
         learning_rate=0.2,
         pairs="all",
         normaliser="candidates",
         clip=Ball(norm=1.5, ord=2),
-        noise="gamma-share n=40 scale=2.5",
+        noise="gamma-share:n=40,scale=2.5",
         click_model="navigational",
     )
     assert knowledge_of(trace_header(setup_of(), "perfect", 8, "sampled")).clip is None
@@ -271,6 +273,7 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "features",
         "shown",
         "order",
+        "ranker",
     ]
 
 

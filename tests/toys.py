@@ -27,7 +27,7 @@ from foltr_audit.plugins import (
 )
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.dataset import joint_fingerprint
-from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -85,7 +85,7 @@ EVERYTHING = Knowledge(
     pairs="all",
     normaliser="shown",
     clip=Ball(norm=3.0),
-    noise="gamma-share n=1000 scale=2.5",
+    noise="gamma-share:n=1000,scale=2.5",
     click_model="perfect",
 )
 
@@ -283,9 +283,9 @@ class OnlyQuery(Scenario):
     name: ClassVar[str] = "toy-only-query"
     query: int = 0
 
-    def queries(self, data: Dataset, interactions: int, streams: ClientStreams) -> Ints:
+    def queries(self, data: Dataset, interactions: int, context: RoundContext) -> Ints:
         del data
-        return np.full((streams.clients.size, interactions), self.query)
+        return np.full((context.clients.size, interactions), self.query)
 
 
 class Drawing(Attack):

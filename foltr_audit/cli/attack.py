@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from foltr_audit.report.attack import AttackReport
 
 SAME = "same"
-PHAM_2022 = {"train": {"learner": "fpdgd:pairs=all,normaliser=shown"}}
-_WITH_TRACE = {"method", "trace", "guesses", "target", "data", "json", "threads"}
+_WITH_TRACE = {"method", "trace", "guesses", "target", "data", "seed", "json", "threads"}
 
 
 @takes_common
@@ -74,6 +73,15 @@ def attack(
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.study import Study, run_plan
 
+    if target == "training":
+        _only_fresh(
+            {
+                "--click-model": click_model,
+                "--attack-on": attack_on,
+                "--repeats": repeats,
+                "--min-documents": min_documents,
+            }
+        )
     given = {
         "attack.methods": _methods(method),
         "attack.click_models": click_model or None,
@@ -84,7 +92,7 @@ def attack(
         "train.click_model": None if train_click_model == SAME else train_click_model,
     }
     point = {name: value for name, value in given.items() if value is not None}
-    plan = common.plan(PHAM_2022, point, attacks=True, same=train_click_model == SAME)
+    plan = common.plan(point, attacks=True, same=train_click_model == SAME)
     output = common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
@@ -92,6 +100,12 @@ def attack(
     if output is not None:
         output.save_results(report.json())
     _show(report, common)
+
+
+def _only_fresh(options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{name}: only with --target fresh; the training rounds have their own options")
 
 
 def _methods(given: list[str] | None) -> list[str] | None:
@@ -122,7 +136,7 @@ def _attack_trace(
     from foltr_audit.progress import on_terminal
     from foltr_audit.recorded import Recorded
 
-    recorded = Recorded.open(path, target=target, data=common.data, methods=methods)
+    recorded = Recorded.open(path, target=target, data=common.data, methods=methods, seed=common.seed)
     if guesses is not None:
         recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")

@@ -116,8 +116,8 @@ class Common:
             raise UsageError("--sensitivity: only with --eps; a --defense states its own sensitivity")
         if self.defense:
             return [{"defense": self.defense}]
-        sensitivity = 3.0 if self.sensitivity is None else self.sensitivity
-        return [{"defense": list(published_chain(eps, sensitivity))} for eps in self.eps or ()] or [{}]
+        sensitivity = {} if self.sensitivity is None else {"sensitivity": self.sensitivity}
+        return [{"defense": list(published_chain(eps, **sensitivity))} for eps in self.eps or ()] or [{}]
 
     def repetition_axis(self, table: Table) -> list[Table]:
         """One point per repetition, with its fold.
@@ -145,19 +145,18 @@ class Common:
                 raise UsageError(f"--fold: {self.fold!r}; expected the number of a fold, or all")
             return (int(self.fold),)
         from foltr_audit.load import folds
-        from foltr_audit.spec import DataSpec
+        from foltr_audit.spec import DataSpec, Spec
 
         source = table.get("data", {}).get("source", DataSpec().source)
-        found = folds(DataSpec(source=source))
+        found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
         if not found:
             raise UsageError(f"--fold all: {source} has no FoldK folders")
         return found
 
-    def plan(self, default: Table, point: Table, *, attacks: bool, same: bool = False) -> Plan:
+    def plan(self, point: Table, *, attacks: bool, same: bool = False) -> Plan:
         """The plan that all options mean.
 
         Args:
-            default: the table to start from where there is no --config.
             point: changes that the command's own options mean, by dotted name.
             attacks: whether the Specs attack, or only train.
             same: train under each attacked click model.
@@ -167,14 +166,14 @@ class Common:
         """
         from foltr_audit.plan import Plan, changed, expand
 
-        tables = [default] if self.config is None else _read_config(self.config)
+        tables: list[Table] = [{}] if self.config is None else _read_config(self.config)
         tables = [changed(table, {**self.point(), **point}) for table in tables]
         for table in tables:
-            _change_learner(table, self.learner_changes())
             if attacks:
                 table.setdefault("attack", {})
             else:
                 table.pop("attack", None)
+            _change_learner(table, self.learner_changes())
         if same:
             tables = [cell for table in tables for cell in _trained_on_each(table)]
         tables = expand(tables, self.defense_axis())
@@ -226,7 +225,7 @@ def takes_common(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _read_config(config: Path) -> list[Table]:
-    from foltr_audit.plan import read_tables
+    from foltr_audit.plan import Plan, read_tables
 
     try:
         text = config.read_text(encoding="utf-8")
@@ -234,7 +233,9 @@ def _read_config(config: Path) -> list[Table]:
         raise UsageError(f"--config: {config}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"--config: {config}: not UTF-8 text") from error
-    return read_tables(text, str(config))
+    tables = read_tables(text, str(config))
+    Plan.of(tables, str(config), FIELD_OPTIONS)  # refuse what it says before options change it
+    return tables
 
 
 def _trained_on_each(table: Table) -> list[Table]:
@@ -250,10 +251,10 @@ def _change_learner(table: Table, changes: dict[str, object]) -> None:
         return
     from foltr_audit.plugins import Learner
     from foltr_audit.registry import make, remade
-    from foltr_audit.spec import TrainSpec
+    from foltr_audit.spec import default_learner
 
     train = table.setdefault("train", {})
-    learner = make(Learner, train.get("learner", TrainSpec().learner))
+    learner = make(Learner, train.get("learner", default_learner(attacks="attack" in table)))
     train["learner"] = remade(learner, changes).text
 
 

@@ -7,25 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
+from foltr_audit.cli import data_cache
 from foltr_audit.cli.output import note, print_line, stdout_console
 from foltr_audit.errors import UsageError
 
-app = typer.Typer(help="Describe ranking data, and make synthetic data.", no_args_is_help=True)
+app = typer.Typer(help="Describe or make ranking data, look after their cache.", no_args_is_help=True)
+app.add_typer(data_cache.app, name="cache")
 
 
 @app.command("info")
 def info(
     path: Annotated[str, typer.Argument(help="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].")],
-    fold: Annotated[int, typer.Option("--fold", help="Fold K of FoldK folders.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the split of a single file.")] = 1,
+    fold: Annotated[int, typer.Option("--fold", min=0, help="Fold K of FoldK folders.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the split of a single file.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
     from foltr_audit.load import load_collection
     from foltr_audit.sources import describe
-    from foltr_audit.spec import DataSpec
+    from foltr_audit.spec import Spec
 
-    facts = describe(load_collection(DataSpec(source=path, fold=fold, normalise="none"), seed))
+    spec = Spec.parse({"data": {"source": path, "fold": fold, "normalise": "none"}}, "data info")
+    facts = describe(load_collection(spec.data, seed, cache=False))  # what the files hold, not the cache
     if json:
         from foltr_audit.report.plain import json_text
 
@@ -67,7 +70,7 @@ def synth(
     queries: Annotated[
         int | None, typer.Option("--queries", help="Number of queries. Default: as the real set.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the generator.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the generator.")] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
 ) -> None:
     """Write synthetic data that follow a real set's numbers as LETOR text."""

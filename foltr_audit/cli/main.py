@@ -1,10 +1,12 @@
 """`foltr-audit`: the commands, and how errors end them.
 
-Results go to stdout, everything else to stderr. Exit codes: see `foltr_audit.errors`; 130 after Ctrl-C.
+Results go to stdout, everything else to stderr. Exit codes: see `foltr_audit.errors`; 1 where the
+machine fails (full disk, no memory), 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -35,23 +37,33 @@ app.command("list")(listing.listing)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if sys.stdout is None or sys.stderr is None:  # closed by who started us
+        return 1
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for what it cannot
     try:
-        result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
+        return _run(arguments)
     except FoltrAuditError as error:
         return _failed(str(error), error.exit_code)
     except typer.TyperException as error:
         return _failed(error.format_message(), error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        result = INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError:
+        return _failed("not enough memory; take fewer queries or clients", 1)
     except OSError as error:
         return _failed(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        result = INTERRUPTED
     if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
-        return _failed(
-            "interrupted; with --out, the same command and --resume goes on where it stopped", INTERRUPTED
-        )
+        return _failed("interrupted; with --out, the same command and --resume goes on where it stopped", 130)
     return result if isinstance(result, int) else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def stdout_console() -> Console:
-    """A console on stdout, wide enough for the tables where stdout is no terminal."""
+    """A console on stdout; where that is no terminal and COLUMNS is not set, 100 columns wide."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=120)
+    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console() if fits else Console(width=100)
 
 
 def print_line(text: str) -> None:

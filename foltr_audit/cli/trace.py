@@ -62,10 +62,13 @@ def _print(title: str, rows: dict[str, Any]) -> None:
 
 @app.command("validate")
 def validate(folder: Folder, json: Json = False) -> None:
-    """Check every file, hash, column and number of a trace; exit code 3 if something is wrong."""
+    """Check every file, hash, column and number of a trace, and a Run's Spec; exit code 3 if one is wrong."""
+    from foltr_audit.run_folder import SPEC, RunFolder
     from foltr_audit.trace import validate as problems_of
 
     problems = {str(path): problems_of(path) for path in _traces(folder)}
+    if not (folder / "trace.toml").exists():
+        problems[str(folder / SPEC)] = RunFolder(folder).problems()
     count = sum(len(found) for found in problems.values())
     if json:
         from foltr_audit.report.plain import json_text

@@ -24,7 +24,7 @@ def train(
     from foltr_audit.study import Study, run_plan
 
     point = {} if click_model is None else {"train.click_model": click_model}
-    plan, output = common.plan({}, point, attacks=False), common.output()
+    plan, output = common.plan(point, attacks=False), common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
     report = TrainReport.of(plan, run_plan(plan, output, Study(on_terminal())))

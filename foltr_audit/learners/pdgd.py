@@ -25,10 +25,7 @@ class PDGDSetting(NamedTuple):
     @property
     def text(self) -> str:
         """Its published name, or `pairs/normaliser`."""
-        for name, setting in PDGD_SETTINGS.items():
-            if setting == self:
-                return name
-        return f"{self.pairs}/{self.normaliser}"
+        return setting_text(self.pairs, self.normaliser)
 
 
 PDGD_SETTINGS = {
@@ -40,6 +37,18 @@ _EVERY = {
     for pairs in ("all", "last-click+1")
     for normaliser in ("shown", "candidates")
 }
+
+
+def setting_text(pairs: str, normaliser: str) -> str:
+    """The published name of a setting, or `pairs/normaliser`.
+
+    >>> setting_text("all", "shown"), setting_text("all", "candidates")
+    ('pham-2022', 'all/candidates')
+    """
+    for name, setting in PDGD_SETTINGS.items():
+        if setting == (pairs, normaliser):
+            return name
+    return f"{pairs}/{normaliser}"
 
 
 def pdgd_setting(text: str) -> PDGDSetting:

@@ -15,7 +15,7 @@ from foltr_audit.errors import DataError
 from foltr_audit.records.frozen import read_only
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Dataset:
     """Judged queries, one after the other in flat arrays.
 
@@ -24,7 +24,7 @@ class Dataset:
         labels: int64 relevance grades from 0, shape (documents,).
         offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
         query_ids: one name per query.
-        document_ids: one name per document, `""` where the source gives none.
+        document_ids: one name per document, `""` where the source gives none; a tuple, or decoded on use.
 
     Raises:
         DataError: shapes that do not fit together, a query without documents, a label below 0.
@@ -34,7 +34,7 @@ class Dataset:
     labels: NDArray[np.int64]
     offsets: NDArray[np.int64]
     query_ids: tuple[str, ...]
-    document_ids: tuple[str, ...]
+    document_ids: Sequence[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only(self.features, np.float32))
@@ -51,6 +51,11 @@ class Dataset:
             raise DataError("dataset: offsets must rise from 0 to the number of documents")
         if documents and self.labels.min() < 0:
             raise DataError("dataset: a label is negative")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Dataset: {self.n_queries} queries, {self.n_documents} documents, {self.n_features} features>"
+        )
 
     @property
     def n_queries(self) -> int:
@@ -126,7 +131,7 @@ class Dataset:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Collection:
     """One fold: what a ranker is trained on, and what it is attacked and evaluated on.
 
@@ -148,6 +153,11 @@ class Collection:
     fingerprint: str
     normalised: str = "none"
 
+    def __repr__(self) -> str:
+        sizes = " / ".join(str(self.part(name).n_queries) for name in self.PARTS)
+        kind = "synthetic " if self.synthetic else ""
+        return f"<Collection: {kind}{self.source}, {sizes} queries, {self.n_features} features>"
+
     PARTS: ClassVar[tuple[str, ...]] = ("train", "vali", "test")
 
     def part(self, name: str) -> Dataset:
@@ -160,6 +170,16 @@ class Collection:
             raise DataError(f"data: no part {name!r}; expected train, vali or test")
         part: Dataset = getattr(self, name)
         return part
+
+    @cached_property
+    def _repeats_ids(self) -> bool:
+        ids = [set(self.part(name).query_ids) for name in self.PARTS]
+        return len(set.union(*ids)) < sum(len(part) for part in ids)
+
+    def query_name(self, part: str, query: int) -> str:
+        """Id of a query; with its part in front where ids of different parts coincide."""
+        name = self.part(part).query_ids[query]
+        return f"{part}:{name}" if self._repeats_ids else name
 
     @property
     def n_features(self) -> int:

@@ -20,15 +20,21 @@ class Knowledge:
         features: feature rows of the shown documents.
         shown: which documents each list held.
         order: the order they were shown in.
+        ranker: name of the ranker, e.g. `linear`.
+        interactions: interactions B behind each message.
+        lists: `sampled` from Plackett-Luce or `deterministic`.
         learning_rate, pairs, normaliser: settings of PDGD.
         clip: the ball that local models are kept in.
-        noise: description of the noise law, e.g. `gamma-share n=1000 scale=2.5`.
+        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`.
         click_model: name of the click model.
     """
 
     features: bool = True
     shown: bool = True
     order: bool = True
+    ranker: str = "linear"
+    interactions: int | None = None
+    lists: str | None = None
     learning_rate: float | None = None
     pairs: str | None = None
     normaliser: str | None = None
@@ -83,17 +89,19 @@ class View:
     @cached_property
     def updates(self) -> NDArray[np.float64]:
         """Each message as a difference to the global model, float64 (n, P)."""
-        return self.messages - self.parameters if self.kind == "model" else self.messages
+        return read_only(
+            self.messages - self.parameters if self.kind == "model" else self.messages, np.float64
+        )
 
     @cached_property
     def score_changes(self) -> NDArray[np.float64]:
         """`f'(d) - f(d)` of the linear ranker for each shown document, float64 (n, B, k)."""
-        return np.asarray(np.einsum("nbkd,nd->nbk", self.features, self.updates))
+        return read_only(np.einsum("nbkd,nd->nbk", self.features, self.updates), np.float64)
 
     @cached_property
     def scores_before(self) -> NDArray[np.float64]:
         """`f(d)` under the global model for each shown document, float64 (n, B, k)."""
-        return np.asarray(np.einsum("nbkd,nd->nbk", self.features, self.parameters))
+        return read_only(np.einsum("nbkd,nd->nbk", self.features, self.parameters), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

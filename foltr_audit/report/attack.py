@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.judge import Evidence, combined
 from foltr_audit.plan import Plan
-from foltr_audit.report.base import Report, Row, dataset_facts, grouped, utility_rows
+from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer
 from foltr_audit.study import Cell
@@ -33,41 +33,35 @@ class AttackReport(Report):
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
         return cls(
             config=plan.table(),
-            dataset=dataset_facts([cell.setup.collection for cell in cells])
+            dataset=dataset_table([cell.data for cell in cells])
             | {"queries_too_short": max(cell.too_short for cell in cells)},
             utility=utility_rows(cells),
-            results=_results(cells),
+            results=[row for group in groups(cells) for row in _rows(group)],
         )
 
 
-def _results(cells: Sequence[Cell]) -> list[Row]:
-    rows: list[Row] = []
-    for (trained_on, eps, chain), group in grouped(cells).items():
-        facts = {
-            "trained_on": trained_on,
-            "eps_claimed": eps,
-            "defense": chain,
-            "pdgd": group[0].setup.learner.setting.text,
-        }
-        for click_model in group[0].evidence or {}:
-            pooled = combined([cell.evidence[click_model] for cell in group if cell.evidence])
-            rows += result_rows(pooled, click_model, facts, Streams(group[0].setup.spec.seed))
-    return rows
+def _rows(group: Group) -> Iterator[Row]:
+    streams = Streams(group.cells[0].spec.seed)
+    for click_model in group.cells[0].evidence:
+        pooled = combined([cell.evidence[click_model] for cell in group.cells])
+        yield from result_rows(pooled, click_model, group.setting, streams)
 
 
-def result_rows(evidence: Evidence, click_model: str, facts: Row, streams: Streams) -> Iterator[Row]:
+def result_rows(evidence: Evidence, click_model: str, setting: Row, streams: Streams) -> Iterator[Row]:
     """One row per guesser for the individual view of judged lists, baselines first."""
     lists = {
         "lists": int(evidence.query.size),
         "skipped": evidence.skipped,
+        "all_clicked": int((evidence.clicks == evidence.is_document).all(axis=1).sum()),
         "queries": int(np.unique(evidence.query).size),
         "clipped": evidence.clipped / evidence.steps if evidence.steps else float("nan"),
     }
     for scored in Scorer(evidence, streams).scores():
         yield {
             "method": scored.method,
+            "baseline": scored.method.startswith("random:") or scored.method in evidence.baselines,
             "click_model": click_model,
-            **facts,
+            **setting,
             "view": "individual",
             **lists,
             **_metric_columns(scored),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from foltr_audit.records import Collection
 from foltr_audit.report.plain import json_text
+from foltr_audit.spec import flat
 from foltr_audit.study import Cell
 
 if TYPE_CHECKING:
@@ -49,55 +49,80 @@ class Report:
         return pl.DataFrame(getattr(self, fields(self)[-1].name), infer_schema_length=None)
 
 
-def dataset_facts(collections: Sequence[Collection]) -> Row:
-    """Source, preparation, and per fold the fingerprint and the sizes of the parts."""
-    folds = {collection.fingerprint: collection for collection in collections}
-    first = collections[0]
+@dataclass(frozen=True)
+class Group:
+    """Cells that differ in repetition and fold only: one row of a report pools them.
+
+    Attributes:
+        cells: the cells.
+        setting: columns that name the group; Spec fields that differ between groups and have no column
+            of their own stand under their dotted name, e.g. `population.clients`.
+    """
+
+    cells: list[Cell]
+    setting: Row
+
+
+_OWN_COLUMN = ("defense", "train.click_model", "attack.click_models")
+
+
+def groups(cells: Sequence[Cell]) -> list[Group]:
+    """The cells by everything but repetition and fold, in order."""
+    found: dict[str, list[Cell]] = {}
+    fields: dict[str, Row] = {}
+    for cell in cells:
+        table = flat(cell.spec.table())
+        for name in ("repetition", "data.fold"):
+            table.pop(name, None)
+        key = json_text(table)
+        found.setdefault(key, []).append(cell)
+        fields[key] = table
+    names = dict.fromkeys(name for table in fields.values() for name in table if name not in _OWN_COLUMN)
+    differ = [name for name in names if len({json_text(table.get(name)) for table in fields.values()}) > 1]
+    return [
+        Group(cells, setting(cells[0]) | {name: fields[key].get(name) for name in differ})
+        for key, cells in found.items()
+    ]
+
+
+def setting(cell: Cell) -> Row:
+    """The columns that name what was run."""
     return {
-        "source": first.source,
-        "synthetic": first.synthetic,
-        "normalised": first.normalised,
-        "features": first.n_features,
+        "trained_on": cell.spec.train.click_model,
+        "eps_claimed": cell.eps_claimed,
+        "defense": "+".join(cell.spec.defense),
+        "pdgd": cell.pdgd,
+    }
+
+
+def dataset_table(facts: Sequence[Row]) -> Row:
+    """What several folds have in common, and `folds` with the rest of each."""
+    shared = ("source", "synthetic", "normalised", "features")
+    folds = {fold["fingerprint"]: fold for fold in facts}
+    return {
+        **{name: facts[0][name] for name in shared if name in facts[0]},
         "folds": [
-            {
-                "fold": fold.fold,
-                "fingerprint": fold.fingerprint,
-                **{name: fold.part(name).n_queries for name in fold.PARTS},
-                "test_without_relevant": int((~fold.test.has_relevant).sum()),
-            }
-            for fold in folds.values()
+            {name: value for name, value in fold.items() if name not in shared} for fold in folds.values()
         ],
     }
 
 
-def grouped(cells: Sequence[Cell]) -> dict[tuple[str, float, str], list[Cell]]:
-    """Cells that differ in repetition and fold only, by trained-on click model, epsilon and chain."""
-    groups: dict[tuple[str, float, str], list[Cell]] = {}
-    for cell in cells:
-        spec = cell.setup.spec
-        key = (spec.train.click_model, cell.setup.claim(), "+".join(spec.defense))
-        groups.setdefault(key, []).append(cell)
-    return groups
-
-
 def utility_rows(cells: Sequence[Cell]) -> list[Row]:
-    """One row per trained-on click model, claimed epsilon and chain: means over its runs."""
+    """One row per group: means over its runs."""
     rows = []
-    for (trained_on, eps, chain), group in grouped(cells).items():
-        undefended = [cell.undefended for cell in group if cell.undefended is not None]
+    for group in groups(cells):
+        trained = [cell.trained for cell in group.cells]
+        undefended = [cell.undefended for cell in group.cells if cell.undefended is not None]
         rows.append(
             {
-                "trained_on": trained_on,
-                "eps_claimed": eps,
-                "defense": chain,
-                "pdgd": group[0].setup.learner.setting.text,
-                "runs": len(group),
-                "ndcg@10": float(np.mean([cell.trained.ndcg for cell in group])),
+                **group.setting,
+                "runs": len(group.cells),
+                "ndcg@10": float(np.mean([run.ndcg for run in trained])),
                 "ndcg@10_undefended": float(np.mean(undefended)) if undefended else None,
-                "ndcg@10_untrained": float(np.mean([cell.trained.untrained for cell in group])),
-                "ndcg@10_ceiling": float(np.mean([cell.trained.ceiling for cell in group])),
-                "online_sum": float(np.mean([cell.trained.online_sum for cell in group])),
-                "clipped": float(np.mean([cell.trained.clipped for cell in group])),
+                "ndcg@10_untrained": float(np.mean([run.untrained for run in trained])),
+                "ndcg@10_ceiling": float(np.mean([run.ceiling for run in trained])),
+                "online_sum": float(np.mean([run.online_sum for run in trained])),
+                "clipped": float(np.mean([run.clipped for run in trained])),
             }
         )
     return rows

@@ -8,37 +8,28 @@ from collections.abc import Sequence
 from foltr_audit.report.base import Row
 from foltr_audit.report.plain import epsilon
 
-BASELINES = ("random:", "first-position")
-
-
-def is_baseline(method: str) -> bool:
-    """Whether a row is shown for comparison only."""
-    return method.startswith(BASELINES)
-
 
 def meaning(results: Sequence[Row]) -> str:
-    """What the strongest attack on the smallest claimed epsilon shows."""
-    rows = [row for row in results if not is_baseline(row["method"]) and not math.isnan(row["auc"])]
+    """What the strongest attack on the smallest claimed epsilon shows.
+
+    The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
+    if its interval, widened for the number of rows that it was chosen from, lies above one half.
+    """
+    rows = [row for row in results if not row["baseline"] and not math.isnan(row["auc"])]
     if not rows:
         return "No list with a click was attacked, so nothing can be said."
     smallest = min(row["eps_claimed"] for row in rows)
-    row = max((row for row in rows if row["eps_claimed"] == smallest), key=lambda row: float(row["auc"]))
-    guess = next(
-        other
-        for other in results
-        if other["method"] == "random:k=3"
-        and all(other[name] == row[name] for name in ("click_model", "trained_on", "defense"))
-    )
-    claim = (
-        "Without a claimed epsilon"
-        if math.isinf(smallest)
-        else f"At a claimed epsilon of {epsilon(smallest)}"
-    )
-    if row["auc_ci95"] is None or not row["auc_ci95"][0] > 0.5:
+    rows = [row for row in rows if row["eps_claimed"] == smallest]
+    row = max(rows, key=lambda row: sure_auc(row, len(rows)))
+    claimed = f"At a claimed epsilon of {epsilon(smallest)}"
+    claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
+    if not sure_auc(row, len(rows)) > 0.5:
         return (
-            f"{claim}, {row['method']} is not shown to be better than guessing: AUC {row['auc']:.2f} "
-            f"({_interval(row['auc_ci95'])}) on {row['lists']} lists."
+            f"{claim}, no attack is shown to be better than guessing; the best, {row['method']} on "
+            f"{row['click_model']} clicks, has an AUC of {row['auc']:.2f} ({_interval(row)}) on "
+            f"{row['lists']} lists."
         )
+    guess = next(other for other in results if other["method"] == "random:k=3" and _same_setting(other, row))
     return (
         f"{claim}, a server that sees single messages finds {_percent(row['recall'])} of the "
         f"{row['click_model']} users' clicks with {row['method']}, and {_percent(row['precision'])} of what "
@@ -47,9 +38,34 @@ def meaning(results: Sequence[Row]) -> str:
     )
 
 
+def sure_auc(row: Row, choices: int) -> float:
+    """Lower end of the AUC's interval at 95 % for all of `choices` rows together (Bonferroni).
+
+    On the logit scale, where the interval of an AUC is close to symmetric (Pepe 2003, "The statistical
+    evaluation of medical tests", section 5.2), with the standard error of the bootstrap and the t
+    distribution over the queries. Below any AUC where there is no interval.
+    """
+    from scipy.stats import t
+
+    if row["auc_ci95"] is None:
+        return -1.0
+    low, high = row["auc_ci95"]
+    queries, edge = row["queries"], 0.5 / (row["queries"] + 1)
+    auc = min(max(row["auc"], edge), 1 - edge)
+    error = (high - low) / (2 * 1.959964) or math.sqrt(auc * (1 - auc) / queries)
+    step = float(t.ppf(1 - 0.025 / choices, queries - 1)) * error / (auc * (1 - auc))
+    return 1 / (1 + math.exp(min(step - math.log(auc / (1 - auc)), 700.0)))
+
+
+def _same_setting(one: Row, other: Row) -> bool:
+    names = ("click_model", "trained_on", "eps_claimed", "defense", "pdgd")
+    return all(one.get(name) == other.get(name) for name in (*names, *(n for n in one if "." in n)))
+
+
 def _percent(share: float) -> str:
     return "none" if math.isnan(share) else f"{100 * share:.0f} %"
 
 
-def _interval(ci95: Sequence[float] | None) -> str:
+def _interval(row: Row) -> str:
+    ci95 = row["auc_ci95"]
     return "no interval" if ci95 is None else f"95 % interval {ci95[0]:.2f}-{ci95[1]:.2f}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.base import Row
-from foltr_audit.report.meaning import is_baseline, meaning
+from foltr_audit.report.meaning import meaning
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.train import TrainReport
 
@@ -28,26 +31,27 @@ COLUMNS = {
 def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results, utility, meaning."""
     console.print(_dataset_line(report.dataset, report.config, report.results))
-    for rows in _by_click_model(report.results):
+    for rows in _by_world(report.results):
         console.print(_results_table(rows))
         console.print()
     if report.utility:
         console.print(_utility_table(report.utility))
         console.print()
-    console.print(f"[bold]{meaning(report.results)}[/bold]", highlight=False)
+    console.print(escape(meaning(report.results)), style="bold", highlight=False)
 
 
 def _dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
-    from rich.markup import escape
-
     kind = "synthetic data" if data["synthetic"] else "data"
     fold = data["folds"][0]
     sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries, " if "train" in fold else ""
-    folds = f", {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
+    folds = f", first of {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
     pdgd = ", ".join(sorted({row["pdgd"] for row in rows}))
+    short_ones = data.get("queries_too_short", 0)
+    left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
         f"{kind} {data['source']} ({sizes}{data['features']} features, {data['normalised']}{folds}, "
         f"fingerprint {fold['fingerprint'][:12]}), PDGD {pdgd}, seed {config.get('seed', 'several')}"
+        f"{left_out}"
     )
 
 
@@ -67,40 +71,44 @@ def _table(title: str, caption: str | None, space: int = 1) -> Table:
     )
 
 
-def _by_click_model(results: Sequence[Row]) -> Iterator[list[Row]]:
-    for click_model in dict.fromkeys(row["click_model"] for row in results):
-        yield [row for row in results if row["click_model"] == click_model]
+def _world(row: Row) -> str:
+    """What a table's rows have in common: click model, view, and Spec fields without a column."""
+    more = [f", {name}={row[name]}" for name in row if "." in name]
+    return escape(f"{row['click_model']} clicks, view {row['view']}{''.join(more)}")
+
+
+def _by_world(results: Sequence[Row]) -> Iterator[list[Row]]:
+    for world in dict.fromkeys(_world(row) for row in results):
+        yield [row for row in results if _world(row) == world]
 
 
 def _results_table(rows: Sequence[Row]) -> Table:
-    table = _table(_results_title(rows), _left_out(rows[0]), space=0)
+    table = _table(_world(rows[0]), _lists(rows), space=0)
     several = len({row["eps_claimed"] for row in rows}) > 1
-    table.add_column("method", no_wrap=True)
+    table.add_column("method", overflow="fold")
     table.add_column("eps", justify="right", no_wrap=True)
     for heading in COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for method in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == method]
         for row in mine:
-            style = "dim" if is_baseline(method) else None
+            style = "dim" if row["baseline"] else None
             cells = [_with_interval(row, name) for name in COLUMNS]
-            table.add_row(method, epsilon(row["eps_claimed"]), *cells, style=style)
+            table.add_row(escape(method), epsilon(row["eps_claimed"]), *cells, style=style)
         if several:
             table.add_section()
     return table
 
 
-def _results_title(rows: Sequence[Row]) -> str:
-    first = rows[0]
-    clipped = ", ".join(dict.fromkeys(_share(row["clipped"]) for row in rows))
-    return (
-        f"{first['click_model']} clicks: {first['lists']} lists of {first['queries']} queries, "
-        f"{clipped} of the steps clipped, view {first['view']}"
-    )
-
-
-def _left_out(row: Row) -> str:
-    return f"{row['skipped']} lists without a click left out; below each value: 95 % interval over queries"
+def _lists(rows: Sequence[Row]) -> str:
+    """How many lists stand behind the rows, one line per chain of defenses."""
+    lines = [
+        f"eps {epsilon(row['eps_claimed'])}: {row['lists']} lists of {row['queries']} queries; "
+        f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked kept; "
+        f"{_share(row['clipped'])} of the steps clipped"
+        for row in {row["defense"]: row for row in rows}.values()
+    ]
+    return "\n".join(["below each value: its 95 % interval over queries", *lines])
 
 
 def _with_interval(row: Row, name: str) -> str:
@@ -112,7 +120,7 @@ def _with_interval(row: Row, name: str) -> str:
 
 
 def _share(value: float) -> str:
-    return "no" if value == 0 else f"{100 * value:.1f} %"
+    return "-" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
 def _utility_table(rows: Sequence[Row]) -> Table:
@@ -124,7 +132,7 @@ def _utility_table(rows: Sequence[Row]) -> Table:
         table.add_column(heading, justify="left" if heading == "trained on" else "right")
     for row in rows:
         table.add_row(
-            row["trained_on"],
+            escape(row["trained_on"]),
             epsilon(row["eps_claimed"]),
             short(row["ndcg@10_untrained"]),
             short(row["ndcg@10"]),

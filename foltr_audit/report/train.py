@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from foltr_audit.plan import Plan
-from foltr_audit.report.base import Report, Row, dataset_facts, utility_rows
+from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
 from foltr_audit.study import Cell
 
 
@@ -28,13 +28,21 @@ class TrainReport(Report):
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
-            dataset=dataset_facts([cell.setup.collection for cell in cells]),
+            dataset=dataset_table([cell.data for cell in cells]),
             utility=utility_rows(cells),
-            rounds=[row for cell in cells for row in _rounds(cell)],
+            rounds=[row for group in groups(cells) for row in _rounds(group)],
         )
 
 
-def _rounds(cell: Cell) -> list[Row]:
-    spec = cell.setup.spec
-    facts = {"run": spec.repetition, "eps_claimed": cell.setup.claim(), "click_model": spec.train.click_model}
-    return [{**facts, **row, "round": int(row["round"])} for row in cell.trained.rounds]
+def _rounds(group: Group) -> list[Row]:
+    return [
+        {
+            "run": cell.spec.repetition,
+            "click_model": cell.spec.train.click_model,
+            **group.setting,
+            **row,
+            "round": int(row["round"]),
+        }
+        for cell in group.cells
+        for row in cell.trained.rounds
+    ]

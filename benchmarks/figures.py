@@ -1,0 +1,122 @@
+"""What a benchmark found, what the project wants it to be, and both as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from benchmarks.timing import Spread
+
+SCHEMA = "foltr-audit/bench/1"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number.
+
+    Attributes:
+        key: its name in JSON, e.g. `mq2007.engine_1`.
+        text: what it is, in words.
+        value: the median.
+        unit: `x` for a ratio.
+        low, high: lowest and highest repetition; None where there was one only.
+    """
+
+    key: str
+    text: str
+    value: float
+    unit: str
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, key: str, text: str, spread: Spread, unit: str) -> Figure:
+        """The figure of repeated measurements."""
+        return cls(key, text, spread.value, unit, spread.low, spread.high)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a figure should be at least or at most."""
+
+    kind: Literal["at least", "at most"]
+    limit: float
+
+    def met(self, value: float) -> bool:
+        """Whether a value reaches it."""
+        return value >= self.limit if self.kind == "at least" else value <= self.limit
+
+
+TARGETS: Mapping[str, Target] = {
+    "mq2007.engine_over_plain": Target("at least", 50),
+    "mq2007.engine_of_limit": Target("at least", 0.30),
+    "mq2007.two_threads": Target("at least", 1.7),
+    "mq2007.whole_over_bare": Target("at most", 2),
+    "mq2007.trace_over_none": Target("at most", 1.4),
+    "mslr.engine_over_plain": Target("at least", 8),
+    "mslr.engine_of_limit": Target("at least", 0.80),
+    "mslr.whole_over_bare": Target("at most", 2),
+    "mslr.trace_over_none": Target("at most", 1.4),
+    "trace.bytes_per_float": Target("at most", 5),
+    "letor.rows": Target("at least", 60_000),
+    "letor.memory": Target("at most", 3),
+    "start.help": Target("at most", 0.35),
+    "start.attack": Target("at most", 8),
+    **{
+        f"papers.{run}.memory": Target("at most", 1024)
+        for name in ("mq2007", "mslr")
+        for run in (f"{name}_first", name, f"{name}_traced")
+    },
+}
+"""Targets by the key of their figure."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything one or several calls of the benchmarks found.
+
+    Attributes:
+        machine: what they ran on.
+        options: what was asked for, as plain values.
+        figures: in the order they were measured.
+    """
+
+    machine: dict[str, Any]
+    options: dict[str, Any]
+    figures: tuple[Figure, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object, with each figure's target beside it."""
+        rows = []
+        for figure in self.figures:
+            target = TARGETS.get(figure.key)
+            judged = {"target": asdict(target), "met": target.met(figure.value)} if target else {}
+            rows.append(asdict(figure) | judged)
+        return {"schema": SCHEMA, "machine": self.machine, "options": self.options, "figures": rows}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> Report:
+        """The report that `to_json` made the object from.
+
+        Raises:
+            ValueError: another schema.
+        """
+        if table.get("schema") != SCHEMA:
+            raise ValueError(f"schema {table.get('schema')!r}; expected {SCHEMA!r}")
+        names = Figure.__dataclass_fields__
+        figures = (Figure(**{name: row[name] for name in names}) for row in table["figures"])
+        return cls(dict(table["machine"]), dict(table["options"]), tuple(figures))
+
+    def with_figures_of(self, other: Report) -> Report:
+        """Both reports' figures; a figure of both is taken from the other one.
+
+        Raises:
+            ValueError: they are of two machines, or one of them is a quick one.
+        """
+        if self.machine != other.machine:
+            raise ValueError("the reports are of different machines or versions")
+        if self.options.get("quick") != other.options.get("quick"):
+            raise ValueError("one of the reports is a quick one")
+        merged = {figure.key: figure for figure in (*self.figures, *other.figures)}
+        return replace(self, figures=tuple(merged.values()))

@@ -1,0 +1,65 @@
+"""The runs of Wang et al. 2021 as whole processes, evaluated every round, with time and peak memory.
+
+Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
+section 4.2: 1,000 clients a round; eps 1.2 is its strictest privacy level.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.options import Options
+from benchmarks.processes import foltr_audit
+from foltr_audit.data_cache import FOLDER_VARIABLE
+
+RUNS = {
+    "mq2007": ("synthetic:mq2007", 4, 1000),
+    "mslr": ("synthetic:mslr-web10k", 2, 200),
+}
+"""Data, interactions of a client and rounds of each run."""
+
+_QUICK = {"mq2007": ("synthetic:mq2007:30", 4, 3)}
+
+
+def papers(options: Options) -> list[Figure]:
+    """Both runs: their first round with an empty data cache, the whole run, and that with a trace."""
+    runs, clients = (_QUICK, 20) if options.quick else (RUNS, 1000)
+    figures = []
+    for name, (source, interactions, rounds) in runs.items():
+        command = [
+            *("train", "--data", source, "--clients", str(clients), "--interactions", str(interactions)),
+            *("--eps", "1.2", "--rounds"),
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            run = partial(_figures, cache=Path(folder) / "cache")
+            figures += run(f"papers.{name}_first", [*command, "1"], "the data are made")
+            figures += run(f"papers.{name}", [*command, str(rounds)], "the data are cached")
+            traced = [*command, str(rounds), "--out", str(Path(folder) / "run")]
+            figures += run(f"papers.{name}_traced", traced, "with a trace")
+    return figures
+
+
+def _figures(key: str, command: list[str], note: str, cache: Path) -> list[Figure]:
+    ended = foltr_audit(*command, "--json", **{FOLDER_VARIABLE: str(cache)})
+    words = command[: command.index("--out")] if "--out" in command else command
+    figures = [
+        Figure(f"{key}.seconds", f"foltr-audit {' '.join(words)}; {note}", ended.seconds, "s"),
+        Figure(f"{key}.memory", "peak memory of it", ended.peak / 2**20, "MiB"),
+    ]
+    rate = _rate(ended.out)
+    if rate is not None:
+        figures.append(Figure(f"{key}.rate", "its rounds alone", rate, "interactions/s"))
+    return figures
+
+
+def _rate(out: str) -> float | None:
+    """Interactions a second that a `train --json` reports, if it does."""
+    utility = json.loads(out)
+    for table in (utility, *utility.get("utility", [])):
+        if "interactions_per_second" in table:
+            return float(table["interactions_per_second"])
+    return None

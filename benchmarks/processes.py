@@ -1,0 +1,71 @@
+"""Whole processes: what a command line takes from start to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.options import Options
+from benchmarks.timing import Spread
+
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended well.
+
+    Attributes:
+        seconds: from start to end.
+        peak: highest resident memory, bytes.
+        out: what it printed on stdout.
+    """
+
+    seconds: float
+    peak: int
+    out: str
+
+
+def run(*command: str, **environment: str) -> Ended:
+    """Run a command in a process of its own, with more environment variables.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    launch = [sys.executable, "-I", "-S", str(_LAUNCHER), *command]
+    around = {**os.environ, **environment}
+    row = json.loads(subprocess.run(launch, capture_output=True, text=True, check=True, env=around).stdout)
+    if row["code"] != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {row['code']}: {row['err'].strip()}")
+    return Ended(seconds=row["seconds"], peak=row["peak"], out=row["out"])
+
+
+def foltr_audit(*arguments: str, **environment: str) -> Ended:
+    """Run foltr-audit as it is installed beside this Python, or else as a module."""
+    script = Path(sys.executable).with_name("foltr-audit")
+    program = [str(script)] if script.is_file() else [sys.executable, "-m", "foltr_audit"]
+    return run(*program, *arguments, **environment)
+
+
+def start_up(options: Options) -> list[Figure]:
+    """Seconds of `--help` and of the main job."""
+    job = ["attack", "--method", "olsr", "--eps", "1.2"]
+    if options.quick:
+        job += ["--data", "synthetic:mq2007:30", "--clients", "10", "--rounds", "1"]
+    commands = {"help": ["--help"], "attack": job}
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    if not options.quick:
+        for arguments in commands.values():
+            foltr_audit(*arguments)
+    for _ in range(options.processes):
+        for name, arguments in commands.items():
+            taken[name].append(foltr_audit(*arguments).seconds)
+    return [
+        Figure.of(f"start.{name}", f"foltr-audit {' '.join(arguments)}", Spread.of(taken[name]), "s")
+        for name, arguments in commands.items()
+    ]

@@ -1,0 +1,74 @@
+"""Reading LETOR text: rows a second beside scikit-learn's reader, and memory."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.figures import Figure
+from benchmarks.options import Options
+from benchmarks.timing import Contestant, Rates, Spread, interleave
+from foltr_audit.letor import read_letor, write_letor
+from foltr_audit.synthetic import synthesise
+
+_QUERIES = 1300  # about 100,000 rows in the training part
+_FEW = 16  # queries that scikit-learn reads: about 2,000 rows; its time grows faster than the rows
+_READER = Path(__file__).with_name("reader_memory.py")
+
+
+def reading(options: Options) -> list[Figure]:
+    """Rates and memory for MSLR-like rows of 136 features."""
+    data = synthesise("mslr-web10k", queries=15 if options.quick else _QUERIES).train
+    few = data.select(range(3 if options.quick else _FEW))
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder) / "large.txt", Path(folder) / "small.txt"
+        write_letor(data, large)
+        write_letor(few, small)
+        megabytes = large.stat().st_size / 1e6
+        rates = _rates(large, small, data.n_documents, few.n_documents, options)
+        growth = _growth(small, large, options)
+    rows, few_rows = rates.rate("large"), f"{few.n_documents:,} rows"
+    return [
+        Figure.of("letor.rows", f"LETOR reader, {data.n_documents:,} rows of 136 features", rows, "rows/s"),
+        Figure.of("letor.few_rows", f"LETOR reader, {few_rows}", rates.rate("small"), "rows/s"),
+        Figure.of("letor.scikit_learn", f"scikit-learn, {few_rows}", rates.rate("scikit_learn"), "rows/s"),
+        Figure.of(
+            "letor.over_scikit_learn",
+            f"reader / scikit-learn, {few_rows}",
+            rates.ratio("small", "scikit_learn"),
+            "x",
+        ),
+        Figure("letor.text", "text read", megabytes * rows.value / data.n_documents, "MB/s"),
+        Figure.of("letor.memory", "peak memory / parsed features", growth, "x"),
+    ]
+
+
+def _rates(large: Path, small: Path, rows: int, few: int, options: Options) -> Rates:
+    from sklearn.datasets import load_svmlight_file
+
+    def ours(path: Path, n: int) -> None:
+        for _ in range(n):
+            read_letor(path)
+
+    def theirs(n: int) -> None:
+        for _ in range(n):
+            load_svmlight_file(small, query_id=True)
+
+    contestants = [
+        Contestant("large", lambda n: ours(large, n), rows),
+        Contestant("small", lambda n: ours(small, n), few),
+        Contestant("scikit_learn", theirs, few),
+    ]
+    return interleave(contestants, min(3, options.turns), options.least)
+
+
+def _growth(small: Path, large: Path, options: Options) -> Spread:
+    """Peak memory over the parsed features, each time in a fresh process."""
+    ratios = []
+    for _ in range(min(3, options.processes)):
+        ended = processes.run(sys.executable, "-P", str(_READER), str(small), str(large))
+        grown, parsed = (int(number) for number in ended.out.split())
+        ratios.append(grown / parsed)
+    return Spread.of(ratios)

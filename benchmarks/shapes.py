@@ -1,0 +1,74 @@
+"""The two workloads: data and rounds of the size that the papers simulate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchmarks.options import Options
+from foltr_audit.chain import published_chain
+from foltr_audit.load import load_collection
+from foltr_audit.records import Collection
+from foltr_audit.setup import Setup
+from foltr_audit.spec import Spec
+
+EPS, SENSITIVITY = 1.2, 3.0
+CLICK_MODEL = "perfect"
+_ENDLESS = 1_000_000  # rounds of a Spec; a benchmark stops when it has enough
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A data source and the clients of one round over it."""
+
+    name: str
+    source: str
+    clients: int
+    interactions: int
+
+    @property
+    def per_round(self) -> int:
+        """Interactions of one round."""
+        return self.clients * self.interactions
+
+    def spec(self, *, defended: bool) -> Spec:
+        """The experiment, with the published defense or none."""
+        return Spec.parse(
+            {
+                "defense": published_chain(EPS, SENSITIVITY) if defended else ("none",),
+                "data": {"source": self.source},
+                "population": {"clients": self.clients},
+                "train": {
+                    "learner": f"fpdgd:interactions={self.interactions}",
+                    "rounds": _ENDLESS,
+                    "click_model": CLICK_MODEL,
+                },
+            }
+        )
+
+    def collection(self) -> Collection:
+        """The normalised data, in memory."""
+        spec = self.spec(defended=False)
+        return load_collection(spec.data, spec.seed, cache=False)
+
+    def bare(self, collection: Collection) -> Setup:
+        """Simulation only: no noise, and an evaluation of one query, which costs nothing."""
+        return Setup(self.spec(defended=False), replace(collection, test=collection.test.select([0])))
+
+    def whole(self, collection: Collection) -> Setup:
+        """Rounds as in the papers: clip, noise, and an evaluation on the whole test part."""
+        return Setup(self.spec(defended=True), collection)
+
+
+def mq2007(options: Options) -> Shape:
+    """1,000 clients with 4 interactions each on MQ2007-like data."""
+    if options.quick:
+        return Shape("mq2007", "synthetic:mq2007:30", 30, 2)
+    return Shape("mq2007", "synthetic:mq2007", 1000, 4)
+
+
+def mslr(options: Options) -> Shape:
+    """1,000 clients with 2 interactions each on MSLR-WEB10k-like data."""
+    if options.quick:
+        return Shape("mslr", "synthetic:mslr-web10k:20", 20, 2)
+    source = "synthetic:mslr-web10k" if options.full else "synthetic:mslr-web10k:2000"
+    return Shape("mslr", source, 1000, 2)

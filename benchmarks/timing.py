@@ -1,0 +1,81 @@
+"""Rates of several pieces of work measured side by side, so that a busy machine slows all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something to be timed.
+
+    Attributes:
+        name: short name.
+        work: does the work so many times over.
+        units: what one time of it counts, e.g. its interactions.
+    """
+
+    name: str
+    work: Callable[[int], object]
+    units: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, lowest and highest of some repetitions."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of at least one value."""
+        return cls(median(values), min(values), max(values))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Units a second of each contestant, one value per repetition."""
+
+    by_name: dict[str, list[float]]
+
+    def rate(self, name: str) -> Spread:
+        """Units a second."""
+        return Spread.of(self.by_name[name])
+
+    def ratio(self, name: str, other: str) -> Spread:
+        """How many times faster one is than another, pair by pair."""
+        pairs = zip(self.by_name[name], self.by_name[other], strict=True)
+        return Spread.of([one / two for one, two in pairs])
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long a piece of work takes."""
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def interleave(contestants: Sequence[Contestant], repetitions: int, least: float) -> Rates:
+    """Time the contestants in turn, A B C A B C ..., each for at least about `least` seconds a turn.
+
+    Each one first works once or twice unmeasured: kernels are compiled, caches filled, and the
+    number of times is found that fills a turn.
+    """
+    times = {}
+    for each in contestants:
+        each.work(1)
+        times[each.name] = 1 if not least else max(1, math.ceil(least / seconds(lambda e=each: e.work(1))))  # type: ignore[misc]
+    rates: dict[str, list[float]] = {each.name: [] for each in contestants}
+    for _ in range(repetitions):
+        for each in contestants:
+            n = times[each.name]
+            start = perf_counter()
+            each.work(n)
+            rates[each.name].append(n * each.units / (perf_counter() - start))
+    return Rates(rates)

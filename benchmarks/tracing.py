@@ -1,0 +1,56 @@
+"""Speed of the trace writer alone, and the size of what it writes."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.options import Options
+from benchmarks.shapes import mq2007
+from benchmarks.timing import Contestant, interleave
+from foltr_audit.federation import Federation
+from foltr_audit.recording import trace_header
+from foltr_audit.trace import TraceWriter
+
+_ROUNDS = 20
+_FILES = {
+    "bytes_per_float": ("size of the whole trace, truth included", "**/*"),
+    "observed_per_float": ("size of the observed part", "observed/*"),
+    "messages_per_float": ("size of the messages", "observed/messages*"),
+}
+
+
+def tracing(options: Options) -> list[Figure]:
+    """Megabytes of messages a second, and bytes on disk for each float32 that was sent."""
+    shape = mq2007(options)
+    setup = shape.whole(shape.collection())
+    header = trace_header(setup, setup.spec.train.click_model, shape.clients, "sampled")
+    rounds = list(islice(Federation(setup).rounds(setup.ranker.initial()), 2 if options.quick else _ROUNDS))
+    floats = sum(record.messages.size for record, _ in rounds)
+
+    def write(folder: Path) -> None:
+        with TraceWriter(folder, header) as writer:
+            for record, truth in rounds:
+                writer.write(record, truth)
+
+    def work(n: int) -> None:
+        for _ in range(n):
+            with tempfile.TemporaryDirectory() as folder:
+                write(Path(folder) / "trace")
+
+    rates = interleave([Contestant("write", work, floats * 4 / 1e6)], options.turns, options.least)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace"
+        write(path)
+        sizes = {name: _size(path, pattern) / floats for name, (_, pattern) in _FILES.items()}
+    written = rates.rate("write")
+    return [
+        Figure.of("trace.messages", "trace writer: float32 messages with their truth", written, "MB/s"),
+        *(Figure(f"trace.{name}", text, sizes[name], "bytes/float32") for name, (text, _) in _FILES.items()),
+    ]
+
+
+def _size(path: Path, pattern: str) -> int:
+    return sum(file.stat().st_size for file in path.glob(pattern) if file.is_file())

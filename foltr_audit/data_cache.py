@@ -1,0 +1,272 @@
+"""Ranking data that were parsed or generated once are memory-mapped the next time.
+
+In `data` of the user's cache folder, or of the one that FOLTR_AUDIT_CACHE names (empty: no cache):
+
+```
+FINGERPRINT-NORMALISATION-VERSION/   a collection, see `data_entry`; sources of the same content share it
+KEY.json                             which source (its files' sizes, times and inodes) has which content
+```
+
+Everything gets its name only when it is complete, and no file is ever changed: a killed writer leaves
+a temporary folder that nobody reads, and what a run has mapped stays when another removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from foltr_audit import atomic
+from foltr_audit.data_entry import SCHEMA, map_entry, seal, unseal, write_entry
+from foltr_audit.data_origin import Identity, Origin, identity_of, is_outdated, is_unchanged
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.records import Collection
+
+FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
+SMALLEST_BYTES = 4 << 20
+"""Collections with features below this size are not kept: they are parsed in less than about .1 s."""
+
+_ABANDONED_S = 86_400
+_CONTENT = re.compile(r"[0-9a-f]{32}-(none|zscore|query-minmax)-[0-9a-f]{8}")
+_KEY = re.compile(r"[0-9a-f]{32}\.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A source in the cache; `content` is the folder that it may share with others."""
+
+    source: str
+    fold: int
+    normalised: str
+    fingerprint: str
+    bytes: int
+    last_used: str
+    content: str
+
+
+def cached(origin: Origin, load: Callable[[], Collection]) -> Collection:
+    """The collection of an origin: from the cache, or loaded and then kept there.
+
+    A cache that cannot be written costs one line on stderr, nothing else.
+    """
+    folder = cache_folder()
+    identity = None if folder is None else identity_of(origin)
+    if folder is None or identity is None:
+        return load()
+    found = _look_up(folder, origin, identity)
+    if found is not None:
+        return found
+    collection = load()
+    if _size(collection) < SMALLEST_BYTES or not is_unchanged(identity, identity_of(origin)):
+        return collection
+    try:
+        _keep(folder, origin, identity, collection)
+    except OSError as error:
+        _note(f"note: data cache: {folder}: {error.strerror or error}; going on without it")
+        return collection
+    return _look_up(folder, origin, identity) or collection  # mapped, it need not stay in memory
+
+
+def cache_folder() -> Path | None:
+    """Where the cache is; None where it is switched off, or where the user has no folder."""
+    from platformdirs import user_cache_path
+
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen == "":
+        return None
+    root = user_cache_path("foltr-audit") if chosen is None else Path(chosen).absolute()
+    return root / "data" if root.is_absolute() else None
+
+
+@cache
+def _note(line: str) -> None:
+    """One line on stderr, and only once."""
+    sys.stderr.write(line + "\n")
+
+
+# --- finding and keeping --------------------------------------------------------------------------
+
+
+def _index_file(folder: Path, identity: Identity) -> Path:
+    text = json.dumps(identity, sort_keys=True)
+    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def _look_up(folder: Path, origin: Origin, identity: Identity) -> Collection | None:
+    path = _index_file(folder, identity)
+    table = unseal(path)
+    if table is None or table.get("identity") != identity or not _is_content(table):
+        return None
+    found = map_entry(folder / table["content"], source=origin.source, fold=origin.fold)
+    if found is None or found.normalised != origin.normalise:
+        return None
+    with suppress(OSError):
+        os.utime(path)  # its time is that of the last use
+    return found
+
+
+def _is_content(table: dict[str, Any]) -> bool:
+    return _CONTENT.fullmatch(str(table.get("content"))) is not None
+
+
+def _size(collection: Collection) -> int:
+    return sum(collection.part(name).features.nbytes for name in Collection.PARTS)
+
+
+def _keep(folder: Path, origin: Origin, identity: Identity, collection: Collection) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
+    name = f"{collection.fingerprint[:32]}-{collection.normalised}-{identity['version'][:8]}"
+    if not _is_sound(folder / name):
+        if shutil.disk_usage(folder).free < 2 * _size(collection):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _put(folder / name, collection)
+    table = {
+        "schema": SCHEMA,
+        "identity": identity,
+        "fingerprint": collection.fingerprint,
+        "content": name,
+    }
+    atomic.write_text(_index_file(folder, identity), seal(table))
+    with suppress(OSError):  # another process may sweep at the same time
+        _sweep(folder)
+
+
+def _is_sound(place: Path) -> bool:
+    return map_entry(place, source="", fold=0) is not None
+
+
+def _put(place: Path, collection: Collection) -> None:
+    """Write a content folder beside its place, then rename it; what another process put there stays."""
+    written, damaged = (_temporary(place) for _ in range(2))
+    try:
+        written.mkdir()
+        write_entry(written, collection)
+        try:
+            written.rename(place)
+        except OSError:
+            if _is_sound(place):
+                return
+            place.rename(damaged)
+            written.rename(place)
+        atomic.sync_folder(place.parent)
+    finally:
+        for path in (written, damaged):
+            _remove(path)
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed writers left, sources that have changed since, and content without a source."""
+    for path in folder.glob(".*.tmp"):
+        if atomic.is_temporary(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
+            _remove(path)
+    used = set()
+    for path, table in _index(folder):
+        if table is None or is_outdated(table["identity"]):
+            path.unlink(missing_ok=True)
+        else:
+            used.add(table["content"])
+    for path in _contents(folder):
+        if path.name not in used:
+            _remove(path)
+
+
+def _index(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """The files that say which source has which content, sorted; None for a damaged one."""
+    for path in sorted(folder.glob("*.json")):
+        if _KEY.fullmatch(path.name):
+            table = unseal(path)
+            yield path, table if table is not None and _is_content(table) else None
+
+
+def _contents(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*-*-*")) if _CONTENT.fullmatch(path.name)]
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder that may be gone already; a link is removed, not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# --- looking at it and emptying it ----------------------------------------------------------------
+
+
+def kept() -> list[Kept]:
+    """Every source in the cache, by name."""
+    folder = cache_folder()
+    tables = [] if folder is None else [(folder, path, table) for path, table in _index(folder) if table]
+    rows = [_row(folder, path, table) for folder, path, table in tables]
+    return sorted(rows, key=lambda row: (row.source, row.fold, row.normalised, row.last_used))
+
+
+def _row(folder: Path, path: Path, table: dict[str, Any]) -> Kept:
+    identity = table["identity"]
+    return Kept(
+        source=identity["source"],
+        fold=identity["fold"],
+        normalised=identity["normalise"],
+        fingerprint=table["fingerprint"],
+        bytes=_bytes(folder / table["content"]),
+        last_used=datetime.fromtimestamp(_last_used(path), UTC).isoformat(),
+        content=table["content"],
+    )
+
+
+def _last_used(path: Path) -> int:
+    try:
+        return int(path.stat().st_mtime)
+    except FileNotFoundError:  # another process has just removed it
+        return 0
+
+
+def _bytes(folder: Path) -> int:
+    size = 0
+    for path in folder.glob("*"):
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
+
+
+def clear() -> tuple[int, int]:
+    """Empty the cache, unfinished and damaged parts included; the numbers of sources and bytes removed.
+
+    Files that are not the cache's own stay.
+
+    Raises:
+        FoltrAuditError: something cannot be removed.
+    """
+    folder = cache_folder()
+    if folder is None or not folder.is_dir():
+        return 0, 0
+    sources = [path for path, _ in _index(folder)]
+    folders = _contents(folder) + [path for path in folder.glob(".*.tmp") if atomic.is_temporary(path.name)]
+    size = sum(map(_bytes, folders))
+    try:
+        for path in (*sources, *folders):
+            _remove(path)
+    except OSError as error:
+        raise FoltrAuditError(f"data cache: {error.filename}: cannot be removed: {error.strerror}") from error
+    left = [path for path in folders if path.exists()]
+    if left:
+        raise FoltrAuditError(f"data cache: {left[0]}: cannot be removed")
+    return len(sources), size

@@ -1,0 +1,191 @@
+"""One collection in a folder of its own, as plain arrays that are memory-mapped when they are read back.
+
+```
+meta.json                     facts of the collection, form of every array; sealed by its own hash
+train.features.npy            float32 (documents, features)
+train.labels.npy              int64 (documents,)
+train.offsets.npy             int64 (queries + 1,)
+train.query_ids.npy           names in UTF-8, each ended by a NUL
+train.document_ids.npy        the same
+vali.*, test.*                likewise
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit import atomic
+from foltr_audit.errors import DataError
+from foltr_audit.records import Collection, Dataset
+
+META = "meta.json"
+SCHEMA = "foltr-audit/data-cache/1"
+_FORMS = {"features": "<f4", "labels": "<i8", "offsets": "<i8", "query_ids": "|u1", "document_ids": "|u1"}
+_UNHASHED = "features"  # the only large array: its size and form are checked, its content is not
+
+
+class StoredNames(Sequence[str]):
+    """Names that stay UTF-8 bytes until one is asked for: a run on a million documents asks for none."""
+
+    def __init__(self, text: NDArray[np.uint8], count: int) -> None:
+        self._text = text
+        self._count = count
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._text.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        return self._names[place]
+
+    def __eq__(self, other: object) -> bool:
+        return self._names == (other._names if isinstance(other, StoredNames) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._names)
+
+
+def seal(table: dict[str, Any]) -> str:
+    """A JSON object with the SHA-256 of itself, as text."""
+    return json.dumps({**table, "sha256": _digest(table)}, indent=1, sort_keys=True) + "\n"
+
+
+def unseal(path: Path) -> dict[str, Any] | None:
+    """The object of a sealed JSON file; None if it is missing, damaged or of another schema."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(table, dict) or table.get("schema") != SCHEMA:
+        return None
+    return table if table.pop("sha256", None) == _digest(table) else None
+
+
+def _digest(table: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def write_entry(folder: Path, collection: Collection) -> None:
+    """Write a collection into an empty folder, and see it onto the disk.
+
+    Raises:
+        OSError: the folder cannot be written, or the disk is full.
+    """
+    forms = {}
+    for part in Collection.PARTS:
+        for kind, array in _arrays(collection.part(part)).items():
+            path = folder / f"{part}.{kind}.npy"
+            with path.open("xb") as file:
+                np.save(file, array, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+            forms[path.name] = _form(path, array, kind)
+    meta = {
+        "schema": SCHEMA,
+        "fingerprint": collection.fingerprint,
+        "normalised": collection.normalised,
+        "synthetic": collection.synthetic,
+        "arrays": forms,
+    }
+    atomic.write_text(folder / META, seal(meta))
+
+
+def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
+    values = {
+        "features": part.features,
+        "labels": part.labels,
+        "offsets": part.offsets,
+        "query_ids": _stored(part.query_ids),
+        "document_ids": _stored(part.document_ids),
+    }
+    return {kind: np.ascontiguousarray(array, dtype=_FORMS[kind]) for kind, array in values.items()}
+
+
+def _stored(names: Sequence[str]) -> NDArray[np.uint8]:
+    text = "\0".join([*names, ""])
+    if text.count("\0") != len(names):
+        raise OSError(None, "a name holds a NUL")
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+
+
+def _form(path: Path, array: NDArray[Any], kind: str) -> dict[str, Any]:
+    size = path.stat().st_size
+    return {
+        "bytes": size,
+        "header": _header(path, size - array.nbytes),
+        "dtype": array.dtype.str,
+        "shape": list(array.shape),
+        "crc32": None if kind == _UNHASHED else zlib.crc32(array.data),
+    }
+
+
+def _header(path: Path, length: int) -> list[int]:
+    """Length and checksum of what stands before the values."""
+    with path.open("rb") as file:
+        return [length, zlib.crc32(file.read(length))]
+
+
+def map_entry(folder: Path, *, source: str, fold: int) -> Collection | None:
+    """The collection in a folder, memory-mapped and read-only; None if anything about it is wrong.
+
+    Every array must have the size, type and shape that were written, and all but the features the
+    same bytes: labels and offsets steer compiled code, which trusts them.
+    """
+    meta = unseal(folder / META)
+    if meta is None:
+        return None
+    try:
+        parts = {part: _map_part(folder, part, meta["arrays"]) for part in Collection.PARTS}
+        return Collection(
+            train=parts["train"],
+            vali=parts["vali"],
+            test=parts["test"],
+            source=source,
+            synthetic=bool(meta["synthetic"]),
+            fold=fold,
+            fingerprint=str(meta["fingerprint"]),
+            normalised=str(meta["normalised"]),
+        )
+    except (OSError, ValueError, KeyError, IndexError, TypeError, DataError):
+        return None
+
+
+def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
+    arrays: dict[str, NDArray[Any]] = {}
+    for kind, dtype in _FORMS.items():
+        path = folder / f"{part}.{kind}.npy"
+        form = forms[path.name]
+        if _header(path, form["header"][0]) != form["header"]:  # NumPy believes a damaged one, or fails oddly
+            raise ValueError(f"{path.name} has another header")
+        # Without the subclass memmap, kernels see the type that they were compiled for.
+        array = np.asarray(np.lib.format.open_memmap(path, mode="r"))
+        if array.dtype.str != dtype or _form(path, array, kind) != form:
+            raise ValueError(f"{path.name} is not what was written")
+        arrays[kind] = array
+    return Dataset(
+        features=arrays["features"],
+        labels=arrays["labels"],
+        offsets=arrays["offsets"],
+        query_ids=tuple(StoredNames(arrays["query_ids"], arrays["offsets"].size - 1)),
+        document_ids=StoredNames(arrays["document_ids"], arrays["labels"].size),
+    )

@@ -1,0 +1,44 @@
+"""A small source, and helpers to look into a cache of data; the fixtures are in conftest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foltr_audit.data_entry import StoredNames
+from foltr_audit.load import load_collection
+from foltr_audit.records import Collection
+from foltr_audit.spec import DataSpec
+
+PARTS = ("train", "vali", "test")
+TEXT = "".join(f"{row % 3} qid:{query} 1:{query + row} 2:{row}.5 #docid = D{query}-{row}\n"
+               for query in range(12) for row in range(3))  # fmt: skip
+
+
+def load(source: Path | str, how: str = "zscore", *, seed: int = 1, cache: bool = True) -> Collection:
+    """Load a source as the commands do."""
+    return load_collection(
+        DataSpec.model_validate({"source": str(source), "normalise": how}), seed, cache=cache
+    )
+
+
+def contents(place: Path) -> list[Path]:
+    return sorted(path for path in place.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def names(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
+def is_mapped(collection: Collection) -> bool:
+    return isinstance(collection.test.document_ids, StoredNames)
+
+
+def assert_same(one: Collection, other: Collection) -> None:
+    for fact in ("source", "synthetic", "fold", "fingerprint", "normalised"):
+        assert getattr(one, fact) == getattr(other, fact)
+    for name in PARTS:
+        first, second = one.part(name), other.part(name)
+        assert first.fingerprint == second.fingerprint
+        assert first.query_ids == second.query_ids
+        assert tuple(first.document_ids) == tuple(second.document_ids)
+        assert type(first.query_ids) is type(second.query_ids)
