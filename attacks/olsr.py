@@ -37,7 +37,7 @@ class OLSR(Attack):
     A PDGD update is a sum of feature rows, with positive weights for clicked documents and negative
     ones for the others that count. With several interactions in a message all their documents are
     columns of one system. Documents outside the observed prefix have weight 0 up to rounding, so a
-    weight must exceed `tolerance` times the list's largest absolute one.
+    weight must exceed `tolerance` times the message's largest absolute one.
 
     Sees: the message, the global model, features of the shown documents.
 

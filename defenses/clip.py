@@ -14,8 +14,10 @@ from foltr_audit.plugins import Ball, RoundContext, StepDefense
 class Clip(StepDefense):
     """Scales a local model back to an L2 ball after every local step.
 
-    Guarantees: by itself none. It bounds the L2 norm of what a client sends by `norm` (replace-one
-    client: two messages differ by at most 2 norm in L2), which noise of another defense builds on.
+    Guarantees: by itself none. It bounds the L2 norm of a client's local model by `norm` (replace-one
+    client: two models differ by at most 2 norm in L2), which noise of another defense builds on. The
+    bound holds after every step that it acts on; with `clip_without_pairs=false` a client without pairs
+    keeps the global model as it came.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     algorithm 3.

@@ -2,8 +2,8 @@
 
 A stream is named by (key, purpose, round, client); its n-th number is a pure function of the
 name and n. So no draw depends on how many others were made before, in which order, or on how
-many threads. The counter holds n, client, round and purpose in 32 bits each: two streams of
-one key never overlap.
+many threads. The counter holds n, client, round and purpose in 32 bits each: streams of one key
+never overlap unless the 32-bit hashes of two purposes coincide.
 
 Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
 """
