@@ -5,7 +5,7 @@ Example:
     >>> spec = fa.Spec(
     ...     data={"source": "synthetic:mq2007:60"},
     ...     population={"clients": 50},
-    ...     train={"rounds": 2, "learner": "fpdgd:pairs=all,normaliser=shown"},
+    ...     train={"rounds": 2},
     ...     defense=fa.published_chain(eps=1.2),
     ...     attack={"methods": ["olsr"]},
     ... )
