@@ -107,7 +107,7 @@ def _show(
     if not rules.sampled:
         return top_lists(scores, starts, LIST_LENGTH)
     streams = context.streams("show")
-    first = step * int(data.lengths.max())
+    first = step * LIST_LENGTH
     return sampled_lists(
         scores,
         starts,

@@ -51,8 +51,11 @@ def test_known_answers(counter: Words, key: tuple[int, int], answer: Words) -> N
 def test_equals_philox_on_python_integers(counter: Words, key: int) -> None:
     words = philox_words(counter, key)
     assert kernel_words(counter, key) == words
-    middle = Fraction(2 * ((words[0] << 32 | words[1]) >> 12) + 1, 2**53)
-    assert Fraction(uniform(*counter, np.uint64(key))) == middle
+    block, client, round_, purpose = counter
+    for half in (0, 1):  # a block gives two numbers
+        high, low = words[2 * half : 2 * half + 2]
+        middle = Fraction(2 * ((high << 32 | low) >> 12) + 1, 2**53)
+        assert Fraction(uniform(2 * block + half, client, round_, purpose, np.uint64(key))) == middle
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_the_ends_of_the_interval_are_open(word: int) -> None:
     key = Streams(1).key
     counter = philox_counter((word, word, 0, 0), key)
     assert kernel_words(counter, key) == (word, word, 0, 0)
-    assert 0.0 < uniform(*counter, np.uint64(key)) < 1.0
+    assert 0.0 < uniform(2 * counter[0], *counter[1:], np.uint64(key)) < 1.0
 
 
 def test_numbers_are_uniform() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -65,12 +66,19 @@ def test_scores_are_weighted_sums_of_features(shared: bool) -> None:
         np.testing.assert_allclose(scores[starts[c] : starts[c + 1]], expected, rtol=0, atol=1e-14)
 
 
-def test_scores_are_summed_in_the_order_of_the_features() -> None:
-    data = dataset([[1e20, 1.0, -1e20, 1.0], [1.0, 1e20, -1e20, 1.0]], [0, 0], [2])
-    theta = np.array([[1.0, 3.0, 1.0, 2.0]])
-    scores, _ = LinearRanker(4).scores(theta, data, np.array([0]))
-    expected = [sum(float(x) * t for x, t in zip(row, theta[0], strict=True)) for row in data.features]
-    assert scores.tolist() == expected
+@pytest.mark.parametrize("features", [1, 7, 8, 46, 136])
+def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features: int) -> None:
+    """Rows whose sum depends on the order of its terms: every place in a cohort must choose the same."""
+    rng = np.random.default_rng(features)
+    row = (rng.normal(size=features) * 10.0 ** rng.integers(-8, 9, size=features)).astype(np.float32)
+    theta = rng.normal(size=(1, features))
+    lengths = [1, 2, 3, 8, 17]
+    data = dataset(np.tile(row, (sum(lengths), 1)).tolist(), [0] * sum(lengths), lengths)
+    scores, _ = LinearRanker(features).scores(theta, data, np.array([3, 0, 4, 1, 2]))
+    assert len(set(scores.tolist())) == 1
+    exact = sum(Fraction(float(x)) * Fraction(t) for x, t in zip(row, theta[0], strict=True))
+    size = sum(abs(float(x) * t) for x, t in zip(row, theta[0], strict=True))
+    assert abs(scores[0] - float(exact)) <= features * 2.3e-16 * size
 
 
 def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:

@@ -44,13 +44,23 @@ def pdgd(f: Floats, hidden: Floats, x: Floats, clicks: list[bool], pairs: str) -
     return gradient
 
 
+def drawn_list(f: Floats, u: Floats) -> Ints:
+    """A Plackett-Luce list of up to ten documents: one number a rank, running sums in document order."""
+    left, shown = list(range(f.size)), []
+    for number in u[: f.size]:
+        weights = np.exp(f[left] - f[left].max())
+        running = np.cumsum(weights)
+        place = min(int(np.searchsorted(running, number * running[-1], side="right")), len(left) - 1)
+        shown.append(left.pop(place))
+    return np.array(shown)
+
+
 def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None) -> dict[str, Any]:
     """Every draw and every step of one round 0, one client after the other."""
     data, learner, spec = setup.collection.train, setup.learner, setup.spec
     model = setup.rules(spec.train.click_model, sampled=True).click_model
     assert isinstance(model, Cascade)
     p_click, p_stop = model.setting(setup.collection.largest_label)
-    longest = int(data.lengths.max())
     found: dict[str, list[Any]] = {"query": [], "shown": [], "clicks": [], "models": []}
     for client in clients:
 
@@ -64,8 +74,7 @@ def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None
             rows = slice(data.offsets[query], data.offsets[query + 1])
             x, labels = data.features[rows].astype(np.float64), data.labels[rows]
             f = (x * theta).sum(axis=1)
-            gumbel = -np.log(-np.log(draws("show", step * longest, f.size)))
-            shown = np.argsort(-(f + gumbel), kind="stable")[:10]
+            shown = drawn_list(f, draws("show", step * 10, 10))
             u = draws(f"clicks/{model.name}", 20 * step, 20)
             clicks, reading = [], True
             for i, document in enumerate(shown):

@@ -1,7 +1,7 @@
-"""The two ways in which kernels are compiled: alone, and parallel over clients.
+"""The ways in which kernels are compiled: alone, parallel over clients, or as a reduction.
 
-No fast-math anywhere: a reduction keeps the order in which it is written, so that the same
-input gives the same bytes for any number of threads.
+No fast-math but for reductions, whose order of summation the compiler fixes when it compiles: on one
+machine the same input gives the same bytes, for any number of threads and any place in a cohort.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile a function for one thread."""
-    return _compiled(function, parallel=False)
+    return _compiled(function)
 
 
 def parallel_kernel(function: F) -> F:
@@ -24,9 +24,14 @@ def parallel_kernel(function: F) -> F:
     return _compiled(function, parallel=True)
 
 
-def _compiled(function: F, *, parallel: bool) -> F:
+def reduction(function: F) -> F:
+    """Compile a sum whose order the compiler may choose, once and for all, to use wide registers."""
+    return _compiled(function, fastmath={"reassoc"})
+
+
+def _compiled(function: F, **options: Any) -> F:
     """Machine code is cached beside its source, or in the user's cache folder, or not at all."""
     try:
-        return cast(F, numba.njit(function, cache=True, error_model="numpy", parallel=parallel))
+        return cast(F, numba.njit(function, cache=True, error_model="numpy", **options))
     except RuntimeError:  # numba finds no folder that it may write to
-        return cast(F, numba.njit(function, error_model="numpy", parallel=parallel))
+        return cast(F, numba.njit(function, error_model="numpy", **options))

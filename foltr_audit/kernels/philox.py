@@ -43,11 +43,24 @@ def philox(
 
 
 @kernel
-def uniform(n: int, client: int, round_: int, purpose: int, key: np.uint64) -> float:
-    """The n-th number of a stream, uniform on the open interval (0, 1): the middles of 2^52 steps."""
-    a, b, _, _ = philox(n, client, round_, purpose, key)
-    bits = ((a << _HALF) | b) >> np.uint64(12)
+def _unit(high: np.uint64, low: np.uint64) -> float:
+    """Two words as a number of the open interval (0, 1): the middle of one of 2^52 steps."""
+    bits = ((high << _HALF) | low) >> np.uint64(12)
     return (np.float64(bits) + 0.5) * _STEP
+
+
+@kernel
+def uniform_pair(n: int, client: int, round_: int, purpose: int, key: np.uint64) -> tuple[float, float]:
+    """Numbers 2n and 2n + 1 of a stream, which one block gives."""
+    a, b, c, d = philox(n, client, round_, purpose, key)
+    return _unit(a, b), _unit(c, d)
+
+
+@kernel
+def uniform(n: int, client: int, round_: int, purpose: int, key: np.uint64) -> float:
+    """The n-th number of a stream, uniform on the open interval (0, 1)."""
+    even, odd = uniform_pair(n >> 1, client, round_, purpose, key)
+    return odd if n & 1 else even
 
 
 @parallel_kernel

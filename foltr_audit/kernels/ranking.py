@@ -10,8 +10,20 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
+from .jit import kernel, parallel_kernel, reduction
 from .philox import uniform
+
+_BLOCK = 8  # documents whose weights are summed together
+_FADED = 1e-200  # below this sum of weights they are taken relative to a new maximum
+
+
+@reduction
+def dot(row: NDArray[np.float32], theta: NDArray[np.float64]) -> float:
+    """`x . theta` in float64."""
+    total = 0.0
+    for j in range(theta.size):
+        total += row[j] * theta[j]
+    return total
 
 
 @parallel_kernel
@@ -22,7 +34,7 @@ def linear_scores(
     starts: NDArray[np.int64],
     parameters: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Scores `x . theta` of every candidate, summed in float64 in the order of the features.
+    """Scores `x . theta` of every candidate, summed in float64.
 
     `parameters` has one row a client, or a single row that all share.
     """
@@ -31,10 +43,7 @@ def linear_scores(
         theta = parameters[min(np.int64(c), parameters.shape[0] - 1)]
         first = offsets[queries[c]]
         for i in range(starts[c + 1] - starts[c]):
-            total = 0.0
-            for j in range(theta.size):
-                total += features[first + i, j] * theta[j]
-            scores[starts[c] + i] = total
+            scores[starts[c] + i] = dot(features[first + i], theta)
     return scores
 
 
@@ -59,6 +68,60 @@ def top_lists(scores: NDArray[np.float64], starts: NDArray[np.int64], k: int) ->
     return shown
 
 
+@kernel
+def _weigh(scores: NDArray[np.float64], weights: NDArray[np.float64], sums: NDArray[np.float64]) -> None:
+    """Weights exp(score - maximum) of the documents left, and the sums of blocks of them.
+
+    A document that was taken has the weight -1 and keeps it.
+    """
+    top = -np.inf
+    for i in range(scores.size):
+        if weights[i] >= 0.0:
+            top = max(top, scores[i])
+    sums[:] = 0.0
+    for i in range(scores.size):
+        if weights[i] >= 0.0:
+            weights[i] = np.exp(scores[i] - top)
+            sums[i // _BLOCK] += weights[i]
+
+
+@kernel
+def _find(weights: NDArray[np.float64], sums: NDArray[np.float64], target: float) -> int:
+    """The first document whose running sum of weights exceeds the target; the last one left if none does."""
+    block = 0
+    while block < sums.size - 1 and target >= sums[block]:
+        target -= sums[block]
+        block += 1
+    found = -1
+    for i in range(block * _BLOCK, min((block + 1) * _BLOCK, weights.size)):
+        if weights[i] > 0.0:
+            found = i
+            if target < weights[i]:
+                break
+            target -= weights[i]
+    while found < 0 and block > 0:  # rounding led to a block of which nothing is left
+        block -= 1
+        for i in range(block * _BLOCK, (block + 1) * _BLOCK):
+            if weights[i] > 0.0:
+                found = i
+    if found < 0:  # scores that are no numbers: the first document left
+        found = 0
+        while weights[found] < 0.0:
+            found += 1
+    return found
+
+
+@kernel
+def _take(weights: NDArray[np.float64], sums: NDArray[np.float64], i: int) -> None:
+    """Take a document away; its block is summed anew, so that no rounding error stays behind."""
+    weights[i] = -1.0
+    block = i // _BLOCK
+    total = 0.0
+    for other in range(block * _BLOCK, min((block + 1) * _BLOCK, weights.size)):
+        total += max(weights[other], 0.0)
+    sums[block] = total
+
+
 @parallel_kernel
 def sampled_lists(
     scores: NDArray[np.float64],
@@ -70,18 +133,30 @@ def sampled_lists(
     purpose: int,
     key: np.uint64,
 ) -> NDArray[np.int64]:
-    """K positions a client, sampled from Plackett-Luce without replacement; shape (C, k), padded with -1.
+    """Up to k positions a client, sampled from Plackett-Luce without replacement; (C, k), padded with -1.
 
-    Adds a Gumbel variate to each score and takes the best k (Yellott 1977), which is the same law
-    and, unlike a running sum of exponentials, exact for any spread of the scores. Number `first + i`
-    of a client's stream goes to its candidate i.
+    Inverts the distribution function over blocks of weights. When what is left has faded beside what
+    was taken, weights are made anew relative to its own maximum, so any spread of the scores is right.
+    Number `first + r` of a client's stream goes to rank r.
     """
     shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
     for c in numba.prange(starts.size - 1):
-        values = scores[starts[c] : starts[c + 1]].copy()
-        for i in range(values.size):
-            values[i] -= np.log(-np.log(uniform(first + i, clients[c], round_, purpose, key)))
-        _take_best(values, shown[c])
+        mine = scores[starts[c] : starts[c + 1]]
+        weights = np.zeros(mine.size)
+        sums = np.empty((mine.size + _BLOCK - 1) // _BLOCK)
+        _weigh(mine, weights, sums)
+        for rank in range(min(k, mine.size)):
+            total = 0.0
+            for block in range(sums.size):
+                total += sums[block]
+            if total < _FADED:
+                _weigh(mine, weights, sums)
+                total = 0.0
+                for block in range(sums.size):
+                    total += sums[block]
+            u = uniform(first + rank, clients[c], round_, purpose, key)
+            shown[c, rank] = _find(weights, sums, u * total)
+            _take(weights, sums, shown[c, rank])
     return shown
 
 
