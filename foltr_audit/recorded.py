@@ -145,7 +145,7 @@ class Recorded:
         return Streams(self._seed, self.spec.repetition if self.spec else 0)
 
     def report(self, progress: Progress = SILENT) -> AttackReport:
-        """Judge the attacks and report on them; the utility is not recomputed.
+        """Judge the attacks and report on them; of the utility only what a Run recorded.
 
         Raises:
             UsageError: a trace holds no truth.
@@ -159,7 +159,25 @@ class Recorded:
         config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.methods)}
         if self.spec is not None:
             config["spec"] = self.spec.table()
-        return AttackReport(config=config, dataset=self._dataset(), utility=[], results=rows)
+        return AttackReport(config=config, dataset=self._dataset(), utility=self._utility(), results=rows)
+
+    def _utility(self) -> list[Row]:
+        """What a Run's training rounds recorded of its utility; nothing for a bare trace."""
+        if self.spec is None:
+            return []
+        training = Trace.open(RunFolder(self.path).training)
+        rounds = training.metrics() if training.has_truth else []
+        if not rounds:
+            return []
+        return [
+            {
+                **_facts(training.header, self.spec),
+                "runs": 1,
+                "ndcg@10": rounds[-1]["offline_ndcg@10"],
+                **dict.fromkeys(("ndcg@10_undefended", "ndcg@10_untrained", "ndcg@10_ceiling")),
+                "clipped": sum(row["clipped"] for row in rounds) / len(rounds),
+            }
+        ]
 
     def _dataset(self) -> Row:
         if self.collection is not None:

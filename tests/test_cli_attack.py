@@ -324,3 +324,23 @@ def test_each_epsilon_tells_its_own_lists() -> None:
     done = run("attack", *SMALL, "--eps", 1.2, "--eps", "inf", "--click-model", "perfect")
     assert "eps 1.2: " in done.out
     assert "eps none: " in done.out
+
+
+def test_a_recorded_run_tells_its_utility(recorded: Path) -> None:
+    fresh = json.loads((recorded / "results.json").read_text())["utility"][0]
+    again = run("attack", "--trace", recorded, "--json").json()["utility"][0]
+    assert again["ndcg@10"] == fresh["ndcg@10"]
+    assert again["ndcg@10_undefended"] is None
+    assert "nDCG@10" in run("attack", "--trace", recorded).out
+
+
+def test_trace_commands_look_at_every_run_of_a_plan(tmp_path: Path) -> None:
+    options = ("--click-model", "perfect", "--rounds", 1, "--eps", 1.2, "--eps", 3)
+    assert run("attack", *SMALL, *options, "--out", tmp_path / "plan").code == 0
+    checked = run("trace", "validate", tmp_path / "plan")
+    assert checked.code == 0
+    assert len(checked.out.splitlines()) == 2 * 3  # training rounds, fresh clients and Spec of each
+    assert len(run("trace", "info", tmp_path / "plan", "--json").json()["traces"]) == 4
+    named = run("attack", "--trace", tmp_path / "plan")
+    assert named.code == 2
+    assert "name one of them" in named.one_error()

@@ -12,19 +12,35 @@ from foltr_audit.errors import TraceError
 
 app = typer.Typer(help="Look at recorded traces and check them.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A trace folder, or a Run folder with traces.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A trace folder, a Run folder, or a folder of Runs.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
+def _runs(folder: Path) -> list[Path]:
+    """The Run folders in a folder: none in a trace, itself, or those of a plan."""
+    from foltr_audit.run_folder import PLAN, SPEC, RunFolder
+
+    if (folder / "trace.toml").exists():
+        return []
+    if (folder / PLAN).exists():
+        return sorted(path.parent for path in folder.glob(f"*/{SPEC}"))
+    return [RunFolder.open(folder).path]
+
+
 def _traces(folder: Path) -> list[Path]:
-    """The trace folders in a trace folder (itself) or a Run folder."""
-    from foltr_audit.run_folder import FRESH, TRAINING, RunFolder
+    """The trace folders in a trace folder (itself), a Run folder, or a folder of Runs."""
+    from foltr_audit.run_folder import FRESH, TRAINING
 
     if (folder / "trace.toml").exists():
         return [folder]
-    run = RunFolder.open(folder)
-    found = [run.path / TRAINING, *sorted(path for path in (run.path / FRESH).glob("*") if path.is_dir())]
-    found = [path for path in found if path.exists()]
+    found = [
+        path
+        for run in _runs(folder)
+        for path in (run / TRAINING, *sorted((run / FRESH).glob("*")))
+        if path.is_dir()
+    ]
     if not found:
         raise TraceError(f"trace: {folder}: the Run holds no trace yet")
     return found
@@ -67,8 +83,7 @@ def validate(folder: Folder, json: Json = False) -> None:
     from foltr_audit.trace import validate as problems_of
 
     problems = {str(path): problems_of(path) for path in _traces(folder)}
-    if not (folder / "trace.toml").exists():
-        problems[str(folder / SPEC)] = RunFolder(folder).problems()
+    problems |= {str(run / SPEC): RunFolder(run).problems() for run in _runs(folder)}
     count = sum(len(found) for found in problems.values())
     if json:
         from foltr_audit.report.plain import json_text
