@@ -16,7 +16,7 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import Evidence, judge
 from foltr_audit.metrics import online_sum
 from foltr_audit.plugins import Attack
-from foltr_audit.progress import SILENT, Progress
+from foltr_audit.progress import SILENT, Progress, Stopwatch
 from foltr_audit.recording import Recording, record_rounds, trace_header
 from foltr_audit.records import Collection
 from foltr_audit.registry import make, names, plugin_class
@@ -34,6 +34,8 @@ class Trained:
         rounds: each round's `round`, `online_ndcg@10`, `offline_ndcg@10`, `maxrr`, `clipped`.
         untrained: offline nDCG@10 of the model that training started from.
         ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
+        interactions: interactions played here; a recorded run that was gone on with had some before.
+        seconds: what their rounds took, without loading data; a first run compiles its kernels in them.
         recording: the rounds themselves; without their messages where they were not kept, or None.
     """
 
@@ -41,6 +43,8 @@ class Trained:
     rounds: list[dict[str, float]]
     untrained: float
     ceiling: float
+    interactions: int
+    seconds: float
     recording: Recording | None
 
     @property
@@ -83,9 +87,10 @@ def train(
     federation, start = Federation(setup), first_model(setup)
     spec = setup.spec
     header = trace_header(setup, spec.train.click_model, spec.population.cohort_size, "sampled")
-    with progress.task("train", spec.train.rounds) as tick:
+    each, watch = spec.population.cohort_size * setup.learner.interactions, Stopwatch()
+    with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
-            lambda first, last: federation.rounds(start if last is None else last, first),
+            lambda first, last: watch.over(federation.rounds(start if last is None else last, first)),
             header,
             folder.training if folder else None,
             resume=bool(folder and folder.resume),
@@ -103,6 +108,8 @@ def train(
         rounds=recording.metrics(),
         untrained=evaluation.ndcg(start),
         ceiling=evaluation.ceiling,
+        interactions=each * watch.pieces,
+        seconds=watch.seconds,
         recording=recording,
     )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Tick(Protocol):
@@ -24,8 +27,8 @@ class Progress(Protocol):
     """Shows tasks while they run."""
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Tick]:
-        """A task of `total` pieces."""
+    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
+        """A task of `total` pieces, each of so many interactions (0: their rate is not shown)."""
         ...
 
 
@@ -37,8 +40,8 @@ class _Nothing:
         del done
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Tick]:
-        del name, total
+    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
+        del name, total, interactions
         yield self
 
 
@@ -50,7 +53,7 @@ class _Bar:
     """A rich progress bar per task, gone when the task is done."""
 
     @contextmanager
-    def task(self, name: str, total: int) -> Iterator[Tick]:
+    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
@@ -68,12 +71,33 @@ class _Bar:
             class Ticker:
                 def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
                     shown = (metrics or {}).get("offline_ndcg@10")
-                    bar.update(task, advance=1, note="" if shown is None else f"nDCG@10 {shown:.3f}")
+                    notes = [] if shown is None else [f"nDCG@10 {shown:.3f}"]
+                    speed = bar.tasks[task].speed
+                    if interactions and speed:
+                        notes.append(f"{speed * interactions:,.0f} interactions/s")
+                    bar.update(task, advance=1, note=", ".join(notes))
 
                 def skip(self, done: int) -> None:
                     bar.update(task, advance=done)
 
             yield Ticker()
+
+
+class Stopwatch:
+    """How many pieces an iterator has given, and the seconds from its start to the last of them."""
+
+    def __init__(self) -> None:
+        """Nothing has been given yet."""
+        self.pieces = 0
+        self.seconds = 0.0
+
+    def over(self, items: Iterator[T]) -> Iterator[T]:
+        """The same items; what is done with each counts as well."""
+        start = time.perf_counter()
+        for item in items:
+            yield item
+            self.pieces += 1
+            self.seconds = time.perf_counter() - start
 
 
 def on_terminal() -> Progress:

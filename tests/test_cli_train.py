@@ -22,6 +22,14 @@ def test_json_has_a_row_per_round() -> None:
     assert report["dataset"]["synthetic"] is True
 
 
+def test_the_clock_is_told_beside_the_table_and_leaves_the_report_alone() -> None:
+    shown = run("train", *SMALL)
+    assert shown.err.startswith("480 interactions in ")
+    one, two = (run("train", *SMALL, "--json") for _ in range(2))
+    assert one.out == two.out
+    assert one.err == ""
+
+
 def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> None:
     done = run("train", *SMALL, "--eps", 1.2, "--eps", "inf")
     assert done.code == 0

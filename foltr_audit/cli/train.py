@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from foltr_audit.cli.common import Common, takes_common, use_threads
-from foltr_audit.cli.output import print_line, save_config, stdout_console
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console
 
 
 @takes_common
@@ -20,17 +20,19 @@ def train(
     """Train a ranker federatedly and show nDCG@10 of every round."""
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.tables import print_train
-    from foltr_audit.report.train import TrainReport
+    from foltr_audit.report.train import TrainReport, speed
     from foltr_audit.study import Study, run_plan
 
     point = {} if click_model is None else {"train.click_model": click_model}
     plan, output = common.plan(point, attacks=False), common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
-    report = TrainReport.of(plan, run_plan(plan, output, Study(on_terminal())))
+    cells = run_plan(plan, output, Study(on_terminal()))
+    report = TrainReport.of(plan, cells)
     if output is not None:
         output.save_results(report.json())
     if common.json:
         print_line(report.json())
     else:
         print_train(report, stdout_console())
+        note(speed(cells))

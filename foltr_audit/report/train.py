@@ -34,6 +34,14 @@ class TrainReport(Report):
         )
 
 
+def speed(cells: Sequence[Cell]) -> str:
+    """What the clock says of the rounds; no part of the report, which has the same bytes each time."""
+    interactions = sum(cell.trained.interactions for cell in cells)
+    seconds = sum(cell.trained.seconds for cell in cells)
+    rate = f" ({interactions / seconds:,.0f} a second)" if seconds else ""
+    return f"{interactions:,} interactions in {seconds:.1f} s{rate}"
+
+
 def _rounds(group: Group) -> list[Row]:
     return [
         {
