@@ -53,7 +53,8 @@ def _print(facts: dict[str, Any]) -> None:
     for name in parts:
         table.add_column(name, justify="right")
     for row in next(iter(parts.values())):
-        table.add_row(row.replace("_", " "), *(escape(_cell(part[row])) for part in parts.values()))
+        name = row.replace("_", " ").replace("10 documents", "10 or more documents")
+        table.add_row(name, *(escape(_cell(part[row])) for part in parts.values()))
     stdout_console().print(table)
 
 
