@@ -49,3 +49,29 @@ def test_list_shows_plug_ins_with_their_parameters(kind: str, name: str, paramet
     shown = run("list", kind)
     assert shown.code == 0
     assert name in shown.out
+
+
+def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Numba turns a KeyboardInterrupt that comes during a call into a SystemError that it caused."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as error:
+                raise SystemError("a function returned a result with an exception set") from error
+        except SystemError as error:
+            raise SystemError("a kernel returned a result with an exception set") from error
+
+    def broken(*_: object, **__: object) -> None:
+        raise SystemError("broken")
+
+    monkeypatch.setattr("foltr_audit.study.Study.run", interrupted)
+    done = run("train", "--data", "synthetic:mq2007:30")
+    assert done.code == 130
+    assert "--resume" in done.one_error()
+    monkeypatch.setattr("foltr_audit.study.Study.run", broken)
+    with pytest.raises(SystemError, match="broken"):
+        run("train", "--data", "synthetic:mq2007:30")

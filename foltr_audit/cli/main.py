@@ -62,9 +62,19 @@ def _run(arguments: Sequence[str] | None) -> int:
         result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
+    except SystemError as error:  # what Ctrl-C becomes when it comes while a kernel is being called
+        if not _comes_of_ctrl_c(error):
+            raise
+        result = INTERRUPTED
     if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
         return _failed("interrupted; with --out, the same command and --resume goes on where it stopped", 130)
     return result if isinstance(result, int) else 0
+
+
+def _comes_of_ctrl_c(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _failed(message: str, code: int) -> int:
