@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Put `data` at `path`; a reader, or a crash at any moment, meets the old file or the new one.
+@contextmanager
+def whole_file(path: Path) -> Iterator[BufferedIOBase]:
+    """A stream whose content takes the path's name only once it is on disk.
 
     Raises:
         OSError: the folder is missing or unwritable, or the disk is full; `path` is then as it was.
@@ -17,7 +21,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -25,6 +29,16 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Put `data` at `path`; a reader, or a crash at any moment, meets the old file or the new one.
+
+    Raises:
+        OSError: as `whole_file`.
+    """
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -42,5 +56,5 @@ def sync_folder(folder: Path) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file name is one that `write_bytes` uses until the rename."""
+    """Whether a file name is one that `whole_file` uses until the rename."""
     return re.fullmatch(r"\..+\.[0-9a-f]+\.tmp", name) is not None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.atomic import sync_folder
+from foltr_audit.atomic import whole_file
 from foltr_audit.errors import DataError
 from foltr_audit.letor_features import MAX_FEATURES
 from foltr_audit.records import Dataset
@@ -35,7 +33,7 @@ def write_letor(dataset: Dataset, path: Path) -> None:
     _refuse_unreadable(dataset, path)
     rows = max(1, _BATCH_VALUES // dataset.n_features)
     try:
-        with _whole_file(path) as stream:
+        with _packed_by_name(path) as stream:
             for start in range(0, dataset.n_documents, rows):
                 stream.write(_text(dataset, start, min(start + rows, dataset.n_documents)))
     except OSError as error:
@@ -89,20 +87,12 @@ def _text(dataset: Dataset, start: int, stop: int) -> bytes:
 
 
 @contextmanager
-def _whole_file(path: Path) -> Iterator[BufferedIOBase]:
-    """A stream whose content takes the path's name only once it is on disk."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with unfinished.open("xb") as raw:
-            if path.name.endswith(".gz"):
-                # No name and no time inside: the same data gives the same bytes.
-                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
-                    yield packed
-            else:
-                yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        unfinished.replace(path)
-        sync_folder(path.parent)
-    finally:
-        unfinished.unlink(missing_ok=True)
+def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
+    """A stream for a whole file, packed where its name ends in `.gz`."""
+    with whole_file(path) as raw:
+        if path.name.endswith(".gz"):
+            # No name and no time inside: the same data gives the same bytes.
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
+                yield packed
+        else:
+            yield raw

@@ -30,12 +30,11 @@ SPEC, PLAN, MODEL, RESULTS = "spec.toml", "plan.toml", "model.npy", "results.jso
 TRAINING, FRESH = "trace", "fresh"
 
 _TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.parquet"
-_WRITING = r"(.*/)?\.[^/]+\.[0-9a-f]+\.tmp"
 _OURS = re.compile(
     r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json"
-    rf"|({TRAINING}|{FRESH}/[^/]+)/({_TRACE}))|{_WRITING}"
+    rf"|({TRAINING}|{FRESH}/[^/]+)/({_TRACE}))"
 )
-"""Every file that a Run, or a folder of Runs, is made of; also what a killed writer left."""
+"""Every file that a Run, or a folder of Runs, is made of."""
 
 
 class RunFolder:
@@ -223,7 +222,7 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
         )
     option = "--overwrite" if overwrite else "--resume"
     for file in held:
-        if not _OURS.fullmatch(file.as_posix()):
+        if not (_OURS.fullmatch(file.as_posix()) or atomic.is_temporary(file.name)):
             raise UsageError(f"{option}: {path} holds {str(file)!r}, which is no part of a Run")
     for file in held:
         if file.name == SPEC:

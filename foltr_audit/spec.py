@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.learners.pdgd import PDGD_SETTINGS
 from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin, Scenario
 from foltr_audit.registry import first_problem, make
 
@@ -85,7 +86,10 @@ class PopulationSpec(_Table):
 
 def default_learner(*, attacks: bool) -> str:
     """The learner where none is named: PDGD as published, or as the attack experiment has it."""
-    return "fpdgd:pairs=all,normaliser=shown" if attacks else "fpdgd"
+    if not attacks:
+        return "fpdgd"
+    setting = PDGD_SETTINGS["pham-2022"]
+    return f"fpdgd:pairs={setting.pairs},normaliser={setting.normaliser}"
 
 
 class TrainSpec(_Table):

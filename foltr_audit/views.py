@@ -92,7 +92,7 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
     if collection.normalised != expected.normalised:
         raise TraceError(
             f"trace: recorded on {expected.normalised} features, not {collection.normalised}; "
-            f"expected the recorded normalisation"
+            "expected the recorded normalisation"
         )
 
 
@@ -105,14 +105,12 @@ def features_of(
         UsageError: features are neither embedded nor is the data set given.
         TraceError: an interaction points outside the data set.
     """
-    width = collection.n_features if collection is not None else header.parameters
-    width = width if record.features is None else record.features.shape[2]
-    if header.ranker == "linear" and width != header.parameters:
-        raise TraceError(f"trace: {width} features, but a linear ranker of {header.parameters} parameters")
     if record.features is not None:
+        _check_width(header, record.features.shape[2])
         return record.features
     if collection is None:
         raise UsageError("trace: features are not embedded; give the data set with --data")
+    _check_width(header, collection.n_features)
     rows = np.zeros((*record.shown.shape, collection.n_features), dtype=np.float32)
     for index in np.unique(record.part):
         data, here = collection.part(header.dataset.parts[index]), record.part == index
@@ -121,6 +119,11 @@ def features_of(
             raise TraceError(f"trace: round {record.round} shows documents that the data set does not have")
         rows[here] = data.shown_features(query, shown)
     return rows
+
+
+def _check_width(header: TraceHeader, features: int) -> None:
+    if header.ranker == "linear" and features != header.parameters:
+        raise TraceError(f"trace: {features} features, but a linear ranker of {header.parameters} parameters")
 
 
 def query_names(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> NDArray[np.str_]:

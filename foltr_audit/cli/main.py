@@ -67,7 +67,9 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise
         result = INTERRUPTED
     if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
-        return _failed("interrupted; with --out, the same command and --resume goes on where it stopped", 130)
+        return _failed(
+            "interrupted; with --out, the same command and --resume goes on where it stopped", INTERRUPTED
+        )
     return result if isinstance(result, int) else 0
 
 

@@ -86,6 +86,14 @@ def _weigh(scores: NDArray[np.float64], weights: NDArray[np.float64], sums: NDAr
 
 
 @kernel
+def _total(sums: NDArray[np.float64]) -> float:
+    total = 0.0
+    for block in range(sums.size):
+        total += sums[block]
+    return total
+
+
+@kernel
 def _find(weights: NDArray[np.float64], sums: NDArray[np.float64], target: float) -> int:
     """The first document whose running sum of weights exceeds the target; the last one left if none does."""
     block = 0
@@ -146,14 +154,10 @@ def sampled_lists(
         sums = np.empty((mine.size + _BLOCK - 1) // _BLOCK)
         _weigh(mine, weights, sums)
         for rank in range(min(k, mine.size)):
-            total = 0.0
-            for block in range(sums.size):
-                total += sums[block]
+            total = _total(sums)
             if total < _FADED:
                 _weigh(mine, weights, sums)
-                total = 0.0
-                for block in range(sums.size):
-                    total += sums[block]
+                total = _total(sums)
             u = uniform(first + rank, clients[c], round_, purpose, key)
             shown[c, rank] = _find(weights, sums, u * total)
             _take(weights, sums, shown[c, rank])
