@@ -56,7 +56,7 @@ def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
 def _attack(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
     clients = FreshClients(setup, AttackSpec(min_documents=1))
     header = trace_header(setup, CLICK_MODEL, clients.queries.size, "deterministic")
-    record, truth = next(clients.rounds(setup.ranker.initial(), CLICK_MODEL))
+    record, truth = next(clients.rounds(setup.ranker.initial(), CLICK_MODEL)).recorded()
     recording = MemoryRecording(header)
     recording.write(record, truth)
     olsr = [attack for attack in make_attacks(["olsr"]) if attack.name == "olsr"]

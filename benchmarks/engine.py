@@ -86,7 +86,7 @@ class Workload:
     def model(self) -> NDArray[np.float64]:
         """The model that every piece of work starts from, (P,)."""
         rounds = Federation(self.bare).rounds(self.bare.ranker.initial())
-        return [record.aggregate for record, _ in islice(rounds, _WARM_ROUNDS)][-1]
+        return [played.aggregate for played in islice(rounds, _WARM_ROUNDS)][-1]
 
     def plain(self, *, defended: bool) -> Work:
         """The plain loop."""
@@ -147,8 +147,7 @@ class Workload:
     def asked(self) -> list[NDArray[np.int64]]:
         """All queries of a few rounds in the order the engine asks them, each (interactions,)."""
         rounds = islice(Federation(self.bare).rounds(self.model), _QUERY_ROUNDS)
-        by_step = (self.shape.clients, self.shape.interactions)
-        return [record.query.reshape(by_step).T.reshape(-1) for record, _ in rounds]
+        return [played.sent.interactions.queries.T.reshape(-1) for played in rounds]
 
     def scoring(self) -> Work:
         """The engine's scoring alone: a round's queries in one call, one model for all of them."""

@@ -27,7 +27,8 @@ def tracing(options: Options) -> list[Figure]:
     shape = mq2007(options)
     setup = shape.whole(shape.collection())
     header = trace_header(setup, setup.spec.train.click_model, shape.clients, "sampled")
-    rounds = list(islice(Federation(setup).rounds(setup.ranker.initial()), 2 if options.quick else _ROUNDS))
+    played = islice(Federation(setup).rounds(setup.ranker.initial()), 2 if options.quick else _ROUNDS)
+    rounds = [round_.recorded() for round_ in played]
     floats = sum(record.messages.size for record, _ in rounds)
 
     def write(folder: Path) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.plugins import Ball, RoundContext, StepDefense
+from foltr_audit.plugins import Ball, StepDefense
 
 
 class Clip(StepDefense):
@@ -29,18 +27,5 @@ class Clip(StepDefense):
 
     @property
     def ball(self) -> Ball:
-        """The ball that models are kept in."""
+        """The ball that models are scaled into, by min(1, norm / ||theta||_2)."""
         return Ball(norm=self.norm, ord=2)
-
-    def apply(self, parameters: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
-        """Local models scaled by min(1, norm / ||theta||_2), float64 (C, P)."""
-        del context
-        # Dividing by the largest coordinate first: squares of huge or tiny models stay finite.
-        largest = np.max(np.abs(parameters), axis=1, keepdims=True, initial=0.0)
-        largest[largest == 0.0] = 1.0
-        scaled = parameters / largest
-        length = largest * np.sqrt((scaled * scaled).sum(axis=1, keepdims=True))
-        outside = length > self.norm
-        factor = np.divide(self.norm, length, out=np.ones_like(length), where=outside)
-        clipped = parameters * factor
-        return np.where(outside, clipped, parameters)

@@ -78,6 +78,10 @@ class Chain:
             if isinstance(defense, kind):
                 yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/")
 
+    def links(self, kind: type[S]) -> tuple[S, ...]:
+        """The links of a stage."""
+        return tuple(defense for defense in self.defenses if isinstance(defense, kind))
+
     @property
     def texts(self) -> tuple[str, ...]:
         """Canonical texts of the defenses; `none` alone for an empty chain."""
@@ -86,7 +90,7 @@ class Chain:
     @property
     def ball(self) -> Ball | None:
         """The ball of the step stage, if it has exactly one defense and that is a clip."""
-        steps = [defense for defense in self.defenses if isinstance(defense, StepDefense)]
+        steps = self.links(StepDefense)
         return steps[0].ball if len(steps) == 1 else None
 
     def eps_claimed(self, context: RoundContext) -> float:

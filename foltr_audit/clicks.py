@@ -48,16 +48,11 @@ class Cascade(ClickModel):
         self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
     ) -> NDArray[np.bool_]:
         """Clicks on each list, bool (C, k); two draws per position."""
-        click, stop = (np.asarray(values) for values in self.setting(largest_label))
-        clients, k = labels.shape
-        draws = streams.uniform(2 * k, first=2 * k * step)
-        clicks = np.zeros((clients, k), dtype=np.bool_)
-        reading = np.ones(clients, dtype=np.bool_)
-        for i in range(k):
-            grade = np.maximum(labels[:, i], 0)
-            clicks[:, i] = reading & (labels[:, i] >= 0) & (draws[:, 2 * i] < click[grade])
-            reading &= ~(clicks[:, i] & (draws[:, 2 * i + 1] < stop[grade]))
-        return clicks
+        from foltr_audit.kernels.cascade import cascade_clicks
+
+        click, stop = (np.array(values) for values in self.setting(largest_label))
+        k = labels.shape[1]
+        return cascade_clicks(labels, streams.uniform(2 * k, first=2 * k * step), click, stop)
 
 
 class Perfect(Cascade):

@@ -1,17 +1,31 @@
-"""What a client does in one interaction, for a whole cohort at once: rank, click, learn."""
+"""What the clients of a round do before anything leaves them: rank, click, learn, for a whole cohort at once.
+
+Where every rule is declared (a cascade click model, FPDGD, at most a norm ball after a step), one
+kernel plays all local steps. Else the same steps go through arrays, and any plug-in may act on them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.chain import Chain
+from foltr_audit.clicks import Cascade
+from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickModel, Learner, RoundContext
+from foltr_audit.plugins import ClickDefense, ClickModel, Learner, RoundContext, StepDefense
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.records import Dataset
+
+if TYPE_CHECKING:
+    from foltr_audit.kernels.local_steps import Documents, Rules
+
+CHUNK = 32
+"""Clients that one thread plays in a row; it changes no byte."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,29 +47,62 @@ class ClientRules:
     sampled: bool
     acts_without_pairs: bool
 
+    @property
+    def clicks(self) -> str:
+        """The purpose of the click model's random numbers."""
+        return f"clicks/{self.click_model.name}"
+
+    def declared(self) -> Rules | None:
+        """The same for the kernel, if nothing in them is code of a plug-in that it does not know."""
+        from foltr_audit.kernels.local_steps import Rules
+
+        learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
+        known = (
+            self.sampled
+            and isinstance(learner, FPDGD)
+            and type(learner).local_step is FPDGD.local_step
+            and isinstance(model, Cascade)
+            and type(model).click is Cascade.click
+            and not self.chain.links(ClickDefense)
+            and len(steps) <= 1
+            and all(step.ball is not None and type(step).apply is StepDefense.apply for step in steps)
+        )
+        if not known or not isinstance(learner, FPDGD) or not isinstance(model, Cascade):
+            return None
+        click, stop = model.setting(self.largest_label)
+        ball = steps[0].ball if steps else None
+        return Rules(
+            click=np.array(click),
+            stop=np.array(stop),
+            learning_rate=learner.learning_rate,
+            candidates=learner.normaliser == "candidates",
+            only_observed=learner.pairs == "last-click+1",
+            norm=ball.norm if ball else np.inf,
+            order=ball.ord if ball else 2,
+            always=self.acts_without_pairs,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Interaction:
-    """One interaction of every client of a cohort.
+class Interactions:
+    """The interactions of a cohort of C clients in one round, B each.
 
     Attributes:
-        queries: int64 (C,).
-        shown: int64 (C, k), padded with -1.
-        labels: grades of the shown documents, int64 (C, k), -1 at the padding.
-        clicks: what the user clicked, bool (C, k).
-        clipped: whether the step stage changed the local model, bool (C,).
+        queries: int64 (C, B).
+        shown: int64 (C, B, k), padded with -1.
+        clicks: what the user clicked, bool (C, B, k).
+        clipped: whether the step stage changed the local model, bool (C, B).
     """
 
     queries: NDArray[np.int64]
     shown: NDArray[np.int64]
-    labels: NDArray[np.int64]
     clicks: NDArray[np.bool_]
     clipped: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LocalModels:
-    """Local models on their way through a round: defended ones, and what they would be without.
+    """Local models after the local steps: defended ones, and what they would be without.
 
     Attributes:
         models: float64 (C, P), after the step stage.
@@ -65,56 +112,89 @@ class LocalModels:
     models: NDArray[np.float64]
     steps: NDArray[np.float64]
 
-    @classmethod
-    def start(cls, parameters: NDArray[np.float64], clients: int) -> LocalModels:
-        """Every client starts at the global model (P,)."""
-        models = np.tile(parameters, (clients, 1))
-        return cls(models=models, steps=np.zeros_like(models))
 
+class Clients:
+    """Clients that search one data set under the same rules."""
 
-def interact(
-    rules: ClientRules,
-    local: LocalModels,
-    data: Dataset,
-    queries: NDArray[np.int64],
-    step: int,
-    context: RoundContext,
-) -> tuple[LocalModels, Interaction]:
-    """One interaction: each client ranks its query, clicks, takes a step, and the step stage acts."""
-    scores, starts = rules.ranker.scores(local.models, data, queries)
-    shown = _show(rules, data, scores, starts, step, context)
-    labels = data.shown_labels(queries, shown)
-    streams = context.streams(f"clicks/{rules.click_model.name}")
-    clicks = rules.click_model.click(labels, rules.largest_label, streams, step)
-    learnt = rules.chain.on_clicks(clicks, shown, step, context)
-    stepped, moved = rules.learner.local_step(local.models, data, queries, scores, starts, shown, learnt)
-    acts = moved | rules.acts_without_pairs
-    models, clipped = rules.chain.on_step(stepped, acts, context)
-    after = LocalModels(models=models, steps=local.steps + (stepped - local.models))
-    return after, Interaction(queries=queries, shown=shown, labels=labels, clicks=clicks, clipped=clipped)
+    def __init__(self, rules: ClientRules, data: Dataset) -> None:
+        """Nothing is compiled or played yet."""
+        self.rules = rules
+        self.data = data
 
+    def play(self, queries: NDArray[np.int64], context: RoundContext) -> tuple[LocalModels, Interactions]:
+        """Every client asks its queries, one after the other: int64 (C, B)."""
+        asked = np.ascontiguousarray(queries)
+        if self._declared is not None:
+            return self._in_kernel(self._declared, asked, context)
+        return self._step_by_step(asked, context)
 
-def _show(
-    rules: ClientRules,
-    data: Dataset,
-    scores: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    step: int,
-    context: RoundContext,
-) -> NDArray[np.int64]:
-    from foltr_audit.kernels.ranking import sampled_lists, top_lists
+    @cached_property
+    def _declared(self) -> Rules | None:
+        return self.rules.declared()
 
-    if not rules.sampled:
-        return top_lists(scores, starts, LIST_LENGTH)
-    streams = context.streams("show")
-    first = step * LIST_LENGTH
-    return sampled_lists(
-        scores,
-        starts,
-        LIST_LENGTH,
-        first,
-        streams.clients,
-        streams.round,
-        streams.purpose_code,
-        np.uint64(streams.key),
-    )
+    @cached_property
+    def _documents(self) -> Documents:
+        from foltr_audit.kernels.local_steps import Documents
+
+        data = self.data
+        return Documents(data.features, data.labels.astype(np.int8), data.offsets)  # grades of click models
+
+    def _in_kernel(
+        self, rules: Rules, queries: NDArray[np.int64], context: RoundContext
+    ) -> tuple[LocalModels, Interactions]:
+        from foltr_audit.kernels.local_steps import Stream, empty_played, play_local_steps
+
+        show, click = context.streams("show"), context.streams(self.rules.clicks)
+        stream = Stream(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
+        played = empty_played(queries, context.parameters.size, LIST_LENGTH)
+        play_local_steps(
+            self._documents, rules, stream, queries, context.clients, context.parameters, played, CHUNK
+        )
+        local = LocalModels(models=played.models, steps=played.steps)
+        shown, clicks, clipped = played.shown, played.clicks, played.clipped
+        return local, Interactions(queries=queries, shown=shown, clicks=clicks, clipped=clipped)
+
+    def _step_by_step(
+        self, queries: NDArray[np.int64], context: RoundContext
+    ) -> tuple[LocalModels, Interactions]:
+        models = np.tile(context.parameters, (queries.shape[0], 1))
+        undefended = np.zeros_like(models)
+        shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
+        clicks = np.empty(shown.shape, dtype=np.bool_)
+        clipped = np.empty(queries.shape, dtype=np.bool_)
+        rules, data = self.rules, self.data
+        for step in range(queries.shape[1]):
+            asked = np.ascontiguousarray(queries[:, step])
+            scores, starts = rules.ranker.scores(models, data, asked)
+            listed = self._show(scores, starts, step, context)
+            labels = data.shown_labels(asked, listed)
+            clicked = rules.click_model.click(
+                labels, rules.largest_label, context.streams(rules.clicks), step
+            )
+            learnt = rules.chain.on_clicks(clicked, listed, step, context)
+            stepped, moved = rules.learner.local_step(models, data, asked, scores, starts, listed, learnt)
+            undefended += stepped - models
+            models, clipped[:, step] = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, context)
+            shown[:, step], clicks[:, step] = listed, clicked
+        local = LocalModels(models=models, steps=undefended)
+        return local, Interactions(queries=queries, shown=shown, clicks=clicks, clipped=clipped)
+
+    def _show(
+        self, scores: NDArray[np.float64], starts: NDArray[np.int64], step: int, context: RoundContext
+    ) -> NDArray[np.int64]:
+        from foltr_audit.kernels.plackett_luce import sampled_lists
+        from foltr_audit.kernels.ranking import top_lists
+
+        if not self.rules.sampled:
+            return top_lists(scores, starts, LIST_LENGTH)
+        streams = context.streams("show")
+        return sampled_lists(
+            scores,
+            starts,
+            LIST_LENGTH,
+            step * LIST_LENGTH,
+            streams.clients,
+            streams.round,
+            streams.purpose_code,
+            np.uint64(streams.key),
+        )

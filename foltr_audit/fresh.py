@@ -11,12 +11,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import LocalModels, interact
+from foltr_audit.client import Clients
 from foltr_audit.errors import DataError
-from foltr_audit.federation import Origin, online_metrics, record_round, send
+from foltr_audit.federation import send
 from foltr_audit.metrics import ideal_dcg
+from foltr_audit.played import Origin, Round, online_metrics
 from foltr_audit.records.dataset import joined
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
 
@@ -79,16 +79,20 @@ class FreshClients:
         click_model: str,
         first: int = 0,
         last: NDArray[np.float64] | None = None,
-    ) -> Iterator[tuple[RoundRecord, RoundTruth]]:
+    ) -> Iterator[Round]:
         """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
         del last
-        rules = self.setup.rules(click_model, sampled=False)
+        attacked = Clients(self.setup.rules(click_model, sampled=False), self.data)
         clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
-        embedded = self.data if self.setup.spec.trace.embed_features else None
         for repeat in range(first, self.protocol.repeats):
             context = self.setup.context(repeat, clients, 1, parameters, prefix="fresh/")
-            start = LocalModels.start(parameters, clients.size)
-            local, interaction = interact(rules, start, self.data, self.queries, 0, context)
-            sent = send(self.setup, local, context, (interaction,))
-            metrics = online_metrics((interaction,), self.ideal, self.setup.spec.train.no_relevant)
-            yield record_round(context, sent, parameters, self.origin, metrics, embedded)
+            local, interactions = attacked.play(self.queries[:, np.newaxis], context)
+            no_relevant = self.setup.spec.train.no_relevant
+            yield Round(
+                context=context,
+                sent=send(self.setup, local, context, interactions),
+                aggregate=parameters,
+                metrics=online_metrics(interactions, self.data, self.ideal, no_relevant),
+                origin=self.origin,
+                embedded=self.data if self.setup.spec.trace.embed_features else None,
+            )

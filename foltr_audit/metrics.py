@@ -23,50 +23,54 @@ def _discounts(k: int) -> NDArray[np.float64]:
     return np.asarray(1.0 / np.log2(np.arange(2, k + 2)))
 
 
-def dcg(labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """DCG of lists of grades (C, k), -1 at the padding; float64 (C,).
+def dcg(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
+    """DCG of lists (I, k) shown for some queries (I,), float64 (I,)."""
+    from foltr_audit.kernels.ndcg import dcg_of_shown
 
-    >>> float(dcg(np.array([[2, 0, -1]]))[0])
-    3.0
-    """
-    gains = np.exp2(np.maximum(labels, 0)) - 1.0
-    return np.asarray(np.add.reduce(gains * _discounts(labels.shape[1]), axis=1))
+    return dcg_of_shown(data.labels, data.offsets, queries, shown, _discounts(shown.shape[1]))
 
 
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> NDArray[np.float64]:
     """The highest DCG@k that each query allows, float64 (queries,)."""
-    best = np.zeros((data.n_queries, k), dtype=np.int64)
-    for query in range(data.n_queries):
-        grades = data.labels[data.offsets[query] : data.offsets[query + 1]]
-        top = np.sort(grades)[::-1][:k]
-        best[query, : top.size] = top
-    return dcg(best)
+    from foltr_audit.kernels.ndcg import ideal_dcg_of_queries
+
+    return ideal_dcg_of_queries(data.labels, data.offsets, _discounts(k))
 
 
-def ndcg(labels: NDArray[np.int64], ideal: NDArray[np.float64]) -> NDArray[np.float64]:
-    """NDCG of lists of grades (C, k) against their ideal DCG (C,); 0 where nothing is relevant."""
-    return np.divide(dcg(labels), ideal, out=np.zeros(labels.shape[0]), where=ideal > 0)
+def ndcg(
+    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], ideal: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """NDCG of lists (I, k) against the ideal DCG of every query (queries,); 0 where nothing is relevant."""
+    best = ideal[queries]
+    return np.divide(dcg(data, queries, shown), best, out=np.zeros(queries.size), where=best > 0)
 
 
-def mean_ndcg(labels: NDArray[np.int64], ideal: NDArray[np.float64], no_relevant: str) -> float:
+def mean_ndcg(
+    data: Dataset,
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    ideal: NDArray[np.float64],
+    no_relevant: str,
+) -> float:
     """Mean nDCG; queries without relevant documents count 0 (`zero`) or are left out (`skip`).
 
     NaN where no list is left.
     """
-    values = ndcg(labels, ideal)
+    values = ndcg(data, queries, shown, ideal)
     if no_relevant == "skip":
-        values = values[ideal > 0]
+        values = values[ideal[queries] > 0]
     return float(values.mean()) if values.size else float("nan")
 
 
 def max_rr(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Reciprocal rank of the first click of each list (C, k), 0 without a click; float64 (C,).
+    """Reciprocal rank of the first click of each list (I, k), 0 without a click; float64 (I,).
 
     >>> max_rr(np.array([[False, True, True], [False, False, False]])).tolist()
     [0.5, 0.0]
     """
-    first = np.argmax(clicks, axis=1)
-    return np.where(clicks.any(axis=1), 1.0 / (first + 1.0), 0.0)
+    from foltr_audit.kernels.ndcg import reciprocal_ranks
+
+    return reciprocal_ranks(clicks)
 
 
 def online_sum(per_round: NDArray[np.float64]) -> float:

@@ -165,8 +165,17 @@ class StepDefense(Defense):
     stage: ClassVar[str] = "step"
 
     def apply(self, parameters: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
-        """New local models, float64 (C, P); a row that comes back equal was left alone."""
-        raise NotImplementedError
+        """New local models, float64 (C, P); a row that comes back equal was left alone.
+
+        Without code of its own, a defense that declares a `ball` scales models into it, and the
+        engine does so in its fastest form.
+        """
+        from foltr_audit.kernels.ball import projected
+
+        del context
+        if self.ball is None:
+            raise NotImplementedError
+        return projected(np.ascontiguousarray(parameters), self.ball.norm, self.ball.ord)
 
     @property
     def ball(self) -> Ball | None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.played import Round
 from foltr_audit.progress import Tick
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
@@ -96,7 +97,7 @@ class MemoryRecording:
         return self.records[-1].aggregate
 
 
-Play = Callable[[int, NDArray[np.float64] | None], Iterator[tuple[RoundRecord, RoundTruth]]]
+Play = Callable[[int, NDArray[np.float64] | None], Iterator[Round]]
 """Plays rounds from a number on; gets the last recorded global model, or None at the beginning."""
 
 
@@ -106,17 +107,17 @@ def record_rounds(
     """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory."""
     if folder is None:
         memory = MemoryRecording(header, keep=keep)
-        for record, truth in play(0, None):
-            memory.write(record, truth)
-            tick(truth.metrics)
+        for played in play(0, None):
+            memory.write(*played.recorded(messages=keep))
+            tick(played.metrics)
         return memory
     with TraceWriter(folder, header, resume=resume) as writer:
         first = writer.next_round
         last = Trace.open(folder).last_aggregate() if first else None
         tick.skip(first)
-        for record, truth in play(first, last):
-            writer.write(record, truth)
-            tick(truth.metrics)
+        for played in play(first, last):
+            writer.write(*played.recorded())
+            tick(played.metrics)
     return Trace.open(folder)
 
 

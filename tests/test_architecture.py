@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("chain", "clicks", "rankers", "learners", "trace", "letor_write", "data_entry", "data_origin"),
     ("spec", "letor", "normalise"),
     ("plan", "sources", "synthetic", "client", "run_folder", "data_cache"),
-    ("load", "setup", "views"),
+    ("load", "setup", "views", "played"),
     ("federation", "recording"),
     ("fresh",),
     ("judge",),

@@ -95,7 +95,7 @@ def test_the_plain_loop_learns_like_the_engine() -> None:
     rng, plain, ours = np.random.default_rng(6), np.zeros(46), np.zeros(46)
     for round_ in range(20):
         plain = loop.round(plain, rng)
-        ours = Federation(setup).play(ours, round_)[0].aggregate
+        ours = Federation(setup).play(ours, round_).aggregate
     assert plain @ ours / np.linalg.norm(plain) / np.linalg.norm(ours) > 0.9
     assert 0.8 < np.linalg.norm(plain) / np.linalg.norm(ours) < 1.25
 

@@ -56,7 +56,7 @@ def test_each_stage_sees_what_the_one_before_made(setup_of: SetupOf, journal: li
         ToyAggregate(factor=-1.0),
     )
     setup = setup_of(learner="fpdgd:interactions=1", rounds=1, chain=chain, clients=6)
-    record, truth = Federation(setup).play(np.linspace(0.0, 1.0, FEATURES), 0)
+    record, truth = Federation(setup).play(np.linspace(0.0, 1.0, FEATURES), 0).recorded()
     saw = {entry.stage: entry.saw for entry in journal}
     np.testing.assert_allclose(saw["step"], record.parameters + truth.updates, rtol=0, atol=1e-15)
     assert np.array_equal(saw["message"], saw["step"] * 0.5 + 2.0)
@@ -159,7 +159,7 @@ def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], set
     for message in ("model", "update"):
         setup = setup_of(chain=(ToyWire(lost_below=100),), message=message, rounds=1)
         start = np.linspace(1.0, 2.0, FEATURES)
-        record, truth = Federation(setup).play(start, 0)
+        record, truth = Federation(setup).play(start, 0).recorded()
         assert not record.survivors.any()
         assert np.array_equal(record.aggregate, start)
         assert np.isfinite(truth.metrics["offline_ndcg@10"])

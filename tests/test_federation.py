@@ -37,7 +37,8 @@ Round = tuple[RoundRecord, RoundTruth]
 
 def played(setup: Setup, start: Floats | None = None) -> list[Round]:
     """All rounds of an experiment."""
-    return list(Federation(setup).rounds(np.zeros(FEATURES) if start is None else start))
+    start = np.zeros(FEATURES) if start is None else start
+    return [played.recorded() for played in Federation(setup).rounds(start)]
 
 
 def same_bytes(a: object, b: object, *, but: Iterable[str] = ()) -> None:
@@ -62,8 +63,9 @@ def test_the_next_round_starts_where_the_last_one_ended(setup_of: SetupOf) -> No
         assert not np.array_equal(after.query, before.query)
     half = Federation(setup_of(rounds=4)).rounds(rounds[1][0].aggregate, first=2)
     for mine, other in zip(half, rounds[2:], strict=True):
-        same_bytes(mine[0], other[0])
-        same_bytes(mine[1], other[1])
+        record, truth = mine.recorded()
+        same_bytes(record, other[0])
+        same_bytes(truth, other[1])
 
 
 # --- what does not change a round -----------------------------------------------------------------

@@ -32,7 +32,7 @@ def repeats(
     clients: FreshClients, click_model: str = "informational", model: Floats = MODEL, first: int = 0
 ) -> list[tuple[RoundRecord, RoundTruth]]:
     """Every repeat of the experiment."""
-    return list(clients.rounds(model, click_model, first))
+    return [played.recorded() for played in clients.rounds(model, click_model, first)]
 
 
 def by_query(record: RoundRecord) -> dict[tuple[int, int], int]:

@@ -38,7 +38,7 @@ def recording_of(setup: Setup, rounds: int = 2) -> MemoryRecording:
     memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 8, "sampled"))
     parameters = np.linspace(-0.5, 0.5, FEATURES)
     for number in range(rounds):
-        record, truth = Federation(setup).play(parameters, number)
+        record, truth = Federation(setup).play(parameters, number).recorded()
         memory.write(record, truth)
         parameters = record.aggregate
     return memory
@@ -333,7 +333,7 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
         assert evidence.steps == 2 * clients.queries.size
         assert evidence.query.size + evidence.skipped == evidence.steps
         memory = MemoryRecording(trace_header(setup, click_model, clients.queries.size, "deterministic"))
-        for record, truth in clients.rounds(model, click_model):
+        for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
             memory.write(record, truth)
         assert equal(evidence, attack_recording(memory, collection, ["olsr"], setup.streams))
 

@@ -27,6 +27,9 @@ from tests.reference import dataset, golden
 EVERY_LIST = pytest.mark.parametrize("case", range(28))
 
 
+ONE = np.array([0])
+
+
 def queries(*grades: list[int]) -> Dataset:
     """One query for each list of grades, without features that matter."""
     flat = np.concatenate([np.array(labels) for labels in grades])
@@ -47,8 +50,8 @@ def test_golden_ndcg(case: int) -> None:
     n = int(vectors["n_docs"][case])
     data = queries(vectors["relevance"][case][:n].astype(int).tolist())
     shown = vectors["ranking"][case][:LIST_LENGTH]
-    labels = data.shown_labels(np.array([0]), np.array([padded(shown.tolist())]))
-    np.testing.assert_allclose(ndcg(labels, ideal_dcg(data)), vectors["ndcg10"][case], rtol=1e-12, atol=0)
+    found = ndcg(data, ONE, np.array([padded(shown.tolist())]), ideal_dcg(data))
+    np.testing.assert_allclose(found, vectors["ndcg10"][case], rtol=1e-12, atol=0)
 
 
 @EVERY_LIST
@@ -72,10 +75,10 @@ def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
     scores = np.empty(len(grades))
     scores[order] = np.arange(len(grades), 0, -1)
     data = queries(grades)
-    labels = data.shown_labels(np.array([0]), np.array([padded(order)]))
     gains = 2.0 ** np.array(grades) - 1
     expected = ndcg_score(gains[np.newaxis], scores[np.newaxis], k=10)
-    assert ndcg(labels, ideal_dcg(data))[0] == pytest.approx(expected, rel=1e-12)
+    found = ndcg(data, ONE, np.array([padded(order)]), ideal_dcg(data))
+    assert found[0] == pytest.approx(expected, rel=1e-12)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -90,13 +93,26 @@ def test_the_ideal_is_the_best_of_all_orders(grades: list[list[int]], k: int) ->
 def test_the_ideal_counts_documents_that_are_not_shown() -> None:
     data = queries([0] * 10 + [1, 1])
     assert ideal_dcg(data)[0] == pytest.approx(1 + 1 / log2(3))
-    labels = data.shown_labels(np.array([0]), np.arange(10)[np.newaxis])
-    assert ndcg(labels, ideal_dcg(data)).tolist() == [0.0]
+    assert ndcg(data, ONE, np.arange(10)[np.newaxis], ideal_dcg(data)).tolist() == [0.0]
 
 
 def test_dcg_by_hand() -> None:
-    labels = np.array([[2, 0, 1, -1], [-1, -1, -1, -1], [0, 4, 0, 0]])
-    np.testing.assert_allclose(dcg(labels), [3 + 1 / 2, 0.0, 15 / log2(3)], rtol=1e-15)
+    data = queries([0, 1, 2], [0], [0, 0, 0, 4])
+    shown = np.array([[2, 0, 1, -1], [-1, -1, -1, -1], [2, 3, 0, 1]])
+    np.testing.assert_allclose(dcg(data, np.arange(3), shown), [3 + 1 / 2, 0.0, 15 / log2(3)], rtol=1e-15)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=14), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_dcg_of_any_lists(grades: list[list[int]], random: Random) -> None:
+    orders = [random.sample(range(len(labels)), len(labels)) for labels in grades]
+    expected = [plain_dcg([labels[i] for i in order]) for labels, order in zip(grades, orders, strict=True)]
+    shown = np.array([padded(order) for order in orders])
+    found = dcg(queries(*grades), np.arange(len(grades)), shown)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
 def test_labels_of_shown_documents() -> None:
@@ -112,14 +128,14 @@ def test_labels_of_shown_documents() -> None:
 
 def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
     data = queries([1, 0], [0, 0], [0, 1])
-    labels = data.shown_labels(np.arange(3), np.array([padded([0, 1])] * 3))
+    every, shown = np.arange(3), np.array([padded([0, 1])] * 3)
     ideal = ideal_dcg(data)
     second = 1 / log2(3)
-    np.testing.assert_allclose(ndcg(labels, ideal), [1, 0, second], rtol=1e-15)
-    assert mean_ndcg(labels, ideal, "zero") == pytest.approx((1 + second) / 3)
-    assert mean_ndcg(labels, ideal, "skip") == pytest.approx((1 + second) / 2)
-    assert mean_ndcg(labels[1:2], ideal[1:2], "zero") == 0.0
-    assert np.isnan(mean_ndcg(labels[1:2], ideal[1:2], "skip"))
+    np.testing.assert_allclose(ndcg(data, every, shown, ideal), [1, 0, second], rtol=1e-15)
+    assert mean_ndcg(data, every, shown, ideal, "zero") == pytest.approx((1 + second) / 3)
+    assert mean_ndcg(data, every, shown, ideal, "skip") == pytest.approx((1 + second) / 2)
+    assert mean_ndcg(data, every[1:2], shown[1:2], ideal, "zero") == 0.0
+    assert np.isnan(mean_ndcg(data, every[1:2], shown[1:2], ideal, "skip"))
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -130,7 +146,7 @@ def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: i
     if grades[down] > grades[up]:
         order[up], order[down] = order[down], order[up]
     both = np.array([padded(list(range(len(grades)))), padded(order)])
-    before, after = ndcg(data.shown_labels(np.array([0, 0]), both), np.repeat(ideal_dcg(data), 2))
+    before, after = ndcg(data, np.array([0, 0]), both, ideal_dcg(data))
     assert 0 <= before <= after <= 1 + 1e-15
 
 

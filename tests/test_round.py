@@ -108,7 +108,7 @@ def test_a_round_is_what_the_mathematics_say(
         defense=("none",) if norm is None else (f"clip:norm={norm}",),
     )
     start = np.linspace(-0.5, 0.6, FEATURES)
-    record, truth = Federation(setup).play(start, 0)
+    record, truth = Federation(setup).play(start, 0).recorded()
     expected = round_by_hand(setup, start, np.arange(7), norm)
     assert np.array_equal(record.query, expected["query"])
     assert np.array_equal(record.shown, expected["shown"])
@@ -130,8 +130,8 @@ def test_the_noise_of_a_message_is_the_share_of_its_client(setup_of: SetupOf) ->
         rounds=1, clients=9, cohort=4, defense=("clip:norm=0.7", "gamma-laplace:eps=1.5,sensitivity=6")
     )
     start = np.linspace(-0.5, 0.6, FEATURES)
-    clean, truth = Federation(quiet).play(start, 0)
-    record, _ = Federation(noisy).play(start, 0)
+    clean, truth = Federation(quiet).play(start, 0).recorded()
+    record, _ = Federation(noisy).play(start, 0).recorded()
     streams = noisy.streams.clients("defense/1/gamma-laplace", 0, truth.clients)
     share = GammaShare(n=4, scale=4.0).sample(streams, FEATURES)
     assert record.shares == 4, "the cohort, not the population"

@@ -37,7 +37,7 @@ SetupOf = Callable[..., Setup]
 
 def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHeader]:
     """The first round of an experiment and its header."""
-    record, _ = Federation(setup).play(np.linspace(-0.5, 0.5, FEATURES), 0)
+    record, _ = Federation(setup).play(np.linspace(-0.5, 0.5, FEATURES), 0).recorded()
     return record, trace_header(setup, setup.spec.train.click_model, record.n_messages, lists)
 
 

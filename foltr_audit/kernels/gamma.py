@@ -13,36 +13,56 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
-from .philox import uniform_pair
+from .jit import inlined, kernel, parallel_kernel
+from .philox import fill_uniforms
 
 # exp(-800) is 0 in float64, and so is any multiple of it that can occur.
 _LOG_UNDERFLOW = -800.0
+_AHEAD = 128  # random numbers that are made at once; they are cheaper by the dozen
+
+
+@inlined
+def _shrunk(v: float, shape: float, t: float) -> float:
+    """`t v^(1/shape)` for v <= 1."""
+    return t * math.exp(math.log(v) / shape)
 
 
 @kernel
-def _gamma(
-    shape: float, block: int, client: int, round_: int, purpose: int, key: np.uint64
-) -> tuple[float, int]:
-    """One Gamma variate of scale 1 and shape in (0, 1], and the number of the next unused block."""
+def _fill_differences(
+    shape: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: NDArray[np.float64],
+    row: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Fill out[row] with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
     b = 1.0 + math.exp(-t) * shape / t
-    while True:
-        u, w = uniform_pair(block, client, round_, purpose, key)
-        block += 1
-        v = b * u
-        if v <= 1.0:
-            log_power = math.log(v) / shape
-            if log_power < _LOG_UNDERFLOW:
-                return 0.0, block
-            x = t * math.exp(log_power)
-            if w <= (2.0 - x) / (2.0 + x) or w <= math.exp(-x):
-                return x, block
-        else:
-            x = -math.log(t * (b - v) / shape)
-            y = x / t
-            if w * (shape + y * (1.0 - shape)) <= 1.0 or w <= y ** (shape - 1.0):
-                return x, block
+    gone = math.exp(_LOG_UNDERFLOW * shape)
+    block, at, width = 0, numbers.shape[1], numbers.shape[1]
+    for variate in range(2 * out.shape[1]):
+        x, drawn = 0.0, False
+        while not drawn:
+            if at == width:
+                fill_uniforms(numbers, 0, width, block, client, round_, purpose, key)
+                block += width // 2
+                at = 0
+            v, w = b * numbers[0, at], numbers[0, at + 1]
+            at += 2
+            if v < gone:
+                x, drawn = 0.0, True
+            elif v <= 1.0:
+                x = _shrunk(v, shape, t)
+                drawn = w <= (2.0 - x) / (2.0 + x) or w <= math.exp(-x)
+            else:
+                x = -math.log(t * (b - v) / shape)
+                y = x / t
+                drawn = w * (shape + y * (1.0 - shape)) <= 1.0 or w <= y ** (shape - 1.0)
+        column = variate // 2
+        out[row, column] = x if variate % 2 == 0 else out[row, column] - x
 
 
 @parallel_kernel
@@ -51,10 +71,7 @@ def gamma_differences(
 ) -> NDArray[np.float64]:
     """`gamma - gamma'` of scale 1 and shape in (0, 1] per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
-    for i in numba.prange(clients.size):
-        block = 0
-        for j in range(size):
-            plus, block = _gamma(shape, block, clients[i], round_, purpose, key)
-            minus, block = _gamma(shape, block, clients[i], round_, purpose, key)
-            out[i, j] = plus - minus
+    for c in numba.prange(clients.size):
+        numbers = np.empty((1, min(_AHEAD, 4 * size + 2)))
+        _fill_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
     return out

@@ -19,6 +19,11 @@ def kernel(function: F) -> F:
     return _compiled(function)
 
 
+def inlined(function: F) -> F:
+    """Compile a small function into every kernel that calls it: handing over arrays costs nothing then."""
+    return _compiled(function, inline="always")
+
+
 def parallel_kernel(function: F) -> F:
     """Compile a function whose `numba.prange` loops run on all threads."""
     return _compiled(function, parallel=True)

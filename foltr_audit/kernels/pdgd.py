@@ -1,8 +1,9 @@
-"""Pair weights of PDGD in a form that never overflows into NaN.
+"""Pair weights of PDGD, and what they make of a list's clicks, in a form that never overflows into NaN.
 
 Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
-The reweighting rho is computed as a product of ratios of Plackett-Luce denominators. Each
-denominator is a sum of positive terms, scaled so that none that matters underflows; a product that
+The reweighting rho is computed from products of Plackett-Luce denominators, sums of positive terms.
+Where the weights of a list lie close enough together, they are the ones that the list was sampled
+with. Else every denominator is scaled so that no term that matters underflows; a product that
 overflows means rho = 0, which is its limit.
 """
 
@@ -14,9 +15,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
+from .jit import inlined, kernel, parallel_kernel
+from .plackett_luce import Pool, new_pool, put_scores, take, total, weigh
 
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
+_CLOSE = 1e-30  # products of ten denominators above it are normal numbers
 
 
 @kernel
@@ -146,18 +149,166 @@ def pair_weights(
     return W
 
 
-@kernel
-def _observed(shown: NDArray[np.int64], clicks: NDArray[np.bool_], only_observed: bool) -> int:
+@inlined
+def _observed(shown: NDArray[np.int64], clicks: NDArray[np.bool_], row: int, only_observed: bool) -> int:
     """How many top documents take part in pairs: all, or those down to one below the last click."""
     length = 0
     last = -1
-    while length < shown.size and shown[length] >= 0:
-        if clicks[length]:
+    while length < shown.shape[1] and shown[row, length] >= 0:
+        if clicks[row, length]:
             last = length
         length += 1
     if not only_observed:
         return length
     return min(last + 2, length) if last >= 0 else 0
+
+
+@inlined
+def _fill_left(
+    drawn: NDArray[np.float64], tail: float, shown: NDArray[np.int64], row: int, left: NDArray[np.float64]
+) -> bool:
+    """Fill with the denominator of every rank; whether no product of them can underflow."""
+    length = 0
+    while length < shown.shape[1] and shown[row, length] >= 0:
+        length += 1
+    left[length] = tail
+    close = True
+    for t in range(length - 1, -1, -1):
+        left[t] = left[t + 1] + drawn[row, t]
+        close &= drawn[row, t] > _CLOSE
+    return close
+
+
+@inlined
+def _close_pair_weight(
+    drawn: NDArray[np.float64], left: NDArray[np.float64], row: int, p: int, q: int
+) -> float:
+    """`rho * u / (1 + u)^2` of positions p < q, from their weights and the denominators `left` (k + 1,)."""
+    as_shown, swapped = 1.0, 1.0
+    running = left[q + 1] + drawn[row, p]
+    for t in range(q, p, -1):
+        as_shown *= left[t]
+        swapped *= running
+        running += drawn[row, t - 1]
+    both = drawn[row, p] + drawn[row, q]
+    return float(drawn[row, p] * drawn[row, q] * as_shown / (both * both * (as_shown + swapped)))
+
+
+@kernel
+def _spread_coefficients(
+    scores: NDArray[np.float64],
+    documents: int,
+    shown: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+    row: int,
+    observed: int,
+    candidates: bool,
+    out: NDArray[np.float64],
+) -> None:
+    """The coefficients of one list from its scores, however far apart they are."""
+    f, scales, whole, without = _prepare(scores[row, :documents], shown[row], candidates)
+    for p in range(observed):
+        for q in range(p + 1, observed):
+            if clicks[row, p] != clicks[row, q]:
+                weight = _pair_weight(f, scales, whole, without, p, q)
+                out[row, p] += weight if clicks[row, p] else -weight
+                out[row, q] += weight if clicks[row, q] else -weight
+
+
+@inlined
+def _close_coefficients(
+    drawn: NDArray[np.float64],
+    left: NDArray[np.float64],
+    row: int,
+    sides: NDArray[np.int64],
+    clicked: int,
+    unclicked: int,
+    out: NDArray[np.float64],
+) -> None:
+    """The coefficients of one list from the weights that it was drawn with.
+
+    `sides` (2, k + 1) lists the unclicked and the clicked ranks.
+    """
+    for i in range(clicked):
+        winner = sides[1, i]
+        for j in range(unclicked):
+            loser = sides[0, j]
+            weight = _close_pair_weight(drawn, left, row, min(winner, loser), max(winner, loser))
+            out[row, winner] += weight
+            out[row, loser] -= weight
+
+
+@kernel
+def fill_coefficients(
+    drawn: NDArray[np.float64],
+    tails: NDArray[np.float64],
+    shown: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+    candidates: bool,
+    only_observed: bool,
+    left: NDArray[np.float64],
+    sides: NDArray[np.int64],
+    out: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+) -> bool:
+    """How much each shown document's gradient counts, and the number of pairs, of some lists.
+
+    `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others;
+    `left` (k + 1,) and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
+    their number of pairs with a minus sign and no coefficients; whether there was none of them.
+    """
+    every = True
+    for row in range(pairs.size):
+        observed = _observed(shown, clicks, row, only_observed)
+        clicked, unclicked = 0, 0
+        for i in range(observed):
+            sides[1, clicked] = i
+            sides[0, unclicked] = i
+            clicked += clicks[row, i]
+            unclicked += not clicks[row, i]
+        for i in range(out.shape[1]):
+            out[row, i] = 0.0
+        pairs[row] = clicked * unclicked
+        if pairs[row] > 0:
+            if _fill_left(drawn, tails[row] if candidates else 0.0, shown, row, left):
+                _close_coefficients(drawn, left, row, sides, clicked, unclicked, out)
+            else:
+                pairs[row] = -pairs[row]
+                every = False
+    return every
+
+
+@kernel
+def fill_spread_coefficients(
+    scores: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+    candidates: bool,
+    only_observed: bool,
+    out: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+) -> None:
+    """The coefficients of lists whose pairs are negative, which they are no longer."""
+    for row in range(pairs.size):
+        if pairs[row] < 0:
+            observed = _observed(shown, clicks, row, only_observed)
+            _spread_coefficients(scores, sizes[row], shown, clicks, row, observed, candidates, out)
+            pairs[row] = -pairs[row]
+
+
+@kernel
+def _weigh_shown(pool: Pool, shown: NDArray[np.int64]) -> None:
+    """What drawing the lists `shown` (1, k) would have left in a pool with these scores."""
+    scores, weights, sums, sizes, tops, drawn, tails = pool
+    weigh(scores, weights, sums, sizes, tops, tails, 1)
+    for i in range(shown.shape[1]):
+        if shown[0, i] >= 0:
+            drawn[0, i] = weights[0, shown[0, i]]
+    for i in range(shown.shape[1]):
+        if shown[0, i] >= 0:
+            take(weights, sums, 0, shown[0, i])
+    tails[0] = total(sums, 0, sizes[0])
 
 
 @parallel_kernel
@@ -175,22 +326,21 @@ def pdgd_coefficients(
     stand no lower than one place below the last click. Shapes (C, k) and (C,).
     """
     C, k = shown.shape
-    coefficients = np.zeros((C, k))
-    pairs = np.zeros(C, dtype=np.int64)
+    coefficients = np.empty((C, k))
+    pairs = np.empty(C, dtype=np.int64)
     for c in numba.prange(C):
-        observed = _observed(shown[c], clicks[c], only_observed)
-        clicked = 0
-        for i in range(observed):
-            clicked += clicks[c, i]
-        if clicked == 0 or clicked == observed:
-            continue
-        f, scales, whole, without = _prepare(scores[starts[c] : starts[c + 1]], shown[c], candidates)
-        for p in range(observed):
-            for q in range(p + 1, observed):
-                if clicks[c, p] != clicks[c, q]:
-                    weight = _pair_weight(f, scales, whole, without, p, q)
-                    winner, loser = (p, q) if clicks[c, p] else (q, p)
-                    coefficients[c, winner] += weight
-                    coefficients[c, loser] -= weight
-                    pairs[c] += 1
+        documents = starts[c + 1] - starts[c]
+        pool = new_pool(1, documents, k)
+        put_scores(pool, scores[starts[c] : starts[c + 1]])
+        mine, clicked = shown[c : c + 1], clicks[c : c + 1]
+        out, found = coefficients[c : c + 1], pairs[c : c + 1]
+        _weigh_shown(pool, mine)
+        drawn, tails = pool.drawn, pool.tails
+        left, sides = np.empty(k + 1), np.empty((2, k + 1), dtype=np.int64)
+        if not fill_coefficients(
+            drawn, tails, mine, clicked, candidates, only_observed, left, sides, out, found
+        ):
+            fill_spread_coefficients(
+                pool.scores, pool.sizes, mine, clicked, candidates, only_observed, out, found
+            )
     return coefficients, pairs

@@ -46,21 +46,25 @@ def philox(
 def _unit(high: np.uint64, low: np.uint64) -> float:
     """Two words as a number of the open interval (0, 1): the middle of one of 2^52 steps."""
     bits = ((high << _HALF) | low) >> np.uint64(12)
-    return (np.float64(bits) + 0.5) * _STEP
+    return (np.float64(np.int64(bits)) + 0.5) * _STEP  # from a signed number: one instruction
 
 
 @kernel
-def uniform_pair(n: int, client: int, round_: int, purpose: int, key: np.uint64) -> tuple[float, float]:
-    """Numbers 2n and 2n + 1 of a stream, which one block gives."""
-    a, b, c, d = philox(n, client, round_, purpose, key)
-    return _unit(a, b), _unit(c, d)
-
-
-@kernel
-def uniform(n: int, client: int, round_: int, purpose: int, key: np.uint64) -> float:
-    """The n-th number of a stream, uniform on the open interval (0, 1)."""
-    even, odd = uniform_pair(n >> 1, client, round_, purpose, key)
-    return odd if n & 1 else even
+def fill_uniforms(
+    out: NDArray[np.float64],
+    row: int,
+    size: int,
+    block: int,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+) -> None:
+    """Fill out[row, :size] with numbers 2 block, 2 block + 1, ... of a stream, in (0, 1); size is even."""
+    for i in range(size // 2):
+        a, b, c, d = philox(block + i, client, round_, purpose, key)
+        out[row, 2 * i] = _unit(a, b)
+        out[row, 2 * i + 1] = _unit(c, d)
 
 
 @parallel_kernel
@@ -68,8 +72,9 @@ def uniforms(
     first: int, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
 ) -> NDArray[np.float64]:
     """Numbers first .. first+size-1 of each client's stream, as a (clients, size) array."""
-    out = np.empty((clients.size, size), dtype=np.float64)
-    for i in numba.prange(clients.size):
-        for j in range(size):
-            out[i, j] = uniform(first + j, clients[i], round_, purpose, key)
-    return out
+    odd = first % 2
+    width = (odd + size + 1) // 2 * 2
+    out = np.empty((clients.size, width), dtype=np.float64)
+    for c in numba.prange(clients.size):
+        fill_uniforms(out, c, width, first // 2, clients[c], round_, purpose, key)
+    return np.ascontiguousarray(out[:, odd : odd + size])

@@ -51,4 +51,5 @@ class FPDGD(Learner):
             scores, starts, shown, clicks, self.normaliser == "candidates", self.pairs == "last-click+1"
         )
         gradient = weighted_features(data.features, data.offsets, queries, shown, coefficients)
-        return parameters + self.learning_rate * gradient, pairs > 0
+        moved = pairs > 0
+        return np.where(moved[:, np.newaxis], parameters + self.learning_rate * gradient, parameters), moved

@@ -1,0 +1,73 @@
+"""Scaling models back into a norm ball: the clip that local steps may end with."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import inlined, parallel_kernel, reduction
+
+_SMALLEST, _LARGEST = 1e-280, 1e280  # sums of squares in between have lost nothing
+
+
+@reduction
+def _sum_of_squares(models: NDArray[np.float64], row: int) -> float:
+    total = 0.0
+    for j in range(models.shape[1]):
+        total += models[row, j] * models[row, j]
+    return total
+
+
+@reduction
+def _sum_of_sizes(models: NDArray[np.float64], row: int) -> float:
+    total = 0.0
+    for j in range(models.shape[1]):
+        total += abs(models[row, j])
+    return total
+
+
+@inlined
+def _scaled_length(models: NDArray[np.float64], row: int) -> float:
+    """The L2 norm of a huge or tiny model: squares of it over its largest coordinate are neither."""
+    largest = 0.0
+    for j in range(models.shape[1]):
+        largest = max(largest, abs(models[row, j]))
+    total = 0.0
+    for j in range(models.shape[1]):
+        total += (models[row, j] / largest) ** 2
+    return largest * math.sqrt(total) if 0.0 < largest < math.inf else largest
+
+
+@inlined
+def _length(models: NDArray[np.float64], row: int, order: int) -> float:
+    """The L1 or L2 norm (order 1 or 2) of a model."""
+    size = _sum_of_sizes(models, row) if order == 1 else _sum_of_squares(models, row)
+    if order != 1:
+        size = math.sqrt(size) if _SMALLEST < size < _LARGEST else _scaled_length(models, row)
+    return size
+
+
+@inlined
+def project_row(models: NDArray[np.float64], row: int, norm: float, order: int) -> bool:
+    """Scale models[row] by min(1, norm / its norm), in place; whether that changed it."""
+    size = _length(models, row, order)
+    changed = False
+    if size > norm:
+        factor = norm / size
+        for j in range(models.shape[1]):
+            scaled = models[row, j] * factor
+            changed |= scaled != models[row, j]
+            models[row, j] = scaled
+    return changed
+
+
+@parallel_kernel
+def projected(models: NDArray[np.float64], norm: float, order: int) -> NDArray[np.float64]:
+    """Models (C, P) scaled into the ball, each by min(1, norm / its norm)."""
+    inside = models.copy()
+    for c in numba.prange(models.shape[0]):
+        project_row(inside, c, norm, order)
+    return inside

@@ -1,0 +1,51 @@
+"""Clicks of the cascade model.
+
+Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", section 3.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import inlined, parallel_kernel
+
+
+@inlined
+def click_row(
+    grades: NDArray[np.int64],
+    u: NDArray[np.float64],
+    row: int,
+    ahead: int,
+    click: NDArray[np.float64],
+    stop: NDArray[np.float64],
+    out: NDArray[np.bool_],
+) -> None:
+    """Fill out[row] with the clicks on the list of grades[row], -1 at its padding.
+
+    Numbers u[row, ahead + 2i] and u[row, ahead + 2i + 1] decide on clicking rank i and on stopping there.
+    """
+    reading = True
+    for i in range(grades.shape[1]):
+        grade = max(grades[row, i], 0)
+        clicked = reading & (grades[row, i] >= 0) & (u[row, ahead + 2 * i] < click[grade])
+        reading = reading & ~(clicked & (u[row, ahead + 2 * i + 1] < stop[grade]))
+        out[row, i] = clicked
+
+
+@parallel_kernel
+def cascade_clicks(
+    grades: NDArray[np.int64],
+    u: NDArray[np.float64],
+    click: NDArray[np.float64],
+    stop: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Clicks on lists of grades (C, k), -1 at the padding, from numbers (C, 2k); bool (C, k).
+
+    `click` and `stop` hold P(click | grade) and P(stop | click, grade).
+    """
+    clicks = np.empty(grades.shape, dtype=np.bool_)
+    for c in numba.prange(grades.shape[0]):
+        click_row(grades, u, c, 0, click, stop, clicks)
+    return clicks

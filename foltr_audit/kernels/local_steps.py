@@ -1,0 +1,262 @@
+"""The local steps of a whole cohort in one pass: rank, click, learn and clip, client by client.
+
+What each piece does stands in the kernel that it comes from. Here they take turns over a few clients
+at a time, and all memory that they need is had once for a chunk of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .ball import project_row
+from .cascade import click_row
+from .jit import kernel, parallel_kernel
+from .pdgd import fill_coefficients, fill_spread_coefficients
+from .philox import fill_uniforms
+from .plackett_luce import ROWS, Pool, draw, new_pool
+from .ranking import Features, add_documents, dot
+
+_AHEAD = 8  # steps whose random numbers are made at once; they are cheaper by the dozen
+
+
+class Documents(NamedTuple):
+    """A data set: query q owns rows offsets[q] .. offsets[q + 1] - 1 of features and grades."""
+
+    features: Features
+    grades: NDArray[np.int8]
+    offsets: NDArray[np.int64]
+
+
+class Rules(NamedTuple):
+    """What all clients do.
+
+    Attributes:
+        click, stop: P(click | grade) and P(stop | click, grade).
+        learning_rate: step size.
+        candidates, only_observed: the PDGD setting.
+        norm, order: the ball that models are kept in; an infinite norm for none.
+        always: the ball also acts after a step without pairs.
+    """
+
+    click: NDArray[np.float64]
+    stop: NDArray[np.float64]
+    learning_rate: float
+    candidates: bool
+    only_observed: bool
+    norm: float
+    order: int
+    always: bool
+
+
+class Stream(NamedTuple):
+    """Names of the random numbers: of lists, and of clicks."""
+
+    round: int
+    show: int
+    click: int
+    key: np.uint64
+
+
+class Played(NamedTuple):
+    """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
+
+    models: NDArray[np.float64]
+    steps: NDArray[np.float64]
+    shown: NDArray[np.int64]
+    clicks: NDArray[np.bool_]
+    clipped: NDArray[np.bool_]
+
+
+@kernel
+def _score_group(
+    data: Documents, queries: NDArray[np.int64], step: int, models: NDArray[np.float64], pool: Pool
+) -> None:
+    """Scores of the candidates of queries[:, step] under models (rows, P), into the pool."""
+    features, offsets, scores, sizes, tops = data.features, data.offsets, pool.scores, pool.sizes, pool.tops
+    for row in range(queries.shape[0]):
+        first = offsets[queries[row, step]]
+        sizes[row] = offsets[queries[row, step] + 1] - first
+        top = -np.inf
+        for i in range(sizes[row]):
+            score = dot(features, first + i, models, row)
+            scores[row, i] = score
+            top = score if score > top else top
+        tops[row] = top
+
+
+@kernel
+def _click_group(
+    data: Documents,
+    rules: Rules,
+    queries: NDArray[np.int64],
+    step: int,
+    shown: NDArray[np.int64],
+    u: NDArray[np.float64],
+    ahead: int,
+    grades: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+) -> None:
+    """Fill `clicks` (rows, k) with clicks on the shown lists (rows, k)."""
+    labels, offsets, click, stop = data.grades, data.offsets, rules.click, rules.stop
+    for row in range(queries.shape[0]):
+        first = offsets[queries[row, step]]
+        for i in range(shown.shape[1]):
+            grades[row, i] = labels[first + max(shown[row, i], 0)] if shown[row, i] >= 0 else -1
+    for row in range(queries.shape[0]):
+        click_row(grades, u, row, ahead, click, stop, clicks)
+
+
+@kernel
+def _step_group(
+    data: Documents,
+    rules: Rules,
+    queries: NDArray[np.int64],
+    step: int,
+    shown: NDArray[np.int64],
+    coefficients: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+    gradient: NDArray[np.float64],
+    models: NDArray[np.float64],
+    undefended: NDArray[np.float64],
+    clipped: NDArray[np.bool_],
+) -> None:
+    """One gradient step of every client of a group that has pairs, and the ball."""
+    features, offsets = data.features, data.offsets
+    rate, norm, order, always = rules.learning_rate, rules.norm, rules.order, rules.always
+    for row in range(queries.shape[0]):
+        if pairs[row] > 0:
+            add_documents(features, offsets[queries[row, step]], shown, coefficients, row, gradient)
+            for j in range(models.shape[1]):
+                stepped = models[row, j] + rate * gradient[row, j]
+                undefended[row, j] += stepped - models[row, j]
+                models[row, j] = stepped
+        acts = (pairs[row] > 0 or always) and norm < np.inf
+        clipped[row, step] = project_row(models, row, norm, order) if acts else False
+
+
+@kernel
+def _fill_group(
+    out: NDArray[np.float64], size: int, block: int, clients: NDArray[np.int64], stream: Stream, purpose: int
+) -> None:
+    """Random numbers of every client of a group."""
+    for row in range(clients.size):
+        fill_uniforms(out, row, size, block, clients[row], stream.round, purpose, stream.key)
+
+
+@kernel
+def _play_group(
+    data: Documents,
+    rules: Rules,
+    stream: Stream,
+    queries: NDArray[np.int64],
+    clients: NDArray[np.int64],
+    models: NDArray[np.float64],
+    undefended: NDArray[np.float64],
+    all_shown: NDArray[np.int64],
+    all_clicks: NDArray[np.bool_],
+    clipped: NDArray[np.bool_],
+    pool: Pool,
+) -> None:
+    """All local steps of a few clients."""
+    (rows, steps), k = queries.shape, all_shown.shape[2]
+    show, click = np.empty((rows, _AHEAD * k)), np.empty((rows, _AHEAD * 2 * k))
+    shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
+    clicks = np.empty((rows, k), dtype=np.bool_)
+    coefficients, pairs = np.empty((rows, k)), np.empty(rows, dtype=np.int64)
+    left, sides = np.empty(k + 1), np.empty((2, k + 1), dtype=np.int64)
+    gradient = np.empty((rows, models.shape[1]))
+    candidates, only_observed = rules.candidates, rules.only_observed
+    for step in range(steps):
+        ahead = step % _AHEAD
+        if ahead == 0:
+            more = min(_AHEAD, steps - step)
+            _fill_group(show, more * k, step * k // 2, clients, stream, stream.show)
+            _fill_group(click, more * 2 * k, step * k, clients, stream, stream.click)
+        _score_group(data, queries, step, models, pool)
+        draw(pool, rows, show, ahead * k, shown)
+        _click_group(data, rules, queries, step, shown, click, ahead * 2 * k, grades, clicks)
+        if not fill_coefficients(
+            pool.drawn, pool.tails, shown, clicks, candidates, only_observed, left, sides, coefficients, pairs
+        ):
+            fill_spread_coefficients(
+                pool.scores, pool.sizes, shown, clicks, candidates, only_observed, coefficients, pairs
+            )
+        _step_group(
+            data, rules, queries, step, shown, coefficients, pairs, gradient, models, undefended, clipped
+        )
+        all_shown[:, step] = shown
+        all_clicks[:, step] = clicks
+
+
+@kernel
+def _play_chunk(
+    data: Documents,
+    rules: Rules,
+    stream: Stream,
+    queries: NDArray[np.int64],
+    clients: NDArray[np.int64],
+    parameters: NDArray[np.float64],
+    played: Played,
+    chunk: tuple[int, int],
+) -> None:
+    """All local steps of the clients chunk[0] .. chunk[1] - 1."""
+    longest = 1
+    begin, end = chunk
+    for c in range(begin, end):
+        played.models[c] = parameters
+        played.steps[c] = 0.0
+        for query in queries[c]:
+            longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
+    pool = new_pool(ROWS, longest, played.shown.shape[2])
+    for first in range(begin, end, ROWS):
+        last = min(first + ROWS, end)
+        _play_group(
+            data,
+            rules,
+            stream,
+            queries[first:last],
+            clients[first:last],
+            played.models[first:last],
+            played.steps[first:last],
+            played.shown[first:last],
+            played.clicks[first:last],
+            played.clipped[first:last],
+            pool,
+        )
+
+
+@parallel_kernel
+def play_local_steps(
+    data: Documents,
+    rules: Rules,
+    stream: Stream,
+    queries: NDArray[np.int64],
+    clients: NDArray[np.int64],
+    parameters: NDArray[np.float64],
+    played: Played,
+    chunk: int,
+) -> None:
+    """Fill with all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
+
+    k is even. `chunk` clients are played by one thread in a row; it changes no byte.
+    """
+    C = clients.size
+    for part in numba.prange((C + chunk - 1) // chunk):
+        mine = (part * chunk, min((part + 1) * chunk, C))
+        _play_chunk(data, rules, stream, queries, clients, parameters, played, mine)
+
+
+def empty_played(queries: NDArray[np.int64], parameters: int, k: int) -> Played:
+    """Room for what clients with queries (C, B) will have done."""
+    clients = queries.shape[0]
+    return Played(
+        np.empty((clients, parameters)),
+        np.empty((clients, parameters)),
+        np.empty((*queries.shape, k), dtype=np.int64),
+        np.empty((*queries.shape, k), dtype=np.bool_),
+        np.empty(queries.shape, dtype=np.bool_),
+    )

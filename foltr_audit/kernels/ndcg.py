@@ -1,0 +1,64 @@
+"""DCG of shown and of ideal lists, and the reciprocal rank of the first click.
+
+Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
+2^r - 1, discount log2(rank + 1).
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import inlined, parallel_kernel
+
+
+@inlined
+def _gain(grade: int) -> float:
+    return 2.0**grade - 1.0
+
+
+@parallel_kernel
+def dcg_of_shown(
+    labels: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    discounts: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """DCG of lists (I, k) shown for queries (I,); `discounts` (k,) is what each rank counts."""
+    out = np.empty(queries.size)
+    for i in numba.prange(queries.size):
+        first, total = offsets[queries[i]], 0.0
+        for rank in range(shown.shape[1]):
+            if shown[i, rank] >= 0:
+                total += _gain(labels[first + shown[i, rank]]) * discounts[rank]
+        out[i] = total
+    return out
+
+
+@parallel_kernel
+def ideal_dcg_of_queries(
+    labels: NDArray[np.int64], offsets: NDArray[np.int64], discounts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The highest DCG that the documents of each query allow."""
+    out = np.empty(offsets.size - 1)
+    for query in numba.prange(offsets.size - 1):
+        grades = np.sort(labels[offsets[query] : offsets[query + 1]])[::-1]
+        total = 0.0
+        for rank in range(min(discounts.size, grades.size)):
+            total += _gain(grades[rank]) * discounts[rank]
+        out[query] = total
+    return out
+
+
+@parallel_kernel
+def reciprocal_ranks(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """1 / rank of the first click of each list (I, k); 0 without a click."""
+    out = np.zeros(clicks.shape[0])
+    for i in numba.prange(clicks.shape[0]):
+        for rank in range(clicks.shape[1]):
+            if clicks[i, rank]:
+                out[i] = 1.0 / (rank + 1.0)
+                break
+    return out

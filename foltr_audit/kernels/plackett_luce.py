@@ -1,0 +1,240 @@
+"""Lists sampled from Plackett-Luce without replacement: the distribution function inverted block by block.
+
+A pool holds the weights exp(score - maximum) of the documents of some queries, a row each, and the
+sums of blocks of them. Drawing takes turns over the rows of a pool, so that the processor works on
+several lists at once, and chooses without branches where it can.
+
+Here and in the kernels beside it a row is named by its number and never cut out of its array: every
+view counts references, and that costs more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .exponential import decay
+from .jit import inlined, kernel, parallel_kernel
+from .philox import fill_uniforms
+
+ROWS = 8
+"""Lists that are drawn in turns."""
+
+_BLOCK = 8  # documents whose weights are summed together
+_FADED = 1e-200  # below this sum of weights they are taken relative to a new maximum
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Pool(NamedTuple):
+    """Memory for some lists.
+
+    Attributes:
+        scores: of the candidates, (rows, whole blocks of documents).
+        weights: exp(score - maximum), 0 for a document that was taken and at the padding.
+        sums: of blocks of weights, (rows, blocks).
+        sizes: number of documents of each row, (rows,).
+        tops: highest score of each row, (rows,).
+        drawn: weight of each shown document when its list began, (rows, k); NaN after weights were
+            taken relative to a new maximum.
+        tails: weight of the documents that are not shown, (rows,).
+    """
+
+    scores: Floats
+    weights: Floats
+    sums: Floats
+    sizes: Ints
+    tops: Floats
+    drawn: Floats
+    tails: Floats
+
+
+@kernel
+def new_pool(rows: int, longest: int, k: int) -> Pool:
+    """A pool for queries of up to `longest` documents and lists of k."""
+    blocks = (longest + _BLOCK - 1) // _BLOCK
+    return Pool(
+        np.empty((rows, blocks * _BLOCK)),
+        np.empty((rows, blocks * _BLOCK)),
+        np.empty((rows, blocks)),
+        np.zeros(rows, dtype=np.int64),
+        np.zeros(rows),
+        np.empty((rows, k)),
+        np.zeros(rows),
+    )
+
+
+@inlined
+def _block_sum(weights: Floats, row: int, first: int) -> float:
+    """The sum of a block in one fixed order."""
+    a = (weights[row, first] + weights[row, first + 1]) + (weights[row, first + 2] + weights[row, first + 3])
+    first += 4
+    b = (weights[row, first] + weights[row, first + 1]) + (weights[row, first + 2] + weights[row, first + 3])
+    return float(a + b)
+
+
+@kernel
+def put_scores(pool: Pool, scores: Floats) -> None:
+    """The candidates of a query (N,) as the pool's first row."""
+    pool.sizes[0] = scores.size
+    pool.tops[0] = scores.max()
+    for i in range(scores.size):
+        pool.scores[0, i] = scores[i]
+
+
+@inlined
+def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, documents: int, top: float) -> None:
+    for i in range(documents):
+        weights[row, i] = decay(scores[row, i] - top)
+    blocks = (documents + _BLOCK - 1) // _BLOCK
+    for i in range(documents, blocks * _BLOCK):
+        weights[row, i] = 0.0
+    for block in range(blocks):
+        sums[row, block] = _block_sum(weights, row, block * _BLOCK)
+
+
+@kernel
+def weigh(
+    scores: Floats, weights: Floats, sums: Floats, sizes: Ints, tops: Floats, tails: Floats, rows: int
+) -> None:
+    """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
+    for row in range(rows):
+        _weigh_row(scores, weights, sums, row, sizes[row], tops[row])
+        tails[row] = total(sums, row, sizes[row])
+
+
+@inlined
+def total(sums: Floats, row: int, documents: int) -> float:
+    """The weight of all documents left in a row."""
+    left = 0.0
+    for block in range((documents + _BLOCK - 1) // _BLOCK):
+        left += sums[row, block]
+    return left
+
+
+@inlined
+def take(weights: Floats, sums: Floats, row: int, i: int) -> None:
+    """Take a document away; its block is summed anew, so that no rounding error stays behind."""
+    weights[row, i] = 0.0
+    block = i // _BLOCK
+    sums[row, block] = _block_sum(weights, row, block * _BLOCK)
+
+
+@inlined
+def _somebody(weights: Floats, row: int, documents: int) -> int:
+    """The last document left."""
+    found = 0
+    for i in range(documents):
+        found = i if weights[row, i] != 0.0 else found
+    return found
+
+
+@inlined
+def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float) -> int:
+    """The first document whose running sum of weights exceeds the target."""
+    running, before, block = 0.0, 0.0, 0
+    for i in range((documents + _BLOCK - 1) // _BLOCK - 1):
+        running += sums[row, i]
+        passed = running <= target
+        block += passed
+        before = running if passed else before
+    target -= before
+    first = block * _BLOCK
+    running, inside = 0.0, 0
+    for i in range(_BLOCK - 1):
+        running += weights[row, first + i]
+        inside += running <= target
+    return first + inside
+
+
+@kernel
+def _weigh_faded(pool: Pool, shown: Ints, rank: int, rows: int) -> None:
+    """Where what is left of a row after some ranks has faded, its weights relative to its own maximum."""
+    for row in range(rows):
+        if not pool.tails[row] >= _FADED:
+            documents = pool.sizes[row]
+            rest = pool.scores[row : row + 1, :documents].copy()
+            for r in range(rank):
+                rest[0, shown[row, r]] = -np.inf
+            weights, sums = pool.weights[row : row + 1], pool.sums[row : row + 1]
+            _weigh_row(rest, weights, sums, 0, documents, rest.max())
+            for r in range(rank):
+                take(weights, sums, 0, shown[row, r])
+            pool.tails[row] = total(sums, 0, documents)
+            pool.drawn[row] = np.nan
+
+
+@kernel
+def _draw_rank(
+    weights: Floats,
+    sums: Floats,
+    sizes: Ints,
+    drawn: Floats,
+    tails: Floats,
+    u: Floats,
+    number: int,
+    shown: Ints,
+    rank: int,
+    rows: int,
+) -> bool:
+    """Draw the document of one rank of every row; whether some row has faded then."""  # fmt: skip
+    faded = False
+    for row in range(rows):
+        documents = sizes[row]
+        if rank < documents:
+            i = _find(weights, sums, row, documents, u[row, number] * tails[row])
+            if not weights[row, i] > 0.0:  # rounding led to a document that was taken
+                i = _somebody(weights, row, documents)
+            shown[row, rank] = i
+            drawn[row, rank] = weights[row, i] + 0.0 * drawn[row, rank]
+            take(weights, sums, row, i)
+            tails[row] = total(sums, row, documents)
+            faded |= (not tails[row] >= _FADED) & (rank + 1 < documents)
+        else:
+            shown[row, rank] = -1
+    return faded
+
+
+@kernel
+def draw(pool: Pool, rows: int, u: Floats, ahead: int, shown: Ints) -> None:
+    """Fill the first rows of `shown` (rows, k) with lists; number u[row, ahead + r] decides on rank r.
+
+    Scores, sizes and tops of the pool are given. When what is left of a row has faded beside what was
+    taken, its weights are made anew relative to its own maximum, so any spread of the scores is right.
+    """
+    scores, weights, sums, sizes, tops, drawn, tails = pool
+    weigh(scores, weights, sums, sizes, tops, tails, rows)
+    drawn[:rows] = 0.0
+    for rank in range(shown.shape[1]):
+        if _draw_rank(weights, sums, sizes, drawn, tails, u, ahead + rank, shown, rank, rows):
+            _weigh_faded(pool, shown, rank + 1, rows)
+
+
+@parallel_kernel
+def sampled_lists(
+    scores: Floats,
+    starts: Ints,
+    k: int,
+    first: int,
+    clients: Ints,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+) -> Ints:
+    """Up to k positions a client, sampled from Plackett-Luce without replacement; (C, k), padded with -1.
+
+    Number `first + r` of a client's stream goes to rank r.
+    """
+    shown = np.empty((clients.size, k), dtype=np.int64)
+    for c in numba.prange(clients.size):
+        documents = starts[c + 1] - starts[c]
+        pool = new_pool(1, documents, k)
+        put_scores(pool, scores[starts[c] : starts[c + 1]])
+        u = np.empty((1, k + 2 - k % 2))
+        fill_uniforms(u, 0, u.shape[1], first // 2, clients[c], round_, purpose, key)
+        draw(pool, 1, u, first % 2, shown[c : c + 1])
+    return shown

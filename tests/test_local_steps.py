@@ -1,0 +1,212 @@
+"""The kernel that plays all local steps: the same bytes as the array path, in any chunks, on any threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from defenses.clip import Clip
+from foltr_audit import client
+from foltr_audit.clicks import Navigational
+from foltr_audit.client import ClientRules, Clients
+from foltr_audit.federation import Federation
+from foltr_audit.kernels.plackett_luce import draw, new_pool
+from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.plugins import Ball, Defense, RoundContext, StepDefense
+from foltr_audit.rng import ClientStreams
+from foltr_audit.setup import Setup
+from tests.reference import numba_threads
+from tests.toys import FEATURES, Bools, Floats, Ints, ToyClick
+
+SetupOf = Callable[..., Setup]
+
+
+def all_bytes(clients: Clients, setup: Setup, steps: int, model: Floats) -> list[bytes]:
+    """Everything that clients do in round 3."""
+    population = setup.spec.population
+    context = setup.context(3, np.arange(population.clients) * 5, steps, model)
+    queries = setup.scenario.queries(setup.collection.train, steps, context)
+    local, done = clients.play(queries, context)
+    arrays = (local.models, local.steps, done.queries, done.shown, done.clicks, done.clipped)
+    return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+
+def clients_of(setup: Setup) -> Clients:
+    return Clients(setup.rules(setup.spec.train.click_model, sampled=True), setup.collection.train)
+
+
+def through_arrays(setup: Setup) -> Clients:
+    """Clients whose rules are kept from the kernel."""
+    clients = clients_of(setup)
+    vars(clients)["_declared"] = None
+    return clients
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("click_model", ["perfect", "navigational", "informational"])
+@pytest.mark.parametrize(
+    ("pairs", "normaliser", "chain"),
+    [
+        ("last-click+1", "candidates", ()),
+        ("all", "shown", (Clip(norm=0.7),)),
+        ("all", "candidates", (Clip(norm=20.0),)),
+        ("last-click+1", "shown", (Clip(norm=1e-3),)),
+    ],
+)
+def test_the_kernel_and_the_array_path_are_one_engine(
+    spread: float,
+    click_model: str,
+    pairs: str,
+    normaliser: str,
+    chain: tuple[Defense, ...],
+    setup_of: SetupOf,
+) -> None:
+    """Also where scores lie so far apart that weights fade and products underflow."""
+    model = np.linspace(-1.0, 1.3, FEATURES) * spread
+    for clients, steps in ((1, 1), (9, 3), (40, 11)):
+        learner = f"fpdgd:interactions={steps},learning_rate=0.4,pairs={pairs},normaliser={normaliser}"
+        setup = setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain)
+        assert clients_of(setup).rules.declared() is not None
+        expected = all_bytes(through_arrays(setup), setup, steps, model)
+        assert all_bytes(clients_of(setup), setup, steps, model) == expected
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_the_ball_acts_without_pairs_or_not(always: bool, setup_of: SetupOf) -> None:
+    learner = f"fpdgd:interactions=4,clip_without_pairs={str(always).lower()}"
+    setup = setup_of(clients=30, learner=learner, defense=("clip:norm=0.5",))
+    model = np.full(FEATURES, 1.0)
+    expected = all_bytes(through_arrays(setup), setup, 4, model)
+    assert all_bytes(clients_of(setup), setup, 4, model) == expected
+
+
+class L1Clip(StepDefense):
+    """Declares a ball of the other norm, and nothing else."""
+
+    name: ClassVar[str] = "l1-clip"
+
+    @property
+    def ball(self) -> Ball:
+        return Ball(norm=0.8, ord=1)
+
+
+def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
+    setup = setup_of(clients=30, chain=(L1Clip(),))
+    rules = clients_of(setup).rules.declared()
+    assert rules is not None
+    assert (rules.norm, rules.order) == (0.8, 1)
+    model = np.full(FEATURES, 0.3)
+    expected = all_bytes(through_arrays(setup), setup, 4, model)
+    assert all_bytes(clients_of(setup), setup, 4, model) == expected
+    context = setup.context(3, np.arange(30), 4, model)
+    queries = setup.scenario.queries(setup.collection.train, 4, context)
+    local, done = clients_of(setup).play(queries, context)
+    assert np.abs(local.models).sum(axis=1).max() <= 0.8 + 1e-12
+    assert done.clipped.any()
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 8, 17, 32, 1000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_and_threads_change_no_byte(
+    chunk: int, threads: int, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = setup_of(clients=70, learner="fpdgd:interactions=5", defense=("clip:norm=2",))
+    model = np.linspace(-1.0, 1.0, FEATURES)
+    expected = all_bytes(clients_of(setup), setup, 5, model)
+    monkeypatch.setattr(client, "CHUNK", chunk)
+    with numba_threads(threads):
+        assert all_bytes(clients_of(setup), setup, 5, model) == expected
+
+
+# --- what only the array path may run ----------------------------------------------------------------
+
+
+class Stubborn(Navigational):
+    """Clicks as its parent, by code of its own."""
+
+    name: ClassVar[str] = "navigational"  # the same random numbers
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        return super().click(labels, largest_label, streams, step)
+
+
+class OwnClip(Clip):
+    """Clips as its parent, by code of its own."""
+
+    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
+        return super().apply(parameters, context)
+
+
+class OwnSteps(FPDGD):
+    """Learns as its parent, by code of its own."""
+
+    def local_step(self, parameters: Floats, *rest: object) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        return super().local_step(parameters, *rest)  # type: ignore[arg-type]
+
+
+def rules_with(setup: Setup, **changes: object) -> ClientRules:
+    from dataclasses import replace
+
+    return replace(clients_of(setup).rules, **changes)  # type: ignore[arg-type]
+
+
+def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
+    """Each of these acts as the built-in one that it replaces, and so must the whole round."""
+    setup = setup_of(clients=20, click_model="navigational", defense=("clip:norm=0.7",))
+    model = np.linspace(-1.0, 1.0, FEATURES)
+    expected = all_bytes(clients_of(setup), setup, 4, model)
+    learner = OwnSteps(**setup.learner.model_dump())
+    own = setup_of(clients=20, click_model="navigational", chain=(OwnClip(norm=0.7),))
+    for rules in (
+        rules_with(setup, click_model=Stubborn()),
+        rules_with(setup, learner=learner),
+        rules_with(setup, chain=own.chain),
+    ):
+        assert rules.declared() is None
+        assert all_bytes(Clients(rules, setup.collection.train), setup, 4, model) == expected
+
+
+@pytest.mark.parametrize(
+    "chain", [(ToyClick(),), (Clip(norm=1.0), Clip(norm=2.0)), (Clip(norm=1.0), ToyClick())]
+)
+def test_chains_that_the_kernel_does_not_know(chain: tuple[Defense, ...], setup_of: SetupOf) -> None:
+    assert clients_of(setup_of(chain=chain)).rules.declared() is None
+
+
+def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
+    assert setup_of().rules("perfect", sampled=False).declared() is None
+
+
+# --- numbers that are none ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["first", "last", "all"])
+def test_scores_that_are_no_numbers_give_lists_of_different_documents(bad: float, where: str) -> None:
+    sizes = (1, 7, 8, 23)
+    pool = new_pool(len(sizes), max(sizes), 10)
+    for row, size in enumerate(sizes):
+        pool.sizes[row] = size
+        pool.scores[row, :size] = np.linspace(0.0, 1.0, size)
+        at = {"first": slice(0, 1), "last": slice(size - 1, size), "all": slice(0, size)}[where]
+        pool.scores[row, at] = bad
+        pool.tops[row] = pool.scores[row, :size].max()
+    shown = np.empty((len(sizes), 10), dtype=np.int64)
+    draw(pool, len(sizes), np.random.default_rng(0).random((len(sizes), 10)), 0, shown)
+    for row, size in enumerate(sizes):
+        listed = shown[row][shown[row] >= 0].tolist()
+        assert len(listed) == min(size, 10)
+        assert len(set(listed)) == len(listed)
+        assert max(listed) < size
+
+
+def test_a_model_that_grows_beyond_all_numbers_ends_with_a_clear_error(setup_of: SetupOf) -> None:
+    from foltr_audit.errors import DataError
+
+    setup = setup_of(learner="fpdgd:interactions=3,learning_rate=1e308", clients=20, dtype="float32")
+    with pytest.raises(DataError, match="too large for float32"):
+        Federation(setup).play(np.zeros(FEATURES), 0)
