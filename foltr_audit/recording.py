@@ -16,8 +16,9 @@ from foltr_audit.progress import Tick
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
+from foltr_audit.write_behind import WriteBehind
 
-_PART_BYTES = 1_000_000  # a killed run loses at most one part of about this many message bytes
+_PART_BYTES = 4_000_000  # a killed run loses at most one part of about this many message bytes
 
 
 class Recording(Protocol):
@@ -115,9 +116,10 @@ def record_rounds(
         first = writer.next_round
         last = Trace.open(folder).last_aggregate() if first else None
         tick.skip(first)
-        for played in play(first, last):
-            writer.write(*played.recorded())
-            tick(played.metrics)
+        with WriteBehind(writer, header.rounds_per_part) as behind:
+            for played in play(first, last):
+                behind.write(played)
+                tick(played.metrics)
     return Trace.open(folder)
 
 

@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("spec", "letor", "normalise"),
     ("plan", "sources", "synthetic", "client", "run_folder", "data_cache"),
     ("load", "setup", "views", "played"),
+    ("write_behind",),
     ("federation", "recording"),
     ("fresh",),
     ("judge",),

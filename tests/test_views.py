@@ -313,4 +313,4 @@ def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collectio
     assert header.knowledge["interactions"] == 1
     assert trace_header(setup, "perfect", 8, "sampled").knowledge["interactions"] == 4
     assert trace_header(setup, "perfect", 10**9, "sampled").rounds_per_part == 1
-    assert header.rounds_per_part == 1_000_000 // (8 * FEATURES * 4)
+    assert header.rounds_per_part == 4_000_000 // (8 * FEATURES * 4)

@@ -25,8 +25,8 @@ def inlined(function: F) -> F:
 
 
 def parallel_kernel(function: F) -> F:
-    """Compile a function whose `numba.prange` loops run on all threads."""
-    return _compiled(function, parallel=True)
+    """Compile a function whose `numba.prange` loops run on all threads; other Python threads go on."""
+    return _compiled(function, parallel=True, nogil=True)
 
 
 def reduction(function: F) -> F:
