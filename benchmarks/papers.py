@@ -50,16 +50,10 @@ def _figures(key: str, command: list[str], note: str, cache: Path) -> list[Figur
         Figure(f"{key}.seconds", f"foltr-audit {' '.join(words)}; {note}", ended.seconds, "s"),
         Figure(f"{key}.memory", "peak memory of it", ended.peak / 2**20, "MiB"),
     ]
-    rate = _rate(ended.out)
-    if rate is not None:
-        figures.append(Figure(f"{key}.rate", "its rounds alone", rate, "interactions/s"))
+    figures.append(Figure(f"{key}.rate", "its rounds alone", _rate(ended.out), "interactions/s"))
     return figures
 
 
-def _rate(out: str) -> float | None:
-    """Interactions a second that a `train --json` reports, if it does."""
-    utility = json.loads(out)
-    for table in (utility, *utility.get("utility", [])):
-        if "interactions_per_second" in table:
-            return float(table["interactions_per_second"])
-    return None
+def _rate(out: str) -> float:
+    """Interactions a second that a `train --json` reports."""
+    return float(json.loads(out)["interactions_per_second"])

@@ -88,7 +88,14 @@ def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spe
         raise UsageError("no Spec to run; expected at least one")
     if data is None:
         return several
-    source = DataSpec(source=data.source, fold=data.fold, normalise=data.normalised)
+    source = DataSpec.model_validate(
+        {
+            "source": data.source,
+            "fold": data.fold,
+            "normalise": data.normalised,
+            "dtype": str(data.train.features.dtype),
+        }
+    )
     return tuple(spec.model_copy(update={"data": source}) for spec in several)
 
 

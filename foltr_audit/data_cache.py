@@ -41,7 +41,7 @@ SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not kept: they are parsed in less than about .1 s."""
 
 _ABANDONED_S = 86_400
-_CONTENT = re.compile(r"[0-9a-f]{32}-(none|zscore|query-minmax)-[0-9a-f]{8}")
+_CONTENT = re.compile(r"[0-9a-f]{32}-(none|zscore|query-minmax)-float(32|64)-[0-9a-f]{8}")
 _KEY = re.compile(r"[0-9a-f]{32}\.json")
 
 
@@ -112,7 +112,7 @@ def _look_up(folder: Path, origin: Origin, identity: Identity) -> Collection | N
     if table is None or table.get("identity") != identity or not _is_content(table):
         return None
     found = map_entry(folder / table["content"], source=origin.source, fold=origin.fold)
-    if found is None or found.normalised != origin.normalise:
+    if found is None or found.normalised != origin.normalise or _dtype(found) != origin.dtype:
         return None
     with suppress(OSError):
         os.utime(path)  # its time is that of the last use
@@ -123,13 +123,18 @@ def _is_content(table: dict[str, Any]) -> bool:
     return _CONTENT.fullmatch(str(table.get("content"))) is not None
 
 
+def _dtype(collection: Collection) -> str:
+    return str(collection.train.features.dtype)
+
+
 def _size(collection: Collection) -> int:
     return sum(collection.part(name).features.nbytes for name in Collection.PARTS)
 
 
 def _keep(folder: Path, origin: Origin, identity: Identity, collection: Collection) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
-    name = f"{collection.fingerprint[:32]}-{collection.normalised}-{identity['version'][:8]}"
+    form = f"{collection.normalised}-{_dtype(collection)}"
+    name = f"{collection.fingerprint[:32]}-{form}-{identity['version'][:8]}"
     if not _is_sound(folder / name):
         if shutil.disk_usage(folder).free < 2 * _size(collection):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

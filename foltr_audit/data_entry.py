@@ -2,7 +2,7 @@
 
 ```
 meta.json                     facts of the collection, form of every array; sealed by its own hash
-train.features.npy            float32 (documents, features)
+train.features.npy            float32 or float64 (documents, features)
 train.labels.npy              int64 (documents,)
 train.offsets.npy             int64 (queries + 1,)
 train.query_ids.npy           names in UTF-8, each ended by a NUL
@@ -31,7 +31,13 @@ from foltr_audit.records import Collection, Dataset
 
 META = "meta.json"
 SCHEMA = "foltr-audit/data-cache/1"
-_FORMS = {"features": "<f4", "labels": "<i8", "offsets": "<i8", "query_ids": "|u1", "document_ids": "|u1"}
+_FORMS = {
+    "features": ("<f4", "<f8"),
+    "labels": ("<i8",),
+    "offsets": ("<i8",),
+    "query_ids": ("|u1",),
+    "document_ids": ("|u1",),
+}
 _UNHASHED = "features"  # the only large array: its size and form are checked, its content is not
 
 
@@ -118,7 +124,9 @@ def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
         "query_ids": _stored(part.query_ids),
         "document_ids": _stored(part.document_ids),
     }
-    return {kind: np.ascontiguousarray(array, dtype=_FORMS[kind]) for kind, array in values.items()}
+    return {
+        kind: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for kind, array in values.items()
+    }
 
 
 def _stored(names: Sequence[str]) -> NDArray[np.uint8]:
@@ -172,14 +180,14 @@ def map_entry(folder: Path, *, source: str, fold: int) -> Collection | None:
 
 def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
     arrays: dict[str, NDArray[Any]] = {}
-    for kind, dtype in _FORMS.items():
+    for kind, dtypes in _FORMS.items():
         path = folder / f"{part}.{kind}.npy"
         form = forms[path.name]
         if _header(path, form["header"][0]) != form["header"]:  # NumPy believes a damaged one, or fails oddly
             raise ValueError(f"{path.name} has another header")
         # Without the subclass memmap, kernels see the type that they were compiled for.
         array = np.asarray(np.lib.format.open_memmap(path, mode="r"))
-        if array.dtype.str != dtype or _form(path, array, kind) != form:
+        if array.dtype.str not in dtypes or _form(path, array, kind) != form:
             raise ValueError(f"{path.name} is not what was written")
         arrays[kind] = array
     return Dataset(

@@ -34,6 +34,7 @@ class Origin:
         name: the source as `data cache list` shows it.
         source, fold: as in the Collection.
         normalise: how its features are scaled.
+        dtype: number format of its features, `float32` or `float64`.
         split_seed: of the split into parts; None where nothing is split.
         files: every file that is read.
     """
@@ -42,6 +43,7 @@ class Origin:
     source: str
     fold: int
     normalise: str
+    dtype: str
     split_seed: int | None
     files: tuple[Path, ...]
 
@@ -56,6 +58,7 @@ def identity_of(origin: Origin) -> Identity | None:
         "source": origin.name,
         "fold": origin.fold,
         "normalise": origin.normalise,
+        "dtype": origin.dtype,
         "split_seed": origin.split_seed,
         "files": [
             [os.fspath(path.resolve()), stamp] for path, stamp in zip(origin.files, stamps, strict=True)

@@ -96,6 +96,7 @@ def train(
             resume=bool(folder and folder.resume),
             keep=keep,
             tick=tick,
+            every=spec.trace.every,
         )
     parameters = recording.last_aggregate()
     if folder is not None:

@@ -98,7 +98,7 @@ class Federation:
         sent = send(setup, local, context, interactions)
         aggregate = self._aggregate(sent, context)
         metrics = online_metrics(interactions, data, self.train_ideal, setup.spec.train.no_relevant)
-        metrics["offline_ndcg@10"] = self.evaluation.ndcg(aggregate)
+        metrics["offline_ndcg@10"] = self.evaluation.ndcg(aggregate) if self._evaluates(round_) else np.nan
         return Round(
             context=context,
             sent=sent,
@@ -107,6 +107,10 @@ class Federation:
             origin=self.origin,
             embedded=data if setup.spec.trace.embed_features else None,
         )
+
+    def _evaluates(self, round_: int) -> bool:
+        train = self.setup.spec.train
+        return (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds
 
     def _aggregate(self, sent: Sent, context: RoundContext) -> NDArray[np.float64]:
         mean = self.setup.chain.on_aggregate(sent.received, sent.survivors, context)

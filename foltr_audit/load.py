@@ -48,10 +48,16 @@ def _files(data: DataSpec, seed: int) -> tuple[Origin, Callable[[], Collection]]
         source=data.source,
         fold=located.fold,
         normalise=data.normalise,
+        dtype=data.dtype,
         split_seed=seed if located.is_split else None,
         files=located.files,
     )
-    return origin, lambda: load_data(data.source, fold=data.fold, seed=seed, normalisation=data.normalise)
+
+    def read() -> Collection:
+        how = {"normalisation": data.normalise, "dtype": data.dtype}
+        return load_data(data.source, fold=data.fold, seed=seed, **how)
+
+    return origin, read
 
 
 def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
@@ -68,6 +74,7 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
         source=data.source,
         fold=0,
         normalise=data.normalise,
+        dtype=data.dtype,
         split_seed=None,
         files=(),
     )
@@ -75,6 +82,6 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
 
     def generate() -> Collection:
         made = replace(synthesise(like, queries=number), source=data.source)
-        return normalise(made, data.normalise)
+        return normalise(made, data.normalise, data.dtype)
 
     return origin, generate

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.frozen import Features
 
 NORMALISATIONS = ("none", "zscore", "query-minmax")
 _BATCH_ROWS = 8_192  # float64 copies of this many rows at a time
@@ -30,8 +31,8 @@ def check_normalisation(how: str) -> None:
         raise UsageError(f"normalise: no normalisation {how!r}; {did_you_mean(how, NORMALISATIONS)}")
 
 
-def normalise(collection: Collection, how: str) -> Collection:
-    """The same fold with other feature scales; its fingerprint stays that of the parsed data.
+def normalise(collection: Collection, how: str, dtype: str = "float32") -> Collection:
+    """The same fold with other feature scales, float32 or float64; its fingerprint is still the parsed one.
 
     `zscore` takes mean and population standard deviation over all training documents, `query-minmax`
     the range within each query (Qin et al. 2010, "LETOR"); what is constant becomes 0.
@@ -44,13 +45,16 @@ def normalise(collection: Collection, how: str) -> Collection:
         raise UsageError(
             f"normalise: {how!r} of data that are already normalised by {collection.normalised!r}"
         )
-    if how == "none":
+    if how == "none" and dtype == "float32":
         return collection
-    if how == "zscore":
+    parts = [collection.part(name) for name in Collection.PARTS]
+    if how == "none":
+        train, vali, test = (part.with_features(part.features.astype(dtype)) for part in parts)
+    elif how == "zscore":
         mean, deviation = _statistics(collection.train)
-        train, vali, test = (_zscore(collection.part(name), mean, deviation) for name in Collection.PARTS)
+        train, vali, test = (_zscore(part, mean, deviation, dtype) for part in parts)
     else:
-        train, vali, test = (_query_minmax(collection.part(name)) for name in Collection.PARTS)
+        train, vali, test = (_query_minmax(part, dtype) for part in parts)
     return replace(collection, train=train, vali=vali, test=test, normalised=how)
 
 
@@ -74,18 +78,18 @@ def _statistics(train: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64
     return mean, np.sqrt(squares / train.n_documents)
 
 
-def _zscore(part: Dataset, mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> Dataset:
-    scaled = np.empty_like(part.features, dtype=np.float32)
+def _zscore(part: Dataset, mean: NDArray[np.float64], deviation: NDArray[np.float64], dtype: str) -> Dataset:
+    scaled: Features = np.empty(part.features.shape, dtype)
     for rows in _batches(part.n_documents):
         scaled[rows] = _ratio(part.features[rows] - mean, deviation)
     return part.with_features(scaled)
 
 
-def _query_minmax(part: Dataset) -> Dataset:
+def _query_minmax(part: Dataset, dtype: str) -> Dataset:
     low = np.minimum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
     high = np.maximum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
     query_of = np.repeat(np.arange(part.n_queries), part.lengths)
-    scaled = np.empty_like(part.features, dtype=np.float32)
+    scaled: Features = np.empty(part.features.shape, dtype)
     for rows in _batches(part.n_documents):
         queries = query_of[rows]
         scaled[rows] = _ratio(part.features[rows] - low[queries], high[queries] - low[queries])

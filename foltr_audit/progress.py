@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -69,9 +70,12 @@ class _Bar:
             task = bar.add_task(name, total=total, note="")
 
             class Ticker:
+                last = math.nan  # rounds that are not evaluated show the nDCG of the last one that was
+
                 def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
-                    shown = (metrics or {}).get("offline_ndcg@10")
-                    notes = [] if shown is None else [f"nDCG@10 {shown:.3f}"]
+                    found = (metrics or {}).get("offline_ndcg@10", math.nan)
+                    self.last = self.last if math.isnan(found) else found
+                    notes = [] if math.isnan(self.last) else [f"nDCG@10 {self.last:.3f}"]
                     speed = bar.tasks[task].speed
                     if interactions and speed:
                         notes.append(f"{speed * interactions:,.0f} interactions/s")

@@ -122,6 +122,7 @@ class Recorded:
             "source": self.data or recorded.source,
             "fold": recorded.fold,
             "normalise": recorded.normalised,
+            "dtype": header.knowledge.get("feature_dtype", "float32"),
         }
         try:
             collection = load_collection(Spec.parse({"data": wanted}, f"trace: {self.path}").data, self._seed)

@@ -18,7 +18,9 @@ from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.write_behind import WriteBehind
 
-_PART_BYTES = 4_000_000  # a killed run loses at most one part of about this many message bytes
+# A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.
+_PART_BYTES = 4_000_000
+_PART_INTERACTIONS = 1_000_000
 
 
 class Recording(Protocol):
@@ -103,13 +105,23 @@ Play = Callable[[int, NDArray[np.float64] | None], Iterator[Round]]
 
 
 def record_rounds(
-    play: Play, header: TraceHeader, folder: Path | None, *, resume: bool, keep: bool, tick: Tick
+    play: Play,
+    header: TraceHeader,
+    folder: Path | None,
+    *,
+    resume: bool,
+    keep: bool,
+    tick: Tick,
+    every: int = 1,
 ) -> Recording:
-    """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory."""
+    """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory.
+
+    Messages are recorded of rounds 0, `every`, 2 `every`, ...; of none for 0.
+    """
     if folder is None:
         memory = MemoryRecording(header, keep=keep)
         for played in play(0, None):
-            memory.write(*played.recorded(messages=keep))
+            memory.write(*played.recorded(messages=keep and _is_due(played, every)))
             tick(played.metrics)
         return memory
     with TraceWriter(folder, header, resume=resume) as writer:
@@ -118,9 +130,13 @@ def record_rounds(
         tick.skip(first)
         with WriteBehind(writer, header.rounds_per_part) as behind:
             for played in play(first, last):
-                behind.write(played)
+                behind.write(played, messages=_is_due(played, every))
                 tick(played.metrics)
     return Trace.open(folder)
+
+
+def _is_due(played: Round, every: int) -> bool:
+    return every > 0 and played.context.round % every == 0
 
 
 def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> TraceHeader:
@@ -142,8 +158,10 @@ def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> T
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
     if noise is not None:
         knowledge["noise"] = noise
-    width = 4 if spec.trace.dtype == "float32" else 8
-    per_round = max(1, messages * setup.ranker.n_parameters * width)
+    if spec.data.dtype != "float32":
+        knowledge["feature_dtype"] = spec.data.dtype
+    if lists == "sampled" and spec.trace.every != 1:
+        knowledge["messages_every"] = spec.trace.every
     return TraceHeader(
         kind=spec.trace.message,
         dtype=spec.trace.dtype,
@@ -161,5 +179,16 @@ def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> T
         knowledge=knowledge,
         spec_hash=spec.hash,
         embeds_features=spec.trace.embed_features,
-        rounds_per_part=max(1, _PART_BYTES // per_round),
+        rounds_per_part=_rounds_per_part(setup, messages, lists),
     )
+
+
+def _rounds_per_part(setup: Setup, messages: int, lists: str) -> int:
+    """As many rounds as hold some bytes of messages, and take no longer than some interactions."""
+    trace, interactions = setup.spec.trace, messages
+    width, every = (4 if trace.dtype == "float32" else 8), 1
+    if lists == "sampled":
+        every, interactions = trace.every, messages * setup.learner.interactions
+    most = max(1, _PART_INTERACTIONS // max(1, interactions))
+    per_message_round = max(1, messages * setup.ranker.n_parameters * width)
+    return max(1, min(most, _PART_BYTES * every // per_message_round)) if every else most

@@ -96,7 +96,9 @@ def locate(source: str, fold: int = 0) -> Located:
     return Located({"train": _File(path, _group_file(path))}, 0)
 
 
-def load_data(source: str, *, fold: int = 0, seed: int = 1, normalisation: str = "zscore") -> Collection:
+def load_data(
+    source: str, *, fold: int = 0, seed: int = 1, normalisation: str = "zscore", dtype: str = "float32"
+) -> Collection:
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
     Parts that are missing are split off the training part by query, 20 % of the queries each.
@@ -118,7 +120,7 @@ def load_data(source: str, *, fold: int = 0, seed: int = 1, normalisation: str =
         fold=located.fold,
         fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
     )
-    return normalise(collection, normalisation)
+    return normalise(collection, normalisation, dtype)
 
 
 def _synthetic(part: Dataset) -> bool:

@@ -58,11 +58,13 @@ class DataSpec(_Table):
         source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
         fold: number of the fold, from 1; 0 for data without folds.
         normalise: `zscore`, `query-minmax` or `none`.
+        dtype: number format of the features that clients rank and learn with.
     """
 
     source: str = Field("synthetic:mq2007", min_length=1)
     fold: int = Field(0, ge=0)
     normalise: Literal["zscore", "query-minmax", "none"] = "zscore"
+    dtype: Literal["float32", "float64"] = "float32"
 
 
 class PopulationSpec(_Table):
@@ -102,6 +104,7 @@ class TrainSpec(_Table):
         click_model: how the clients of the training rounds click.
         init: a `.npy` file or Run folder with the first global model; zeros if not given.
         no_relevant: how a query without relevant documents counts in nDCG: `zero` or `skip`.
+        evaluate_every: offline nDCG is taken after every so many rounds, and after the last one.
     """
 
     learner: Annotated[str, _canonical(Learner)] = default_learner(attacks=False)
@@ -110,14 +113,24 @@ class TrainSpec(_Table):
     click_model: Annotated[str, _canonical(ClickModel)] = "perfect"
     init: str | None = None
     no_relevant: Literal["zero", "skip"] = "zero"
+    evaluate_every: int = Field(1, ge=1)
 
 
 class TraceSpec(_Table):
-    """What messages look like: the local `model` or its `update`, and the type of their numbers."""
+    """What messages look like, and which training rounds' messages are recorded.
+
+    Attributes:
+        message: the local `model` or its `update`.
+        dtype: number format of a message.
+        embed_features: the shown documents' features are stored as well.
+        every: messages of rounds 0, K, 2K, ... are recorded; 0 for none. Global models and the utility
+            are recorded of every round.
+    """
 
     message: Literal["model", "update"] = "model"
     dtype: Literal["float32", "float64"] = "float32"
     embed_features: bool = False
+    every: int = Field(1, ge=0)
 
 
 class AttackSpec(_Table):
@@ -181,6 +194,12 @@ class Spec(_Table):
         if isinstance(train, Mapping) and "learner" not in train:
             return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
         return table
+
+    @model_validator(mode="after")
+    def _attacked_messages_are_recorded(self) -> Spec:
+        if self.attack is not None and self.attack.target == "training" and self.trace.every == 0:
+            raise ValueError("target training: expected messages that are recorded, not --no-trace")
+        return self
 
     @classmethod
     def parse(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.records import Collection
+from foltr_audit.records.frozen import Features
 from foltr_audit.records.privacy import Ball
 from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.records.view import Knowledge, View
@@ -48,6 +49,12 @@ class Placement:
         out = np.full(self.shape + values.shape[1:], fill, dtype=values.dtype)
         out[self.slot, self.place] = values
         return out
+
+    def spread_features(self, rows: Features) -> Features:
+        """Feature rows of the interactions, zero where there is none."""
+        if rows.dtype == np.float64:
+            return self.spread(rows.astype(np.float64, copy=False), 0)
+        return self.spread(rows.astype(np.float32, copy=False), 0)
 
 
 def knowledge_of(header: TraceHeader) -> Knowledge:
@@ -96,10 +103,8 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
         )
 
 
-def features_of(
-    record: RoundRecord, header: TraceHeader, collection: Collection | None
-) -> NDArray[np.float32]:
-    """Feature rows of every shown document of a round, float32 (I, k, d), zero at the padding.
+def features_of(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> Features:
+    """Feature rows of every shown document of a round, (I, k, d), zero at the padding.
 
     Raises:
         UsageError: features are neither embedded nor is the data set given.
@@ -111,7 +116,7 @@ def features_of(
     if collection is None:
         raise UsageError("trace: features are not embedded; give the data set with --data")
     _check_width(header, collection.n_features)
-    rows = np.zeros((*record.shown.shape, collection.n_features), dtype=np.float32)
+    rows: Features = np.zeros((*record.shown.shape, collection.n_features), collection.train.features.dtype)
     for index in np.unique(record.part):
         data, here = collection.part(header.dataset.parts[index]), record.part == index
         query, shown = record.query[here], record.shown[here]
@@ -160,7 +165,7 @@ def individual_views(
                 parameters=np.tile(record.parameters, (part.shape[0], 1)),
                 messages=record.messages[rows].astype(np.float64),
                 shown=part.spread(record.shown[here], -1),
-                features=part.spread(features[here], 0),
+                features=part.spread_features(features[here]),
                 knowledge=knowledge,
             ),
         )

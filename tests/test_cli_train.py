@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,20 @@ def test_json_has_a_row_per_round() -> None:
     assert report["dataset"]["synthetic"] is True
 
 
-def test_the_clock_is_told_beside_the_table_and_leaves_the_report_alone() -> None:
+def test_the_clock_is_told_beside_the_table_and_leaves_the_report_alone(tmp_path: Path) -> None:
     shown = run("train", *SMALL)
     assert shown.err.startswith("480 interactions in ")
-    one, two = (run("train", *SMALL, "--json") for _ in range(2))
-    assert one.out == two.out
+    one, two = (run("train", *SMALL, "--json", "--out", tmp_path / name) for name in ("one", "two"))
     assert one.err == ""
+    kept = [(tmp_path / name / "results.json").read_bytes() for name in ("one", "two")]
+    assert kept[0] == kept[1]
+    for done in (one, two):
+        told = done.json()
+        count, seconds = told.pop("interactions"), told.pop("seconds")
+        assert count == 480
+        assert seconds > 0
+        assert told.pop("interactions_per_second") == pytest.approx(count / seconds, rel=1e-12)
+        assert told == json.loads(kept[0])
 
 
 def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> None:

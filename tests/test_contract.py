@@ -202,7 +202,7 @@ class TestAttack:
         padded = replace(
             seen,
             shown=np.pad(seen.shown, wider, constant_values=-1),
-            features=np.pad(seen.features, (*wider, (0, 0))),
+            features=np.pad(seen.features, (*wider, (0, 0))).astype(np.float32),
         )
         said, other = answer(attack, seen), answer(attack, padded)
         _, B, k = seen.shown.shape

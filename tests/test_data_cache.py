@@ -255,12 +255,12 @@ def test_the_last_use_is_noted(cache_place: Path, letor_file: Path) -> None:
 def test_clear_removes_what_is_the_cache_s_own(cache_place: Path, letor_file: Path) -> None:
     data = load(letor_file)
     load(letor_file, "none")
-    (cache_place / f".{'0' * 32}-zscore-{'0' * 8}.abcd.tmp").mkdir()
+    (cache_place / f".{'0' * 32}-zscore-float32-{'0' * 8}.abcd.tmp").mkdir()
     (cache_place / "mine.txt").write_text("dear")
     outside = cache_place.parent / "outside"
     outside.mkdir()
     (outside / "dear").write_text("")
-    (cache_place / f"{'1' * 32}-zscore-{'1' * 8}").symlink_to(outside)
+    (cache_place / f"{'1' * 32}-zscore-float32-{'1' * 8}").symlink_to(outside)
     done = run("data", "cache", "clear")
     assert done.code == 0
     assert "removed 2 entries" in done.out

@@ -9,7 +9,18 @@ import pytest
 
 from tests.command import files, run, spawn
 
-OPTIONS = ("--data", "synthetic:mq2007:60", "--clients", 1000, "--rounds", 30, "--method", "all", "--eps", 1.2)
+OPTIONS = (
+    "--data",
+    "synthetic:mq2007:60",
+    "--clients",
+    1000,
+    "--rounds",
+    30,
+    "--method",
+    "all",
+    "--eps",
+    1.2,
+)
 
 
 @pytest.fixture(scope="module")

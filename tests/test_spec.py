@@ -31,6 +31,7 @@ defense = [
 source = "synthetic:mq2007"
 fold = 0
 normalise = "zscore"
+dtype = "float32"
 
 [population]
 scenario = "uniform"
@@ -43,11 +44,13 @@ ranker = "linear"
 rounds = 20
 click_model = "perfect"
 no_relevant = "zero"
+evaluate_every = 1
 
 [trace]
 message = "model"
 dtype = "float32"
 embed_features = false
+every = 1
 
 [attack]
 methods = [
@@ -72,7 +75,7 @@ FULL: dict[str, Any] = {
     "seed": 5,
     "repetition": 2,
     "defense": ["clip:norm=2"],
-    "data": {"source": "data", "fold": 1, "normalise": "none"},
+    "data": {"source": "data", "fold": 1, "normalise": "none", "dtype": "float32"},
     "population": {"scenario": "uniform", "clients": 50, "cohort": 20},
     "train": {
         "learner": "fpdgd",
@@ -81,8 +84,9 @@ FULL: dict[str, Any] = {
         "click_model": "perfect",
         "init": "model.npy",
         "no_relevant": "zero",
+        "evaluate_every": 1,
     },
-    "trace": {"message": "model", "dtype": "float32", "embed_features": False},
+    "trace": {"message": "model", "dtype": "float32", "embed_features": False, "every": 1},
     "attack": {
         "methods": ["olsr"],
         "click_models": ["perfect"],
@@ -99,6 +103,7 @@ OTHER: dict[str, Any] = {
     "data.source": "data2",
     "data.fold": 2,
     "data.normalise": "zscore",
+    "data.dtype": "float64",
     "population.clients": 51,
     "population.cohort": 21,
     "train.learner": "fpdgd:interactions=5",
@@ -106,9 +111,11 @@ OTHER: dict[str, Any] = {
     "train.click_model": "navigational",
     "train.init": "other.npy",
     "train.no_relevant": "skip",
+    "train.evaluate_every": 7,
     "trace.message": "update",
     "trace.dtype": "float64",
     "trace.embed_features": True,
+    "trace.every": 3,
     "attack.methods": ["olsr", "max-gain"],
     "attack.click_models": ["informational"],
     "attack.target": "training",

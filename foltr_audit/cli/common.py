@@ -22,13 +22,16 @@ FIELD_OPTIONS = {
     "data.source": "--data",
     "data.fold": "--fold",
     "data.normalise": "--normalise",
+    "data.dtype": "--dtype",
     "population": "--cohort",
     "population.clients": "--clients",
     "population.cohort": "--cohort",
     "train.rounds": "--rounds",
     "train.no_relevant": "--no-relevant",
+    "train.evaluate_every": "--evaluate-every",
     "trace.message": "--message",
     "trace.dtype": "--message-dtype",
+    "trace.every": "--trace-every",
     "attack.target": "--target",
     "attack.on": "--attack-on",
     "attack.repeats": "--repeats",
@@ -48,6 +51,7 @@ class Common:
     data: o.Data = None
     fold: o.Fold = None
     normalise: o.Normalise = None
+    dtype: o.Dtype = None
     clients: o.Clients = None
     cohort: o.Cohort = None
     scenario: o.Scenario = None
@@ -58,6 +62,7 @@ class Common:
     clip_without_pairs: o.ClipWithoutPairs = None
     init: o.Init = None
     no_relevant: o.NoRelevant = None
+    evaluate_every: o.EvaluateEvery = None
     message: o.Message = None
     message_dtype: o.MessageDtype = None
     runs: o.Runs = None
@@ -65,6 +70,8 @@ class Common:
     out: o.Out = None
     resume: o.Resume = False
     overwrite: o.Overwrite = False
+    trace_every: o.TraceEvery = None
+    no_trace: o.NoTrace = False
     embed_features: o.EmbedFeatures = None
     config: o.Config = None
     save_config: o.SaveConfig = None
@@ -76,18 +83,26 @@ class Common:
         fields = {
             "data.source": self.data,
             "data.normalise": self.normalise,
+            "data.dtype": self.dtype,
             "population.clients": self.clients,
             "population.cohort": self.cohort,
             "population.scenario": self.scenario,
             "train.rounds": self.rounds,
             "train.init": self.init,
             "train.no_relevant": self.no_relevant,
+            "train.evaluate_every": self.evaluate_every,
             "trace.message": self.message,
             "trace.dtype": self.message_dtype,
+            "trace.every": self._traced_rounds(),
             "trace.embed_features": self.embed_features,
             "seed": self.seed,
         }
         return {name: value for name, value in fields.items() if value is not None}
+
+    def _traced_rounds(self) -> int | None:
+        if self.no_trace and self.trace_every is not None:
+            raise UsageError("--trace-every and --no-trace: give one or the other")
+        return 0 if self.no_trace else self.trace_every
 
     def learner_changes(self) -> dict[str, object]:
         """Parameters of the learner that the given options change."""

@@ -24,6 +24,14 @@ Normalise = Annotated[
         "--normalise", help="zscore, query-minmax or none. Default: zscore.", rich_help_panel="Data"
     ),
 ]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="Numbers of the features: float32 (default) or float64.",
+        rich_help_panel="Data",
+    ),
+]
 Clients = Annotated[
     int | None,
     typer.Option("--clients", help="Number of clients. Default: 1000.", rich_help_panel="Federation"),
@@ -85,6 +93,14 @@ NoRelevant = Annotated[
         rich_help_panel="Federation",
     ),
 ]
+EvaluateEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--evaluate-every",
+        help="Take nDCG on the test part after every K rounds and the last one. Default: 1.",
+        rich_help_panel="Federation",
+    ),
+]
 Message = Annotated[
     str | None,
     typer.Option(
@@ -128,6 +144,13 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything. De
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for traces, model and results.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the Run in --out.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the Run in --out.")]
+TraceEvery = Annotated[
+    int | None,
+    typer.Option("--trace-every", help="Record the messages of every K-th training round. Default: 1."),
+]
+NoTrace = Annotated[
+    bool, typer.Option("--no-trace", help="Record no messages of training rounds; --resume still works.")
+]
 EmbedFeatures = Annotated[
     bool | None,
     typer.Option(

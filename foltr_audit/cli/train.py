@@ -20,7 +20,7 @@ def train(
     """Train a ranker federatedly and show nDCG@10 of every round."""
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.tables import print_train
-    from foltr_audit.report.train import TrainReport, speed
+    from foltr_audit.report.train import Speed, TrainReport
     from foltr_audit.study import Study, run_plan
 
     point = {} if click_model is None else {"train.click_model": click_model}
@@ -32,7 +32,7 @@ def train(
     if output is not None:
         output.save_results(report.json())
     if common.json:
-        print_line(report.json())
+        print_line(report.json(Speed.of(cells).row()))
     else:
         print_train(report, stdout_console())
-        note(speed(cells))
+        note(str(Speed.of(cells)))

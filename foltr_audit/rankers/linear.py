@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.records import Dataset
+from foltr_audit.records.frozen import Features
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,6 @@ class LinearRanker:
         theta = np.ascontiguousarray(parameters)
         return linear_scores(data.features, data.offsets, queries, starts, theta), starts
 
-    def jacobian(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+    def jacobian(self, features: Features) -> NDArray[np.float64]:
         """`d f_i / d theta` of each document, float64 (..., P): its features themselves."""
         return features.astype(np.float64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.records.frozen import read_only
+from foltr_audit.records.frozen import Features, read_only, read_only_features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -20,7 +20,7 @@ class Dataset:
     """Judged queries, one after the other in flat arrays.
 
     Attributes:
-        features: float32, shape (documents, features).
+        features: float32 or float64, shape (documents, features).
         labels: int64 relevance grades from 0, shape (documents,).
         offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
         query_ids: one name per query.
@@ -30,14 +30,14 @@ class Dataset:
         DataError: shapes that do not fit together, a query without documents, a label below 0.
     """
 
-    features: NDArray[np.float32]
+    features: Features
     labels: NDArray[np.int64]
     offsets: NDArray[np.int64]
     query_ids: tuple[str, ...]
     document_ids: Sequence[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", read_only(self.features, np.float32))
+        object.__setattr__(self, "features", read_only_features(self.features))
         object.__setattr__(self, "labels", read_only(self.labels, np.int64))
         object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
         documents = self.features.shape[0]
@@ -89,10 +89,11 @@ class Dataset:
         """
         return np.where(shown >= 0, self.labels[self._rows(queries, shown)], -1)
 
-    def shown_features(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Feature row of each shown document, float32 (C, k, d), 0 at the padding."""
+    def shown_features(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> Features:
+        """Feature row of each shown document, (C, k, d), 0 at the padding."""
         rows = self.features[self._rows(queries, shown)]
-        return np.where(shown[..., np.newaxis] >= 0, rows, np.float32(0))
+        rows[shown < 0] = 0  # a copy
+        return rows
 
     def _rows(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
@@ -110,7 +111,7 @@ class Dataset:
             document_ids=tuple(self.document_ids[row] for row in rows),
         )
 
-    def with_features(self, features: NDArray[np.float32]) -> Dataset:
+    def with_features(self, features: Features) -> Dataset:
         """The same queries with other feature values, shape (documents, any)."""
         return Dataset(
             features=features,

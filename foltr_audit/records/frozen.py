@@ -9,9 +9,19 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 T = TypeVar("T", bound=np.generic)
 
+Features = NDArray[np.float32] | NDArray[np.float64]
+"""Feature rows, in the number format that the user chose."""
+
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:
     """A read-only, C-contiguous view (or converted copy) of an array."""
     array = np.ascontiguousarray(values, dtype=dtype).view()
     array.flags.writeable = False
     return array
+
+
+def read_only_features(values: Features) -> Features:
+    """Feature rows as `read_only` makes them: float64 stays, all else becomes float32."""
+    double = np.asarray(values).dtype == np.float64
+    rows: Features = read_only(values, np.float64 if double else np.float32)
+    return rows

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.frozen import read_only
+from foltr_audit.records.frozen import Features, read_only, read_only_features
 from foltr_audit.records.privacy import Ball
 
 
@@ -60,7 +60,7 @@ class View:
         parameters: the global model each message started from, float64 (n, P).
         messages: what was sent, float64 (n, P).
         shown: position of each shown document inside its query, int64 (n, B, k), padded with -1.
-        features: their feature rows, float32 (n, B, k, d), zero at the padding.
+        features: their feature rows, float32 or float64 (n, B, k, d), zero at the padding.
         knowledge: what the observer knows beside them.
     """
 
@@ -69,14 +69,14 @@ class View:
     parameters: NDArray[np.float64]
     messages: NDArray[np.float64]
     shown: NDArray[np.int64]
-    features: NDArray[np.float32]
+    features: Features
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
         object.__setattr__(self, "messages", read_only(self.messages, np.float64))
         object.__setattr__(self, "shown", read_only(self.shown, np.int64))
-        object.__setattr__(self, "features", read_only(self.features, np.float32))
+        object.__setattr__(self, "features", read_only_features(self.features))
 
     def __len__(self) -> int:
         return int(self.messages.shape[0])

@@ -38,9 +38,9 @@ class Report:
         """Everything as one plain table with its schema."""
         return {"schema": self.SCHEMA, **{field.name: getattr(self, field.name) for field in fields(self)}}
 
-    def json(self) -> str:
-        """Everything as one JSON object."""
-        return json_text(self.table())
+    def json(self, beside: Row | None = None) -> str:
+        """Everything as one JSON object, with more fields `beside` it."""
+        return json_text({**self.table(), **(beside or {})})
 
     def to_frame(self) -> pl.DataFrame:
         """The report's own rows as a polars data frame."""

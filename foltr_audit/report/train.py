@@ -34,12 +34,34 @@ class TrainReport(Report):
         )
 
 
-def speed(cells: Sequence[Cell]) -> str:
-    """What the clock says of the rounds; no part of the report, which has the same bytes each time."""
-    interactions = sum(cell.trained.interactions for cell in cells)
-    seconds = sum(cell.trained.seconds for cell in cells)
-    rate = f" ({interactions / seconds:,.0f} a second)" if seconds else ""
-    return f"{interactions:,} interactions in {seconds:.1f} s{rate}"
+@dataclass(frozen=True)
+class Speed:
+    """What the clock says of the rounds, start-up and reading excluded.
+
+    No part of the report, which has the same bytes each time: it is printed beside it.
+
+    Attributes:
+        interactions: interactions played here.
+        seconds: what they took.
+    """
+
+    interactions: int
+    seconds: float
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> Speed:
+        """The speed of all rounds of some Specs."""
+        trained = [cell.trained for cell in cells]
+        return cls(sum(run.interactions for run in trained), sum(run.seconds for run in trained))
+
+    def row(self) -> Row:
+        """The same for JSON; the rate is null where nothing was left to play."""
+        rate = self.interactions / self.seconds if self.seconds else None
+        return {"interactions": self.interactions, "seconds": self.seconds, "interactions_per_second": rate}
+
+    def __str__(self) -> str:
+        rate = f" ({self.interactions / self.seconds:,.0f} a second)" if self.seconds else ""
+        return f"{self.interactions:,} interactions in {self.seconds:.1f} s{rate}"
 
 
 def _rounds(group: Group) -> list[Row]:
