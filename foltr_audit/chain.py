@@ -157,15 +157,17 @@ class Chain:
         Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from
         decentralized data", algorithm 1.
         """
-        arrived = messages[survivors]
-        weights = context.counts[survivors].astype(np.float64)
+        from foltr_audit.kernels.averaging import weighted_sum
+
+        weights = np.where(survivors, context.counts, 0).astype(np.float64)
         total = weights.sum()
         weights = weights / total if total > 0 else weights
-        aggregate: NDArray[np.float64] = np.add.reduce(arrived * weights[:, np.newaxis], axis=0)
+        aggregate = weighted_sum(messages, weights)
         if not total > 0:
             aggregate = np.full(messages.shape[1], np.nan)
         for defense, own in self._of(AggregateDefense, context):
-            aggregate = _same_shape(defense, defense.apply(aggregate, arrived, weights, own), aggregate)
+            after = defense.apply(aggregate, messages[survivors], weights[survivors], own)
+            aggregate = _same_shape(defense, after, aggregate)
         return aggregate
 
 

@@ -29,9 +29,10 @@ def send(setup: Setup, local: LocalModels, context: RoundContext, interactions: 
         models = models - context.parameters
     dtype = setup.spec.trace.dtype
     sent = _in_format(models, dtype, context.round)
-    received, survivors = setup.chain.on_wire(sent.astype(np.float64), context)
+    wired = sent.astype(np.float64)
+    received, survivors = setup.chain.on_wire(wired, context)
     return Sent(
-        messages=_in_format(received, dtype, context.round),
+        messages=sent if received is wired else _in_format(received, dtype, context.round),
         received=received,
         survivors=survivors,
         updates=local.steps,

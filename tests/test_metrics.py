@@ -165,3 +165,10 @@ def test_online_sum_by_hand() -> None:
     assert online_sum(np.array([])) == 0.0
     whole = (1 - gamma**1000) / (1 - gamma)  # a perfect run of 1,000 rounds
     assert online_sum(np.ones(1000)) == pytest.approx(float(whole), rel=1e-12)
+
+
+def test_a_gain_beyond_all_numbers_is_infinite() -> None:
+    data = queries([1023, 5], [1024, 5], [10**12, 5])
+    shown = np.array([padded([1]), padded([1]), padded([0])])
+    assert dcg(data, np.arange(3), shown).tolist() == [31.0, 31.0, np.inf]
+    assert np.isfinite(ideal_dcg(data)).tolist() == [True, False, False]

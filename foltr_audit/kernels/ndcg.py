@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from .jit import inlined, parallel_kernel
 
+_GAINS = np.append(np.exp2(np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
+
 
 @inlined
 def _gain(grade: int) -> float:
-    return 2.0**grade - 1.0
+    return float(_GAINS[min(grade, 1024)])
 
 
 @parallel_kernel
