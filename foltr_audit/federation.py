@@ -76,7 +76,9 @@ class Federation:
         if population.cohort_size == population.clients:
             return everybody
         tickets = self.setup.streams.clients("cohort", round_, everybody).uniform(1)[:, 0]
-        return np.sort(np.argsort(tickets, kind="stable")[: population.cohort_size])
+        last = np.partition(tickets, population.cohort_size - 1)[population.cohort_size - 1]
+        chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
+        return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
 
     def rounds(self, parameters: NDArray[np.float64], first: int = 0) -> Iterator[Round]:
         """Play rounds first .. T-1 from a global model (P,)."""
