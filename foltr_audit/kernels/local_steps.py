@@ -17,9 +17,11 @@ from .cascade import click_row
 from .jit import kernel, parallel_kernel
 from .pdgd import fill_coefficients, fill_spread_coefficients
 from .philox import fill_uniforms
-from .plackett_luce import ROWS, Pool, draw, new_pool
+from .plackett_luce import Pool, draw, new_pool
 from .ranking import Features, add_documents, dot
 
+_FEWEST, _MOST = 8, 32  # clients that take turns: many keep the processor busy ...
+_POOL_BYTES = 100_000  # ... as long as the scores and weights of their documents lie close at hand
 _AHEAD = 8  # steps whose random numbers are made at once; they are cheaper by the dozen
 
 
@@ -211,9 +213,12 @@ def _play_chunk(
         played.steps[c] = 0.0
         for query in queries[c]:
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
-    pool = new_pool(ROWS, longest, played.shown.shape[2])
-    for first in range(begin, end, ROWS):
-        last = min(first + ROWS, end)
+    rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
+    groups = (end - begin + rows - 1) // rows
+    rows = (end - begin + groups - 1) // groups
+    pool = new_pool(rows, longest, played.shown.shape[2])
+    for first in range(begin, end, rows):
+        last = min(first + rows, end)
         _play_group(
             data,
             rules,

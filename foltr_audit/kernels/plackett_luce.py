@@ -20,9 +20,6 @@ from .exponential import decay
 from .jit import inlined, kernel, parallel_kernel
 from .philox import fill_uniforms
 
-ROWS = 8
-"""Lists that are drawn in turns."""
-
 _BLOCK = 8  # documents whose weights are summed together
 _FADED = 1e-200  # below this sum of weights they are taken relative to a new maximum
 
