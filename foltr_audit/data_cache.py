@@ -78,7 +78,8 @@ def cached(origin: Origin, load: Callable[[], Collection]) -> Collection:
     except OSError as error:
         _note(f"note: data cache: {folder}: {error.strerror or error}; going on without it")
         return collection
-    return _look_up(folder, origin, identity) or collection  # mapped, it need not stay in memory
+    del collection  # mapped, it need not stay in memory
+    return _look_up(folder, origin, identity) or load()
 
 
 def cache_folder() -> Path | None:

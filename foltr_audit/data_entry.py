@@ -18,9 +18,8 @@ import json
 import os
 import zlib
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from foltr_audit import atomic
 from foltr_audit.errors import DataError
 from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.names import StoredNames
 
 META = "meta.json"
 SCHEMA = "foltr-audit/data-cache/1"
@@ -39,36 +39,6 @@ _FORMS = {
     "document_ids": ("|u1",),
 }
 _UNHASHED = "features"  # the only large array: its size and form are checked, its content is not
-
-
-class StoredNames(Sequence[str]):
-    """Names that stay UTF-8 bytes until one is asked for: a run on a million documents asks for none."""
-
-    def __init__(self, text: NDArray[np.uint8], count: int) -> None:
-        self._text = text
-        self._count = count
-
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(self._text.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        return self._names[place]
-
-    def __eq__(self, other: object) -> bool:
-        return self._names == (other._names if isinstance(other, StoredNames) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._names)
 
 
 def seal(table: dict[str, Any]) -> str:
@@ -130,10 +100,10 @@ def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
 
 
 def _stored(names: Sequence[str]) -> NDArray[np.uint8]:
-    text = "\0".join([*names, ""])
-    if text.count("\0") != len(names):
-        raise OSError(None, "a name holds a NUL")
-    return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+    try:
+        return StoredNames.of(names).text
+    except ValueError as error:
+        raise OSError(None, str(error)) from error
 
 
 def _form(path: Path, array: NDArray[Any], kind: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ DECIDING = (
     *("atomic", "errors", "rng", "load", "normalise", "sources", "synthetic", "data_entry"),
     *("letor", "letor_features", "letor_lines", "letor_write"),
     *("kernels", "kernels.bell", "kernels.jit", "kernels.philox"),
-    *("records", "records.dataset", "records.frozen", "records.rounds"),
+    *("records", "records.dataset", "records.frozen", "records.names", "records.rounds"),
 )
 """Modules that decide what a source becomes: data kept by others of them are not used."""
 

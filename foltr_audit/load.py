@@ -82,6 +82,6 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
 
     def generate() -> Collection:
         made = replace(synthesise(like, queries=number), source=data.source)
-        return normalise(made, data.normalise, data.dtype)
+        return normalise(made, data.normalise, data.dtype, overwrite=True)
 
     return origin, generate

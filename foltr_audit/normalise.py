@@ -31,11 +31,15 @@ def check_normalisation(how: str) -> None:
         raise UsageError(f"normalise: no normalisation {how!r}; {did_you_mean(how, NORMALISATIONS)}")
 
 
-def normalise(collection: Collection, how: str, dtype: str = "float32") -> Collection:
+def normalise(
+    collection: Collection, how: str, dtype: str = "float32", *, overwrite: bool = False
+) -> Collection:
     """The same fold with other feature scales, float32 or float64; its fingerprint is still the parsed one.
 
     `zscore` takes mean and population standard deviation over all training documents, `query-minmax`
-    the range within each query (Qin et al. 2010, "LETOR"); what is constant becomes 0.
+    the range within each query (Qin et al. 2010, "LETOR"); what is constant becomes 0. With `overwrite`
+    float32 results take the place of the given features, which must not be used any more: large data
+    then need memory once. Its parts must not share theirs.
 
     Raises:
         UsageError: an unknown name, or data that are normalised already.
@@ -52,9 +56,9 @@ def normalise(collection: Collection, how: str, dtype: str = "float32") -> Colle
         train, vali, test = (part.with_features(part.features.astype(dtype)) for part in parts)
     elif how == "zscore":
         mean, deviation = _statistics(collection.train)
-        train, vali, test = (_zscore(part, mean, deviation, dtype) for part in parts)
+        train, vali, test = (_zscore(part, _room(part, dtype, overwrite), mean, deviation) for part in parts)
     else:
-        train, vali, test = (_query_minmax(part, dtype) for part in parts)
+        train, vali, test = (_query_minmax(part, _room(part, dtype, overwrite)) for part in parts)
     return replace(collection, train=train, vali=vali, test=test, normalised=how)
 
 
@@ -74,22 +78,32 @@ def _statistics(train: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64
     mean = total / train.n_documents
     squares = np.zeros(train.n_features)
     for rows in _batches(train.n_documents):
-        squares += np.square(features[rows] - mean).sum(axis=0)
+        above = features[rows] - mean
+        squares += np.square(above, out=above).sum(axis=0)
     return mean, np.sqrt(squares / train.n_documents)
 
 
-def _zscore(part: Dataset, mean: NDArray[np.float64], deviation: NDArray[np.float64], dtype: str) -> Dataset:
-    scaled: Features = np.empty(part.features.shape, dtype)
+def _room(part: Dataset, dtype: str, overwrite: bool) -> Features:
+    """Where a part's scaled features go, (documents, features): its own memory, or new."""
+    if not overwrite or part.features.dtype != dtype:
+        return np.empty(part.features.shape, dtype)
+    own = part.features.view()
+    own.flags.writeable = True
+    return own
+
+
+def _zscore(
+    part: Dataset, scaled: Features, mean: NDArray[np.float64], deviation: NDArray[np.float64]
+) -> Dataset:
     for rows in _batches(part.n_documents):
         scaled[rows] = _ratio(part.features[rows] - mean, deviation)
     return part.with_features(scaled)
 
 
-def _query_minmax(part: Dataset, dtype: str) -> Dataset:
+def _query_minmax(part: Dataset, scaled: Features) -> Dataset:
     low = np.minimum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
     high = np.maximum.reduceat(part.features, part.offsets[:-1], axis=0).astype(np.float64)
     query_of = np.repeat(np.arange(part.n_queries), part.lengths)
-    scaled: Features = np.empty(part.features.shape, dtype)
     for rows in _batches(part.n_documents):
         queries = query_of[rows]
         scaled[rows] = _ratio(part.features[rows] - low[queries], high[queries] - low[queries])
@@ -97,7 +111,8 @@ def _query_minmax(part: Dataset, dtype: str) -> Dataset:
 
 
 def _ratio(above: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quotient within float32; 0 where the scale is 0."""
-    ratio = np.zeros_like(above)
-    np.divide(above, scale, out=ratio, where=np.broadcast_to(scale > 0, above.shape))
-    return np.clip(ratio, -_LARGEST, _LARGEST)
+    """Quotient within float32, in the memory of the first; 0 where the scale is 0."""
+    varies = np.broadcast_to(scale > 0, above.shape)
+    np.divide(above, scale, out=above, where=varies)
+    np.copyto(above, 0.0, where=~varies)
+    return np.clip(above, -_LARGEST, _LARGEST, out=above)

@@ -120,7 +120,7 @@ def load_data(
         fold=located.fold,
         fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
     )
-    return normalise(collection, normalisation, dtype)
+    return normalise(collection, normalisation, dtype, overwrite=True)
 
 
 def _synthetic(part: Dataset) -> bool:

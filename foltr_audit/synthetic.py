@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.dataset import joint_fingerprint
+from foltr_audit.records.names import StoredNames
 from foltr_audit.rng import Streams
 
 
@@ -231,12 +232,13 @@ def _part(
     """Queries first .. last-1, without a copy of their features."""
     start, stop = offsets[first], offsets[last]
     spans = enumerate(np.diff(offsets[first : last + 1]).tolist(), start=first + 1)
+    names = (f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1))
     return Dataset(
         features=features[start:stop],
         labels=labels[start:stop],
         offsets=offsets[first : last + 1] - start,
         query_ids=tuple(str(query) for query in range(first + 1, last + 1)),
-        document_ids=tuple(f"synthetic-{query}-{i}" for query, length in spans for i in range(1, length + 1)),
+        document_ids=StoredNames.of(names),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mmap import mmap
 from pathlib import Path
 
-from foltr_audit.data_entry import StoredNames
+import numpy as np
+
 from foltr_audit.load import load_collection
 from foltr_audit.records import Collection
 from foltr_audit.spec import DataSpec
@@ -30,7 +32,10 @@ def names(place: Path) -> list[str]:
 
 
 def is_mapped(collection: Collection) -> bool:
-    return isinstance(collection.test.document_ids, StoredNames)
+    owner: object = collection.test.features
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner, mmap)
 
 
 def assert_same(one: Collection, other: Collection) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from foltr_audit import data_cache, data_origin
-from foltr_audit.data_entry import StoredNames
 from foltr_audit.errors import FoltrAuditError
+from foltr_audit.records.names import StoredNames
 from tests.caching import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 from tests.command import run
 from tests.test_architecture import imports, modules
@@ -118,9 +118,29 @@ def test_names_are_decoded_on_use() -> None:
     assert len(stored) == 3
     assert list(stored) == ["a", "", "\u00fc\u2028"]
     assert stored[2] == "\u00fc\u2028"
+    assert stored[-3] == "a"
     assert stored[:2] == ("a", "")
+    assert stored[2:1] == ()
+    assert stored[::-2] == ("\u00fc\u2028", "a")
+    with pytest.raises(IndexError):
+        stored[3]
     assert stored == ("a", "", "\u00fc\u2028")
+    assert stored != ("a", "", "b")
+    assert stored == StoredNames(text.copy(), 3)
     assert hash(stored) == hash(StoredNames(text.copy(), 3))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
+def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foltr_audit.records.names._BATCH_NAMES", 3)
+    names = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
+    stored = StoredNames.of(iter(names))
+    assert len(stored) == count
+    assert tuple(stored) == tuple(stored[number] for number in range(count)) == stored[:] == names
+    assert stored.text.tobytes() == "".join(name + "\0" for name in names).encode("utf-8", "surrogatepass")
+    assert StoredNames.of(stored) is stored
+    with pytest.raises(ValueError, match="NUL"):
+        StoredNames.of([*names, "a\0b"])
 
 
 def test_small_data_are_not_kept(

@@ -186,6 +186,19 @@ def test_who_comes_second_takes_the_entry_of_the_first(
     assert len(names(cache_place)) == 2
 
 
+def test_an_entry_that_is_removed_at_once(
+    cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def emptied(folder: Path) -> None:
+        shutil.rmtree(contents(folder)[0])
+
+    plain = load(letor_file, cache=False)
+    monkeypatch.setattr(data_cache, "_sweep", emptied)
+    again = load(letor_file)
+    assert not is_mapped(again)
+    assert_same(again, plain)
+
+
 @pytest.mark.parametrize("failure", ["full", "small", "file", "relative"])
 def test_a_cache_that_cannot_be_written(
     cache_place: Path,

@@ -124,6 +124,27 @@ def test_none_changes_nothing() -> None:
     assert normalise(data, "none") is data
 
 
+@pytest.mark.parametrize("how", ["zscore", "query-minmax"])
+def test_overwriting_gives_the_same_in_the_same_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH_ROWS", 7)
+    draws = np.random.default_rng(6)
+    matrices = [draws.normal(50, 3, (rows, 6)).astype(np.float32) for rows in (40, 15, 20)]
+    kept, lost = (collection(*(part(matrix, [5] * (len(matrix) // 5)) for matrix in matrices)) for _ in "ab")
+    scaled, in_place = normalise(kept, how), normalise(lost, how, overwrite=True)
+    for name, matrix in zip(Collection.PARTS, matrices, strict=True):
+        np.testing.assert_array_equal(kept.part(name).features, matrix)
+        np.testing.assert_array_equal(in_place.part(name).features, scaled.part(name).features)
+        assert np.shares_memory(in_place.part(name).features, lost.part(name).features)
+        assert not in_place.part(name).features.flags.writeable
+
+
+def test_features_of_another_format_are_not_overwritten() -> None:
+    data = collection(part([[1, 2], [3, 5]]))
+    wide = normalise(data, "zscore", "float64", overwrite=True)
+    assert wide.train.features.dtype == np.float64
+    np.testing.assert_array_equal(data.train.features, [[1, 2], [3, 5]])
+
+
 def test_refusals() -> None:
     data = collection(part([[1, 2], [3, 4]]))
     with pytest.raises(UsageError, match=r"no normalisation 'zscor'; did you mean 'zscore'\?"):

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
 from foltr_audit.records.frozen import Features, read_only, read_only_features
+from foltr_audit.records.names import batches
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -103,12 +105,13 @@ class Dataset:
         chosen = np.asarray(queries, dtype=np.int64)
         spans = [np.arange(self.offsets[q], self.offsets[q + 1]) for q in chosen]
         rows = np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
+        names = (self.document_ids[self.offsets[q] : self.offsets[q + 1]] for q in chosen)
         return Dataset(
             features=self.features[rows],
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(self.lengths[chosen])]),
             query_ids=tuple(self.query_ids[q] for q in chosen),
-            document_ids=tuple(self.document_ids[row] for row in rows),
+            document_ids=tuple(chain.from_iterable(names)),
         )
 
     def with_features(self, features: Features) -> Dataset:
@@ -128,7 +131,8 @@ class Dataset:
         for array, form in ((self.features, "<f4"), (self.labels, "<i8"), (self.offsets, "<i8")):
             digest.update(np.ascontiguousarray(array, dtype=form).data)
         for names in (self.query_ids, self.document_ids):
-            digest.update("".join(f"{len(name)}:{name}" for name in names).encode())
+            for batch in batches(names):
+                digest.update("".join([f"{len(name)}:{name}" for name in batch]).encode())
         return digest.hexdigest()
 
 

@@ -1,0 +1,91 @@
+"""Names of a million documents, which hardly anybody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.frozen import read_only
+
+_BATCH_NAMES = 8_192  # strings of this many names at a time
+
+
+class StoredNames(Sequence[str]):
+    """Names that stay UTF-8 bytes until they are asked for: a run on a million documents asks for none.
+
+    Attributes:
+        text: uint8, shape (bytes,): the names one after the other, each ended by a NUL.
+    """
+
+    def __init__(self, text: NDArray[np.uint8], count: int) -> None:
+        self.text = text
+        self._count = count
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> StoredNames:
+        """Store names; what is stored already stays as it is.
+
+        Raises:
+            ValueError: a name holds a NUL.
+        """
+        if isinstance(names, StoredNames):
+            return names
+        text, count = bytearray(), 0
+        for batch in batches(names):
+            text += "\0".join([*batch, ""]).encode("utf-8", "surrogatepass")
+            count += len(batch)
+        if text.count(0) != count:
+            raise ValueError("a name holds a NUL")
+        return cls(read_only(np.frombuffer(text, dtype=np.uint8), np.uint8), count)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        """First byte of each name, and the end of the last, shape (names + 1,)."""
+        return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
+
+    def _between(self, first: int, last: int) -> tuple[str, ...]:
+        """Names first .. last-1."""
+        span = self.text[self._starts[first] : self._starts[last]]
+        return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, self._count, _BATCH_NAMES):
+            yield from self._between(first, min(first + _BATCH_NAMES, self._count))
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        if not isinstance(place, slice):
+            first = range(self._count)[place]
+            return self._between(first, first + 1)[0]
+        places = range(self._count)[place]
+        if places.step == 1:
+            return self._between(places.start, max(places.start, places.stop))
+        return tuple(self[one] for one in places)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, StoredNames):
+            return np.array_equal(self.text, other.text)
+        return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+def batches(names: Iterable[str]) -> Iterator[list[str]]:
+    """Some thousand names at a time."""
+    rest = iter(names)
+    while batch := list(islice(rest, _BATCH_NAMES)):
+        yield batch
