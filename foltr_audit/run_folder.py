@@ -206,7 +206,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
-    """See to it that Runs may be written into a folder.
+    """See to it that Runs may be written into a folder; what a killed writer left behind is removed.
 
     Raises:
         UsageError: it is not empty and neither `resume` nor `overwrite` is given, or it holds
@@ -227,9 +227,12 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
     for file in held:
         if file.name == SPEC:
             _ = RunFolder(path / file.parent).spec  # something else of that name is not replaced
-    if overwrite:
-        with writing(path):
+    with writing(path):
+        if overwrite:
             _empty(path, held)
+        for file in held if resume else ():
+            if atomic.is_temporary(file.name):
+                (path / file).unlink()
 
 
 def _empty(path: Path, files: Sequence[Path]) -> None:
