@@ -188,6 +188,22 @@ def test_close_scores_at_the_end_of_a_wide_list(spread: float) -> None:
 
 
 @EVERY_SETTING
+@pytest.mark.parametrize("apart", [0.0, 30.0, 50.0, 57.0, 58.0, 65.0, 68.5, 70.0, 100.0])
+def test_lists_far_below_a_document_that_is_not_shown(setting: PDGDSetting, apart: float) -> None:
+    """Where products of the weights that the list was drawn with would begin to underflow."""
+    rng = np.random.default_rng(3)
+    scores = np.concatenate([[0.0], -apart - rng.uniform(0, 0.5, size=10)])
+    one = Shown(scores, np.arange(1, 11), np.arange(10) % 3 == 0, rng.normal(size=(10, 4)))
+    exact = exact_pair_weights(scores, one.shown.tolist(), setting.normaliser == "candidates")
+    only_observed = setting.pairs == "last-click+1"
+    expected = np.zeros(10)
+    for winner, loser in observed_pairs(one.clicks.tolist(), only_observed):
+        expected[winner] += exact[winner, loser]
+        expected[loser] -= exact[winner, loser]
+    np.testing.assert_allclose(one.coefficients(setting)[0], expected, rtol=1e-11)
+
+
+@EVERY_SETTING
 @pytest.mark.parametrize("seed", range(6))
 def test_gradient_is_the_sum_over_pairs(setting: PDGDSetting, seed: int) -> None:
     one = drawn(seed, candidates=8, k=6, spread=3.0)

@@ -1,4 +1,4 @@
-"""The ways in which kernels are compiled: alone, parallel over clients, or as a reduction.
+"""The ways in which kernels are compiled: alone, into their callers, parallel over clients, as a reduction.
 
 No fast-math but for reductions, whose order of summation the compiler fixes when it compiles: on one
 machine the same input gives the same bytes, for any number of threads and any place in a cohort.

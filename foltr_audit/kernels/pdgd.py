@@ -19,7 +19,7 @@ from .jit import inlined, kernel, parallel_kernel
 from .plackett_luce import Pool, new_pool, put_scores, take, total, weigh
 
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
-_CLOSE = 1e-30  # products of ten denominators above it are normal numbers
+_CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
 
 @kernel
