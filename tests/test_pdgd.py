@@ -193,7 +193,7 @@ def test_lists_far_below_a_document_that_is_not_shown(setting: PDGDSetting, apar
     """Where products of the weights that the list was drawn with would begin to underflow."""
     rng = np.random.default_rng(3)
     scores = np.concatenate([[0.0], -apart - rng.uniform(0, 0.5, size=10)])
-    one = Shown(scores, np.arange(1, 11), np.arange(10) % 3 == 0, rng.normal(size=(10, 4)))
+    one = Shown(scores, np.arange(1, 11), np.arange(10) == 9, rng.normal(size=(10, 4)))
     exact = exact_pair_weights(scores, one.shown.tolist(), setting.normaliser == "candidates")
     only_observed = setting.pairs == "last-click+1"
     expected = np.zeros(10)
