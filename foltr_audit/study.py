@@ -132,6 +132,10 @@ class Output:
     resume: bool = False
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        if self.resume and self.overwrite:
+            raise UsageError("--resume and --overwrite: give one or the other")
+
     def run(self, plan: Plan, study: Study) -> list[Cell]:
         """Run a plan into the folder, which is locked meanwhile.
 

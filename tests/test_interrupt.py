@@ -172,3 +172,34 @@ def test_resume_removes_what_a_kill_left(tmp_path: Path, places: str) -> None:
         path.with_name(f".{path.name}.0123456789abcdef.tmp").write_bytes(b"half")
     assert run("attack", *SMALL, "--out", tmp_path, "--resume").code == 0
     assert files(tmp_path) == whole
+
+
+def _interrupt_after(removals: int, patch: pytest.MonkeyPatch) -> None:
+    """Let so many files be removed, and none after them."""
+    real, left = Path.unlink, iter(range(removals))
+
+    def unlink(path: Path) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        real(path)
+
+    patch.setattr(Path, "unlink", unlink)
+
+
+def test_killed_while_overwriting_leaves_a_run_that_resumes(tmp_path: Path) -> None:
+    """However many files are gone by then: the Run is resumed, or refused as one of another Spec."""
+    options = (*SMALL, "--click-model", "perfect")
+    assert run("attack", *options, "--out", tmp_path / "whole").code == 0
+    whole = files(tmp_path / "whole")
+    for removed in range(len(whole)):
+        folder = tmp_path / str(removed)
+        shutil.copytree(tmp_path / "whole", folder)
+        with pytest.MonkeyPatch.context() as patch:
+            _interrupt_after(removed, patch)
+            assert run("attack", *options, "--out", folder, "--overwrite").code == 130
+        assert len(files(folder)) == len(whole) - removed
+        other = run("attack", *options, "--seed", 9, "--out", folder, "--resume")
+        assert other.code == 2
+        assert "seed is 1 there and 9 here" in other.err
+        assert run("attack", *options, "--out", folder, "--resume").code == 0
+        assert files(folder) == whole

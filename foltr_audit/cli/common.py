@@ -201,8 +201,6 @@ class Common:
         Raises:
             UsageError: both --resume and --overwrite, or one of them without --out.
         """
-        if self.resume and self.overwrite:
-            raise UsageError("--resume and --overwrite: give one or the other")
         if self.out is None:
             if self.resume or self.overwrite:
                 raise UsageError(f"{'--resume' if self.resume else '--overwrite'}: only with --out")
