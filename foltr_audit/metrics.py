@@ -25,9 +25,7 @@ def _discounts(k: int) -> NDArray[np.float64]:
 
 def dcg(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
     """DCG of lists (I, k) shown for some queries (I,), float64 (I,)."""
-    from foltr_audit.kernels.ndcg import dcg_of_shown
-
-    return dcg_of_shown(data.labels, data.offsets, queries, shown, _discounts(shown.shape[1]))
+    return ndcg(data, queries, shown, np.ones(data.n_queries))
 
 
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> NDArray[np.float64]:
@@ -41,8 +39,9 @@ def ndcg(
     data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], ideal: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """NDCG of lists (I, k) against the ideal DCG of every query (queries,); 0 where nothing is relevant."""
-    best = ideal[queries]
-    return np.divide(dcg(data, queries, shown), best, out=np.zeros(queries.size), where=best > 0)
+    from foltr_audit.kernels.ndcg import dcg_over_best
+
+    return dcg_over_best(data.labels, data.offsets, queries, shown, _discounts(shown.shape[1]), ideal)
 
 
 def mean_ndcg(

@@ -169,7 +169,7 @@ def _play_group(
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
     clicks = np.empty((rows, k), dtype=np.bool_)
     coefficients, pairs = np.empty((rows, k)), np.empty(rows, dtype=np.int64)
-    left, sides = np.empty(k + 1), np.empty((2, k + 1), dtype=np.int64)
+    left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
     gradient = np.empty((rows, models.shape[1]))
     candidates, only_observed = rules.candidates, rules.only_observed
     for step in range(steps):

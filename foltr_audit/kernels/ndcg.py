@@ -21,21 +21,26 @@ def _gain(grade: int) -> float:
 
 
 @parallel_kernel
-def dcg_of_shown(
+def dcg_over_best(
     labels: NDArray[np.int64],
     offsets: NDArray[np.int64],
     queries: NDArray[np.int64],
     shown: NDArray[np.int64],
     discounts: NDArray[np.float64],
+    best: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """DCG of lists (I, k) shown for queries (I,); `discounts` (k,) is what each rank counts."""
+    """DCG of lists (I, k) shown for queries (I,) over the best of each query (queries,), 0 where that is 0.
+
+    `discounts` (k,) is what each rank counts.
+    """
     out = np.empty(queries.size)
     for i in numba.prange(queries.size):
         first, total = offsets[queries[i]], 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0:
                 total += _gain(labels[first + shown[i, rank]]) * discounts[rank]
-        out[i] = total
+        ideal = best[queries[i]]
+        out[i] = total / ideal if ideal > 0.0 else 0.0
     return out
 
 

@@ -167,15 +167,21 @@ def _observed(shown: NDArray[np.int64], clicks: NDArray[np.bool_], row: int, onl
 def _fill_left(
     drawn: NDArray[np.float64], tail: float, shown: NDArray[np.int64], row: int, left: NDArray[np.float64]
 ) -> bool:
-    """Fill with the denominator of every rank; whether no product of them can underflow."""
+    """Fill left[0] with the denominator of every rank, left[1] with their products from rank 1 on.
+
+    Whether no product of them can underflow.
+    """
     length = 0
     while length < shown.shape[1] and shown[row, length] >= 0:
         length += 1
-    left[length] = tail
+    left[0, length] = tail
     close = True
     for t in range(length - 1, -1, -1):
-        left[t] = left[t + 1] + drawn[row, t]
+        left[0, t] = left[0, t + 1] + drawn[row, t]
         close &= drawn[row, t] > _CLOSE
+    left[1, 0] = 1.0
+    for t in range(1, length):
+        left[1, t] = left[1, t - 1] * left[0, t]
     return close
 
 
@@ -183,13 +189,13 @@ def _fill_left(
 def _close_pair_weight(
     drawn: NDArray[np.float64], left: NDArray[np.float64], row: int, p: int, q: int
 ) -> float:
-    """`rho * u / (1 + u)^2` of positions p < q, from their weights and the denominators `left` (k + 1,)."""
-    as_shown, swapped = 1.0, 1.0
-    running = left[q + 1] + drawn[row, p]
+    """`rho * u / (1 + u)^2` of positions p < q, from their weights and the denominators `left`."""
+    swapped = left[1, p]
+    running = left[0, q + 1] + drawn[row, p]
     for t in range(q, p, -1):
-        as_shown *= left[t]
         swapped *= running
         running += drawn[row, t - 1]
+    as_shown = left[1, q]
     both = drawn[row, p] + drawn[row, q]
     return float(drawn[row, p] * drawn[row, q] * as_shown / (both * both * (as_shown + swapped)))
 
@@ -254,7 +260,7 @@ def fill_coefficients(
     """How much each shown document's gradient counts, and the number of pairs, of some lists.
 
     `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others;
-    `left` (k + 1,) and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
+    `left` and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
     their number of pairs with a minus sign and no coefficients; whether there was none of them.
     """
     every = True
@@ -336,7 +342,7 @@ def pdgd_coefficients(
         out, found = coefficients[c : c + 1], pairs[c : c + 1]
         _weigh_shown(pool, mine)
         drawn, tails = pool.drawn, pool.tails
-        left, sides = np.empty(k + 1), np.empty((2, k + 1), dtype=np.int64)
+        left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
         if not fill_coefficients(
             drawn, tails, mine, clicked, candidates, only_observed, left, sides, out, found
         ):
