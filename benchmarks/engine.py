@@ -211,7 +211,7 @@ def ratios(name: str, rates: Rates) -> list[Figure]:
         ("whole_over_bare", "time of a whole round / bare simulation, 1 thread", "engine_1", "whole_1"),
     ]  # fmt: skip
     for count in threads_here():
-        key = "" if count == threads_here()[-1] else f"_{count}"  # the target is for all threads
+        key = "" if count == threads_here()[-1] else f"_{count}"  # the last one is for all threads
         text = f"time with trace / without, {_threads(str(count))}"
         wanted += [
             (f"trace_over_none{key}", f"{text}, whole rounds", f"whole_{count}", f"whole_traced_{count}"),

@@ -22,7 +22,7 @@ class Options:
     @property
     def least(self) -> float:
         """Seconds that one timed turn lasts at least."""
-        return 0.0 if self.quick else 0.3
+        return 0.0 if self.quick else 0.4
 
     @property
     def turns(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 
@@ -61,16 +61,21 @@ def seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+def _times(work: Callable[[int], object], least: float) -> int:
+    work(1)
+    n = 1
+    while least and seconds(partial(work, n)) < least:
+        n *= 2
+    return n
+
+
 def interleave(contestants: Sequence[Contestant], repetitions: int, least: float) -> Rates:
     """Time the contestants in turn, A B C A B C ..., each for at least about `least` seconds a turn.
 
-    Each one first works once or twice unmeasured: kernels are compiled, caches filled, and the
-    number of times is found that fills a turn.
+    Each one first works unmeasured: kernels are compiled, caches filled, and the number of times is
+    found that fills a turn, by doubling, since what begins slowly (a trace) may go on quickly.
     """
-    times = {}
-    for each in contestants:
-        each.work(1)
-        times[each.name] = 1 if not least else max(1, math.ceil(least / seconds(lambda e=each: e.work(1))))  # type: ignore[misc]
+    times = {each.name: _times(each.work, least) for each in contestants}
     rates: dict[str, list[float]] = {each.name: [] for each in contestants}
     for _ in range(repetitions):
         for each in contestants:

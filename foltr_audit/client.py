@@ -24,7 +24,7 @@ from foltr_audit.records import Dataset
 if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import Documents, Rules
 
-CHUNK = 64
+CHUNK = 32
 """Clients that one thread plays in a row; it changes no byte."""
 
 
