@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -235,6 +235,7 @@ token = st.tuples(
 ).map(lambda pair: f"{pair[0]}:{pair[1]}".encode())
 
 
+@example(tokens=[b"2:0.0", b"1:0:"])
 @settings(max_examples=400, deadline=None)
 @given(tokens=st.lists(token, min_size=1, max_size=4))
 def test_quick_and_careful_parser_agree(tokens: list[bytes]) -> None:
