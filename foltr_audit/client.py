@@ -57,17 +57,17 @@ class ClientRules:
         from foltr_audit.kernels.local_steps import Rules
 
         learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
+        if not (isinstance(learner, FPDGD) and isinstance(model, Cascade)):
+            return None
         known = (
             self.sampled
-            and isinstance(learner, FPDGD)
             and type(learner).local_step is FPDGD.local_step
-            and isinstance(model, Cascade)
             and type(model).click is Cascade.click
             and not self.chain.links(ClickDefense)
             and len(steps) <= 1
             and all(step.ball is not None and type(step).apply is StepDefense.apply for step in steps)
         )
-        if not known or not isinstance(learner, FPDGD) or not isinstance(model, Cascade):
+        if not known:
             return None
         click, stop = model.setting(self.largest_label)
         ball = steps[0].ball if steps else None

@@ -87,7 +87,9 @@ class Round:
             part=self.origin.part[asked],
             query=self.origin.query[asked],
             shown=shown,
-            features=None if self.embedded is None else self._embedded_rows(self.embedded, asked, shown),
+            features=None
+            if self.embedded is None
+            else self.embedded.shown_features(asked, shown).astype(np.float32, copy=False),
         )
         truth = RoundTruth(
             clients=context.clients[kept],
@@ -97,12 +99,6 @@ class Round:
             metrics=self.metrics,
         )
         return record, truth
-
-    @staticmethod
-    def _embedded_rows(
-        data: Dataset, asked: NDArray[np.int64], shown: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        return data.shown_features(asked, shown).astype(np.float32)
 
 
 def online_metrics(

@@ -238,13 +238,10 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
 def _empty(path: Path, files: Sequence[Path]) -> None:
     """Remove all files; killed at any moment it leaves Runs that are shorter, and no damaged ones."""
 
-    def place(file: Path) -> tuple[int, str]:
-        if file.name.startswith("part-"):
-            return 0, file.as_posix()
-        return {"trace.toml": 2, SPEC: 3, PLAN: 4}.get(file.name, 1), file.as_posix()
+    def turn(file: Path) -> int:
+        return 0 if file.name.startswith("part-") else {"trace.toml": 2, SPEC: 3, PLAN: 4}.get(file.name, 1)
 
-    markers = [file for file in files if place(file)[0] == 0]
-    for file in [*sorted(markers, reverse=True), *sorted(set(files) - set(markers), key=place)]:
+    for file in sorted(sorted(files, reverse=True), key=turn):  # the markers of later parts first
         (path / file).unlink()
     for folder in sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True):
         folder.rmdir()

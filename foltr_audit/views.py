@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +49,6 @@ class Placement:
         out = np.full(self.shape + values.shape[1:], fill, dtype=values.dtype)
         out[self.slot, self.place] = values
         return out
-
-    def spread_features(self, rows: Features) -> Features:
-        """Feature rows of the interactions, zero where there is none."""
-        if rows.dtype == np.float64:
-            return self.spread(rows.astype(np.float64, copy=False), 0)
-        return self.spread(rows.astype(np.float32, copy=False), 0)
 
 
 def knowledge_of(header: TraceHeader) -> Knowledge:
@@ -165,7 +159,7 @@ def individual_views(
                 parameters=np.tile(record.parameters, (part.shape[0], 1)),
                 messages=record.messages[rows].astype(np.float64),
                 shown=part.spread(record.shown[here], -1),
-                features=part.spread_features(features[here]),
+                features=cast(Features, part.spread(features[here], 0)),
                 knowledge=knowledge,
             ),
         )

@@ -13,18 +13,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, kernel, parallel_kernel
+from .jit import kernel, parallel_kernel
 from .philox import fill_uniforms
 
 # exp(-800) is 0 in float64, and so is any multiple of it that can occur.
 _LOG_UNDERFLOW = -800.0
 _AHEAD = 128  # random numbers that are made at once; they are cheaper by the dozen
-
-
-@inlined
-def _shrunk(v: float, shape: float, t: float) -> float:
-    """`t v^(1/shape)` for v <= 1."""
-    return t * math.exp(math.log(v) / shape)
 
 
 @kernel
@@ -55,7 +49,7 @@ def _fill_differences(
             if v < gone:
                 x, drawn = 0.0, True
             elif v <= 1.0:
-                x = _shrunk(v, shape, t)
+                x = t * math.exp(math.log(v) / shape)
                 drawn = w <= (2.0 - x) / (2.0 + x) or w <= math.exp(-x)
             else:
                 x = -math.log(t * (b - v) / shape)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .ball import project_row
 from .cascade import click_row
 from .jit import kernel, parallel_kernel
-from .pdgd import fill_coefficients, fill_spread_coefficients
+from .pdgd import fill_coefficients
 from .philox import fill_uniforms
 from .plackett_luce import Pool, draw, new_pool
 from .ranking import Features, add_documents, dot
@@ -169,7 +169,6 @@ def _play_group(
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
     clicks = np.empty((rows, k), dtype=np.bool_)
     coefficients, pairs = np.empty((rows, k)), np.empty(rows, dtype=np.int64)
-    left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
     gradient = np.empty((rows, models.shape[1]))
     candidates, only_observed = rules.candidates, rules.only_observed
     for step in range(steps):
@@ -181,12 +180,7 @@ def _play_group(
         _score_group(data, queries, step, models, pool)
         draw(pool, rows, show, ahead * k, shown)
         _click_group(data, rules, queries, step, shown, click, ahead * 2 * k, grades, clicks)
-        if not fill_coefficients(
-            pool.drawn, pool.tails, shown, clicks, candidates, only_observed, left, sides, coefficients, pairs
-        ):
-            fill_spread_coefficients(
-                pool.scores, pool.sizes, shown, clicks, candidates, only_observed, coefficients, pairs
-            )
+        fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
         _step_group(
             data, rules, queries, step, shown, coefficients, pairs, gradient, models, undefended, clipped
         )

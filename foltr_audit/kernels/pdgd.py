@@ -245,7 +245,7 @@ def _close_coefficients(
 
 
 @kernel
-def fill_coefficients(
+def _fill_close(
     drawn: NDArray[np.float64],
     tails: NDArray[np.float64],
     shown: NDArray[np.int64],
@@ -285,7 +285,7 @@ def fill_coefficients(
 
 
 @kernel
-def fill_spread_coefficients(
+def _fill_spread(
     scores: NDArray[np.float64],
     sizes: NDArray[np.int64],
     shown: NDArray[np.int64],
@@ -304,10 +304,31 @@ def fill_spread_coefficients(
 
 
 @kernel
+def fill_coefficients(
+    pool: Pool,
+    shown: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+    candidates: bool,
+    only_observed: bool,
+    out: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+) -> None:
+    """How much each shown document's gradient counts (rows, k), and the number of pairs (rows,).
+
+    The lists `shown` (rows, k) were drawn from the pool.
+    """
+    k = shown.shape[1]
+    left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
+    drawn, tails = pool.drawn, pool.tails
+    if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, left, sides, out, pairs):
+        _fill_spread(pool.scores, pool.sizes, shown, clicks, candidates, only_observed, out, pairs)
+
+
+@kernel
 def _weigh_shown(pool: Pool, shown: NDArray[np.int64]) -> None:
     """What drawing the lists `shown` (1, k) would have left in a pool with these scores."""
-    scores, weights, sums, sizes, tops, drawn, tails = pool
-    weigh(scores, weights, sums, sizes, tops, tails, 1)
+    weigh(pool, 1)
+    _, weights, sums, sizes, _, drawn, tails = pool
     for i in range(shown.shape[1]):
         if shown[0, i] >= 0:
             drawn[0, i] = weights[0, shown[0, i]]
@@ -341,12 +362,5 @@ def pdgd_coefficients(
         mine, clicked = shown[c : c + 1], clicks[c : c + 1]
         out, found = coefficients[c : c + 1], pairs[c : c + 1]
         _weigh_shown(pool, mine)
-        drawn, tails = pool.drawn, pool.tails
-        left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
-        if not fill_coefficients(
-            drawn, tails, mine, clicked, candidates, only_observed, left, sides, out, found
-        ):
-            fill_spread_coefficients(
-                pool.scores, pool.sizes, mine, clicked, candidates, only_observed, out, found
-            )
+        fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
     return coefficients, pairs

@@ -36,8 +36,8 @@ class Pool(NamedTuple):
         sums: of blocks of weights, (rows, blocks).
         sizes: number of documents of each row, (rows,).
         tops: highest score of each row, (rows,).
-        drawn: weight of each shown document when its list began, (rows, k); NaN after weights were
-            taken relative to a new maximum.
+        drawn: weight that each shown document was drawn with, (rows, k); the first is NaN where
+            weights were taken relative to a new maximum, so that they cannot be compared.
         tails: weight of the documents that are not shown, (rows,).
     """
 
@@ -95,10 +95,9 @@ def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, document
 
 
 @kernel
-def weigh(
-    scores: Floats, weights: Floats, sums: Floats, sizes: Ints, tops: Floats, tails: Floats, rows: int
-) -> None:
+def weigh(pool: Pool, rows: int) -> None:
     """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
+    scores, weights, sums, sizes, tops, _, tails = pool
     for row in range(rows):
         _weigh_row(scores, weights, sums, row, sizes[row], tops[row])
         tails[row] = total(sums, row, sizes[row])
@@ -162,7 +161,7 @@ def _weigh_faded(pool: Pool, shown: Ints, rank: int, rows: int) -> None:
             for r in range(rank):
                 take(weights, sums, 0, shown[row, r])
             pool.tails[row] = total(sums, 0, documents)
-            pool.drawn[row] = np.nan
+            pool.drawn[row, 0] = np.nan
 
 
 @kernel
@@ -178,7 +177,7 @@ def _draw_rank(
     rank: int,
     rows: int,
 ) -> bool:
-    """Draw the document of one rank of every row; whether some row has faded then."""  # fmt: skip
+    """Draw the document of one rank of every row; whether some row has faded then."""
     faded = False
     for row in range(rows):
         documents = sizes[row]
@@ -187,7 +186,7 @@ def _draw_rank(
             if not weights[row, i] > 0.0:  # rounding led to a document that was taken
                 i = _somebody(weights, row, documents)
             shown[row, rank] = i
-            drawn[row, rank] = weights[row, i] + 0.0 * drawn[row, rank]
+            drawn[row, rank] = weights[row, i]
             take(weights, sums, row, i)
             tails[row] = total(sums, row, documents)
             faded |= (not tails[row] >= _FADED) & (rank + 1 < documents)
@@ -203,9 +202,8 @@ def draw(pool: Pool, rows: int, u: Floats, ahead: int, shown: Ints) -> None:
     Scores, sizes and tops of the pool are given. When what is left of a row has faded beside what was
     taken, its weights are made anew relative to its own maximum, so any spread of the scores is right.
     """
-    scores, weights, sums, sizes, tops, drawn, tails = pool
-    weigh(scores, weights, sums, sizes, tops, tails, rows)
-    drawn[:rows] = 0.0
+    weigh(pool, rows)
+    _, weights, sums, sizes, _, drawn, tails = pool
     for rank in range(shown.shape[1]):
         if _draw_rank(weights, sums, sizes, drawn, tails, u, ahead + rank, shown, rank, rows):
             _weigh_faded(pool, shown, rank + 1, rows)
