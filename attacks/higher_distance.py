@@ -7,18 +7,21 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.plugins import Inference, View
+from foltr_audit.rank_changes import RankChanges
 
 
-class HigherDistance(Attack):
+class HigherDistance(RankChanges):
     """Names a document whose lead grew over more than `more_than` others of its list.
 
     Counts `#{d' : f'(d) - f'(d') > f(d) - f(d')}`, which is how many documents' scores changed by less.
 
-    Sees: the message, the global model, features of the shown documents.
+    Sees: the message, the global model, features of the shown documents; with `compare=positions` also
+    the order of the shown list.
 
     Source: Pham 2022, "Federated learning for online learning to rank", section 4.1. The text says
-    more than 5 (the default); the published program takes 5 or more (`more_than=4`).
+    more than 5 (the default); the published program takes 5 or more (`more_than=4`) and compares positions
+    (`compare=positions`), which is weaker (see `foltr_audit.rank_changes`).
     """
 
     name: ClassVar[str] = "higher-distance"
@@ -28,7 +31,7 @@ class HigherDistance(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the count."""
         del rng
-        changes = view.score_changes
+        changes = self.changes(view)
         other = view.is_document[..., np.newaxis, :]
         counts = ((changes[..., :, np.newaxis] > changes[..., np.newaxis, :]) & other).sum(axis=-1)
         return Inference(scores=counts, guess=(counts > self.more_than) & view.is_document)

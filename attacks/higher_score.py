@@ -6,15 +6,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.plugins import Inference, View
+from foltr_audit.rank_changes import RankChanges
 
 
-class HigherScore(Attack):
+class HigherScore(RankChanges):
     """Names every document with `f'(d) > f(d)`.
 
-    Sees: the message, the global model, features of the shown documents.
+    Sees: the message, the global model, features of the shown documents; with `compare=positions` also
+    the order of the shown list.
 
-    Source: Pham 2022, "Federated learning for online learning to rank", section 4.1.
+    Source: Pham 2022, "Federated learning for online learning to rank", section 4.1; `compare=positions`
+    repeats the program published with it, which is weaker (see `foltr_audit.rank_changes`).
     """
 
     name: ClassVar[str] = "higher-score"
@@ -22,5 +25,5 @@ class HigherScore(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is `f'(d) - f(d)`; the guess is where it is positive."""
         del rng
-        changes = view.score_changes
+        changes = self.changes(view)
         return Inference(scores=changes, guess=(changes > 0) & view.is_document)

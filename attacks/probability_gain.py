@@ -7,32 +7,37 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.plugins import Inference, View
+from foltr_audit.rank_changes import RankChanges
 
 
-def probability_gains(view: View) -> NDArray[np.float64]:
-    """Softmax over the shown list after minus before, float64 (n, B, k), 0 at the padding.
+class ProbabilityGain(RankChanges):
+    """An attack on the gain in probability; `compare` says whether of documents or of positions."""
 
-    The same document is compared under both models.
-    """
-
-    def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        masked = np.where(view.is_document, scores, -np.inf)
-        top = np.max(masked, axis=-1, keepdims=True, initial=-np.inf)
-        shares = np.exp(masked - np.where(np.isfinite(top), top, 0.0))
-        total = shares.sum(axis=-1, keepdims=True)
-        share: NDArray[np.float64] = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
-        return share
-
-    return softmax(view.scores_before + view.score_changes) - softmax(view.scores_before)
+    def gains(self, view: View) -> NDArray[np.float64]:
+        """Softmax over the shown list after minus before, float64 (n, B, k), 0 at the padding."""
+        before, after = self.scores(view)
+        return softmax(after, view.is_document) - softmax(before, view.is_document)
 
 
-class HigherProbability(Attack):
+def softmax(scores: NDArray[np.float64], is_document: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Each document's share of `exp(score)` in its list, float64 (n, B, k), 0 at the padding."""
+    masked = np.where(is_document, scores, -np.inf)
+    top = np.max(masked, axis=-1, keepdims=True, initial=-np.inf)
+    shares = np.exp(masked - np.where(np.isfinite(top), top, 0.0))
+    total = shares.sum(axis=-1, keepdims=True)
+    share: NDArray[np.float64] = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
+    return share
+
+
+class HigherProbability(ProbabilityGain):
     """Names every document that is more probable under the client's model.
 
-    Sees: the message, the global model, features of the shown documents.
+    Sees: the message, the global model, features of the shown documents; with `compare=positions` also
+    the order of the shown list.
 
-    Source: Pham 2022, "Federated learning for online learning to rank", section 4.1.
+    Source: Pham 2022, "Federated learning for online learning to rank", section 4.1; `compare=positions`
+    repeats the program published with it, which is weaker (see `foltr_audit.rank_changes`).
     """
 
     name: ClassVar[str] = "higher-probability"
@@ -40,16 +45,19 @@ class HigherProbability(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the gain in probability; the guess is where it is positive."""
         del rng
-        gains = probability_gains(view)
+        gains = self.gains(view)
         return Inference(scores=gains, guess=(gains > 0) & view.is_document)
 
 
-class MaxGain(Attack):
+class MaxGain(ProbabilityGain):
     """Names the one document of a list whose probability grew most, if any grew.
 
-    Sees: the message, the global model, features of the shown documents.
+    Sees: the message, the global model, features of the shown documents; with `compare=positions` also
+    the order of the shown list.
 
-    Source: the program published with Pham 2022, "Federated learning for online learning to rank".
+    Source: the program published with Pham 2022, "Federated learning for online learning to rank", which
+    compares positions (`compare=positions`; weaker, see `foltr_audit.rank_changes`) and names a document
+    even where no probability grew.
     """
 
     name: ClassVar[str] = "max-gain"
@@ -57,7 +65,7 @@ class MaxGain(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the gain in probability; of equal ones the higher position is named."""
         del rng
-        gains = probability_gains(view)
+        gains = self.gains(view)
         best = np.argmax(np.where(view.is_document, gains, -np.inf), axis=-1)
         position = np.arange(gains.shape[-1])
         guess = (position == best[..., np.newaxis]) & (gains > 0) & view.is_document

@@ -9,13 +9,16 @@ from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007, mslr
 from benchmarks.timing import Contestant, interleave
-from foltr_audit.experiment import make_attacks
+from foltr_audit.experiment import first_model, make_attacks
 from foltr_audit.federation import Evaluation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
-from foltr_audit.recording import MemoryRecording, trace_header
+from foltr_audit.observer import Observer
+from foltr_audit.recording import trace_header
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
+
+_ATTACKS = {"olsr": "OLSR", "lad": "LAD", "map": "MAP"}
 
 
 def attacking(options: Options) -> list[Figure]:
@@ -29,7 +32,7 @@ def attacking(options: Options) -> list[Figure]:
 
 
 def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
-    evaluation, parameters = Evaluation(setup), setup.ranker.initial()
+    evaluation, parameters = Evaluation(setup), first_model(setup)
 
     def on(count: int) -> Callable[[int], None]:
         def work(n: int) -> None:
@@ -55,16 +58,21 @@ def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
 
 def _attack(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
     clients = FreshClients(setup, AttackSpec(min_documents=1))
-    header = trace_header(setup, CLICK_MODEL, clients.queries.size, "deterministic")
-    record, truth = next(clients.rounds(setup.ranker.initial(), CLICK_MODEL)).recorded()
-    recording = MemoryRecording(header)
-    recording.write(record, truth)
-    olsr = [attack for attack in make_attacks(["olsr"]) if attack.name == "olsr"]
+    header = trace_header(setup, CLICK_MODEL, clients.queries.size, "deterministic", 1)
+    record, _ = next(clients.rounds(first_model(setup), CLICK_MODEL)).recorded()
+    observer = Observer(header, setup.collection)
+    attacks = {attack.name: attack for attack in make_attacks(list(_ATTACKS))}
 
-    def work(n: int) -> None:
-        for _ in range(n):
-            infer_round(record, recording, setup.collection, olsr, setup.streams)
+    def with_one(name: str) -> Callable[[int], None]:
+        def work(n: int) -> None:
+            for _ in range(n):
+                infer_round(record, observer, [attacks[name]], setup.streams)
 
-    contestant = Contestant("olsr", work, record.n_messages)
-    rate = interleave([contestant], options.turns, options.least).rate("olsr")
-    return [Figure.of(f"{shape.name}.olsr", "OLSR, lists of ten", rate, "updates/s")]
+        return work
+
+    contestants = [Contestant(name, with_one(name), record.n_messages) for name in _ATTACKS]
+    rates = interleave(contestants, options.turns, options.least)
+    return [
+        Figure.of(f"{shape.name}.{name}", f"{text}, lists of ten", rates.rate(name), "updates/s")
+        for name, text in _ATTACKS.items()
+    ]

@@ -20,6 +20,7 @@ from benchmarks.plain_loop import PlainLoop
 from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, Shape
 from benchmarks.timing import Contestant, Rates, interleave
 from foltr_audit.clicks import Cascade
+from foltr_audit.experiment import first_model
 from foltr_audit.federation import Federation
 from foltr_audit.plugins import ClickModel
 from foltr_audit.progress import NO_TICK
@@ -85,7 +86,7 @@ class Workload:
     @cached_property
     def model(self) -> NDArray[np.float64]:
         """The model that every piece of work starts from, (P,)."""
-        rounds = Federation(self.bare).rounds(self.bare.ranker.initial())
+        rounds = Federation(self.bare).rounds(first_model(self.bare))
         return [played.aggregate for played in islice(rounds, _WARM_ROUNDS)][-1]
 
     def plain(self, *, defended: bool) -> Work:

@@ -10,6 +10,7 @@ from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.shapes import mq2007
 from benchmarks.timing import Contestant, interleave
+from foltr_audit.experiment import first_model
 from foltr_audit.federation import Federation
 from foltr_audit.recording import trace_header
 from foltr_audit.trace import TraceWriter
@@ -27,7 +28,7 @@ def tracing(options: Options) -> list[Figure]:
     shape = mq2007(options)
     setup = shape.whole(shape.collection())
     header = trace_header(setup, setup.spec.train.click_model, shape.clients, "sampled")
-    played = islice(Federation(setup).rounds(setup.ranker.initial()), 2 if options.quick else _ROUNDS)
+    played = islice(Federation(setup).rounds(first_model(setup)), 2 if options.quick else _ROUNDS)
     rounds = [round_.recorded() for round_ in played]
     floats = sum(record.messages.size for record, _ in rounds)
 

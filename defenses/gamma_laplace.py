@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.noise_laws import GammaShare
-from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext, plain
+from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
 
 
 class GammaLaplace(MessageDefense):
@@ -47,8 +47,7 @@ class GammaLaplace(MessageDefense):
 
     def noise(self, context: RoundContext) -> str:
         """The law of one share, e.g. `gamma-share:n=1000,scale=2.5`."""
-        law = self.law(context)
-        return f"gamma-share:n={law.n},scale={plain(law.scale)}"
+        return self.law(context).text
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The published claim: eps for one interaction, in the aggregate."""

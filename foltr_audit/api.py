@@ -78,7 +78,7 @@ def attack_trace(
         UsageError: it holds no truth, or its data set is not there.
         TraceError: it is damaged, or was recorded on other data.
     """
-    return Recorded.open(Path(path), target=target, data=data, methods=methods).report()
+    return Recorded.open(Path(path), target=target, data=data, changes={"methods": tuple(methods)}).report()
 
 
 def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:

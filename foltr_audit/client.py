@@ -1,7 +1,8 @@
 """What the clients of a round do before anything leaves them: rank, click, learn, for a whole cohort at once.
 
-Where every rule is declared (a cascade click model, FPDGD, at most a norm ball after a step), one
-kernel plays all local steps. Else the same steps go through arrays, and any plug-in may act on them.
+Where every rule is declared (the linear ranker, a cascade click model, FPDGD, at most a norm ball after
+a step), one kernel plays all local steps. Else the same steps go through arrays, and any plug-in may act
+on them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from foltr_audit.clicks import Cascade
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins import ClickDefense, ClickModel, Learner, RoundContext, StepDefense
+from foltr_audit.rankers import Ranker
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.records import Dataset
 
@@ -39,7 +41,7 @@ class ClientRules:
         acts_without_pairs: the step stage also acts after an interaction without pairs.
     """
 
-    ranker: LinearRanker
+    ranker: Ranker
     learner: Learner
     chain: Chain
     click_model: ClickModel
@@ -61,6 +63,7 @@ class ClientRules:
             return None
         known = (
             self.sampled
+            and type(self.ranker) is LinearRanker
             and type(learner).local_step is FPDGD.local_step
             and type(model).click is Cascade.click
             and not self.chain.links(ClickDefense)
@@ -172,7 +175,9 @@ class Clients:
                 labels, rules.largest_label, context.streams(rules.clicks), step
             )
             learnt = rules.chain.on_clicks(clicked, listed, step, context)
-            stepped, moved = rules.learner.local_step(models, data, asked, scores, starts, listed, learnt)
+            stepped, moved = rules.learner.local_step(
+                models, data, asked, scores, starts, listed, learnt, rules.ranker
+            )
             undefended += stepped - models
             models, clipped[:, step] = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, context)
             shown[:, step], clicks[:, step] = listed, clicked

@@ -41,7 +41,7 @@ SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not kept: they are parsed in less than about .1 s."""
 
 _ABANDONED_S = 86_400
-_CONTENT = re.compile(r"[0-9a-f]{32}-(none|zscore|query-minmax)-float(32|64)-[0-9a-f]{8}")
+_CONTENT = re.compile(r"[0-9a-f]{32}-(none|zscore|zscore-parts|query-minmax)-float(32|64)-[0-9a-f]{8}")
 _KEY = re.compile(r"[0-9a-f]{32}\.json")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Evaluation, Federation
 from foltr_audit.fresh import FreshClients
-from foltr_audit.judge import Evidence, judge
+from foltr_audit.judge import judge
 from foltr_audit.metrics import online_sum
+from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack
 from foltr_audit.progress import SILENT, Progress, Stopwatch
 from foltr_audit.recording import Recording, record_rounds, trace_header
@@ -23,6 +25,7 @@ from foltr_audit.registry import make, names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
 from foltr_audit.setup import Setup
+from foltr_audit.spec import AttackSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,8 +68,10 @@ class Trained:
 
 def first_model(setup: Setup) -> NDArray[np.float64]:
     """The global model that training starts from, float64 (P,)."""
-    init = setup.spec.train.init
-    return setup.ranker.initial() if init is None else load_model(Path(init), setup.ranker.n_parameters)
+    init, ranker = setup.spec.train.init, setup.ranker
+    if init is None:
+        return ranker.initial(setup.streams.generator("init"))
+    return load_model(Path(init), ranker.n_parameters)
 
 
 def train(
@@ -132,7 +137,9 @@ def attack_fresh(
     """Let fresh clients send to a trained model, and judge every attack; evidence by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
-        header = trace_header(setup, click_model, clients.queries.size, "deterministic")
+        header = trace_header(
+            setup, click_model, clients.queries.size, "deterministic", protocol.interactions
+        )
         play = partial(clients.rounds, parameters, click_model)
         with progress.task(f"send {click_model}", protocol.repeats) as tick:
             recording = record_rounds(
@@ -144,7 +151,7 @@ def attack_fresh(
                 tick=tick,
             )
         found[click_model] = attack_recording(
-            recording, setup.collection, protocol.methods, setup.streams, progress, click_model
+            recording, setup.collection, protocol, setup.streams, progress, click_model
         )
     return found
 
@@ -152,11 +159,30 @@ def attack_fresh(
 def attack_recording(
     recording: Recording,
     collection: Collection | None,
-    methods: Sequence[str],
+    protocol: AttackSpec,
     streams: Streams,
     progress: Progress = SILENT,
     name: str = "",
 ) -> Evidence:
-    """Judge attacks on recorded rounds that hold their truth."""
+    """Judge attacks on recorded rounds that hold their truth.
+
+    Raises:
+        UsageError: no attack of the protocol can run on what its observer sees.
+    """
+    observer = Observer(recording.header, collection, frozenset(protocol.hide))
     with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
-        return judge(recording, collection, make_attacks(methods), streams, tick)
+        evidence = judge(recording, observer, make_attacks(protocol.methods), streams, tick)
+    refuse_if_none_runs(protocol.methods, evidence.refused)
+    return evidence
+
+
+def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> None:
+    """Refuse to go on where every attack of a protocol was refused; some may be.
+
+    Raises:
+        UsageError: none could run; it says why.
+    """
+    labels = [make(Attack, text).label for text in methods]
+    if all(label in refused for label in labels):
+        why = "; ".join(f"attack {label}: cannot run on this view: {refused[label]}" for label in labels)
+        raise UsageError(why)

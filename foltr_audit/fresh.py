@@ -16,6 +16,7 @@ from foltr_audit.errors import DataError
 from foltr_audit.federation import send
 from foltr_audit.metrics import ideal_dcg
 from foltr_audit.played import Origin, Round, online_metrics
+from foltr_audit.plugins import RoundContext
 from foltr_audit.records.dataset import joined
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
@@ -66,12 +67,27 @@ class FreshClients:
                 f"attack: no query of {', '.join(self.parts)} has {least} documents; "
                 "choose other parts with --attack-on or shorter lists with --min-documents"
             )
+        if long.size < self.protocol.interactions:
+            raise DataError(
+                f"attack: {self.protocol.interactions} interactions a message, but only {long.size} queries "
+                f"of {', '.join(self.parts)} to attack; expected as many at least"
+            )
         return long
 
     @property
     def too_short(self) -> int:
         """Number of queries left out for having too few documents."""
         return self.data.n_queries - self.queries.size
+
+    def _asked(self, context: RoundContext) -> NDArray[np.int64]:
+        """Queries of each client, (C, B): its own, then different others of the attacked ones at random."""
+        own = np.arange(self.queries.size)
+        if self.protocol.interactions == 1:
+            return self.queries[:, np.newaxis]
+        draws = context.streams("more-queries").uniform(own.size)
+        draws[own, own] = -1.0  # its own comes first
+        places = np.argsort(draws, axis=1, kind="stable")[:, : self.protocol.interactions]
+        return self.queries[places]
 
     def rounds(
         self,
@@ -85,8 +101,10 @@ class FreshClients:
         attacked = Clients(self.setup.rules(click_model, sampled=False), self.data)
         clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
         for repeat in range(first, self.protocol.repeats):
-            context = self.setup.context(repeat, clients, 1, parameters, prefix="fresh/")
-            local, interactions = attacked.play(self.queries[:, np.newaxis], context)
+            context = self.setup.context(
+                repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
+            )
+            local, interactions = attacked.play(self._asked(context), context)
             no_relevant = self.setup.spec.train.no_relevant
             yield Round(
                 context=context,

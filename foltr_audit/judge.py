@@ -1,4 +1,4 @@
-"""The only holder of view and truth: runs attacks on recorded messages and keeps what they got right."""
+"""The only holder of view and truth: runs attacks on recorded messages and sets the truth beside them."""
 
 from __future__ import annotations
 
@@ -9,92 +9,87 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.evidence import Evidence, Guessed, combined
+from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
+from foltr_audit.learners.pdgd import observed_documents
+from foltr_audit.observer import Observer, Seen
 from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
-from foltr_audit.records import Collection
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.records.view import Inference
 from foltr_audit.rng import Streams
-from foltr_audit.views import Placement, individual_views, query_names
+from foltr_audit.views import Placement, query_names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Guessed:
-    """What one attack answered for L lists of up to k documents.
+class Answers:
+    """What attacks said of a round's I interactions.
 
     Attributes:
-        scores: float64 (L, k).
-        guess: bool (L, k).
+        guessed: each attack's answers, by label.
+        refused: why an attack cannot run on this view, by label.
     """
 
-    scores: NDArray[np.float64]
-    guess: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
-    """Judged lists: those with a click, what each attack said of them, and what was left out.
-
-    Attributes:
-        query: name of each list's query, (L,).
-        is_document: False at the padding, bool (L, k).
-        clicks: the truth, bool (L, k).
-        guessed: by attack label.
-        baselines: labels of the attacks that are shown for comparison only.
-        skipped: lists without any click, which are left out.
-        steps, clipped: local steps behind all lists, and how many of them were clipped.
-    """
-
-    query: NDArray[np.str_]
-    is_document: NDArray[np.bool_]
-    clicks: NDArray[np.bool_]
     guessed: dict[str, Guessed]
-    baselines: frozenset[str]
-    skipped: int
-    steps: int
-    clipped: int
+    refused: dict[str, str]
 
 
 def infer_round(
-    record: RoundRecord,
-    recording: Recording,
-    collection: Collection | None,
-    attacks: Sequence[Attack],
-    streams: Streams,
-) -> dict[str, Inference]:
-    """Each attack's answer for every interaction of a round: scores and guesses (I, k), by label.
+    record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
+) -> Answers:
+    """Each attack's answer for every interaction of a round.
 
     BLAS is held to one thread, so that the answers do not depend on their number.
-
-    Raises:
-        UsageError: an attack cannot run on what this observer sees; it says why.
     """
     from threadpoolctl import threadpool_limits
 
     placement = Placement.of(record)
-    views = individual_views(record, recording.header, collection)
-    answers: dict[str, list[Inference]] = {attack.label: [] for attack in attacks}
-    with threadpool_limits(limits=1, user_api="blas"):
-        for rows, view in views:
-            for attack in attacks:
-                rng = streams.generator(f"attack/{attack.text}/{record.round}/{rows.start}")
-                answers[attack.label].append(_infer(attack, view, rng))
     at = (placement.slot, placement.place)
-    return {
-        label: Inference(
-            scores=np.concatenate([piece.scores for piece in pieces])[at],
-            guess=np.concatenate([piece.guess for piece in pieces])[at],
-        )
-        for label, pieces in answers.items()
-        if pieces
+    pieces: dict[str, list[Guessed]] = {attack.label: [] for attack in attacks}
+    refused: dict[str, str] = {}
+    with threadpool_limits(limits=1, user_api="blas"):
+        for seen in observer.views(record):
+            for attack in attacks:
+                reason = attack.why_not(seen.view)
+                if reason is None:
+                    rng = streams.generator(f"attack/{attack.text}/{record.round}/{seen.rows.start}")
+                    pieces[attack.label].append(_guessed(attack, seen, rng))
+                else:
+                    refused[attack.label] = reason
+    guessed = {
+        label: Guessed.joined(mine).at(at) for label, mine in pieces.items() if mine and label not in refused
     }
+    return Answers(guessed=guessed, refused=refused)
 
 
-def _infer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
-    reason = attack.why_not(view)
-    if reason is not None:
-        raise UsageError(f"attack {attack.name}: cannot run on this view: {reason}")
+def _facts(record: RoundRecord, observer: Observer) -> Identifiability:
+    """What the messages of a round can tell an observer that knows everything; arrays (I, ...)."""
+    placement = Placement.of(record)
+    at = (placement.slot, placement.place)
+    knowing = Observer(observer.header, observer.collection)
+    pieces = [identifiability(seen.view) for seen in knowing.views(record)]
+    if not pieces:
+        return nothing_identifiable(0, 0, record.shown.shape[1]).at(at)
+    return Identifiability(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))).at(at)
+
+
+def _guessed(attack: Attack, seen: Seen, rng: np.random.Generator) -> Guessed:
+    answer = checked_answer(attack, seen.view, rng)
+    any_click = answer.any_click
+    if any_click is None:
+        any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
+    return Guessed(
+        scores=seen.restored(answer.scores), guess=seen.restored(answer.guess), any_click=any_click
+    )
+
+
+def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
+    """An attack's answer, in which every shown document has a score.
+
+    Raises:
+        PluginError: arrays of another shape, or a score that is no number.
+    """
     with np.errstate(all="ignore"):  # a foreign trace may hold numbers near the end of the range
         answer = attack.infer(view, rng)
     for name, shape in (("scores", answer.scores.shape), ("guess", answer.guess.shape)):
@@ -107,7 +102,7 @@ def _infer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
 
 def judge(
     recording: Recording,
-    collection: Collection | None,
+    observer: Observer,
     attacks: Sequence[Attack],
     streams: Streams,
     tick: Tick = NO_TICK,
@@ -116,7 +111,7 @@ def judge(
 
     Args:
         recording: observed rounds with their truth.
-        collection: the data set; None if the features are embedded.
+        observer: who sees them.
         attacks: the attacks, with different labels.
         streams: named random streams for attacks that draw.
         tick: called after every round.
@@ -130,9 +125,9 @@ def judge(
         )
     pieces = []
     for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
-        answers = infer_round(record, recording, collection, attacks, streams)
-        names = query_names(record, recording.header, collection)
-        pieces.append(_judged(record, truth, names, answers, attacks))
+        answers = infer_round(record, observer, attacks, streams)
+        names = query_names(record, observer.header, observer.collection)
+        pieces.append(_judged(record, truth, names, answers, attacks, observer))
         tick()
     if not pieces:
         raise UsageError("trace: it holds no round yet")
@@ -143,46 +138,27 @@ def _judged(
     record: RoundRecord,
     truth: RoundTruth,
     names: NDArray[np.str_],
-    answers: dict[str, Inference],
+    answers: Answers,
     attacks: Sequence[Attack],
+    observer: Observer,
 ) -> Evidence:
-    clicked = truth.clicks.any(axis=1)
-    shape = truth.clicks.shape
-    nothing = Inference(scores=np.zeros(shape), guess=np.zeros(shape, dtype=np.bool_))
+    pairs = observer.header.knowledge.get("pairs")
+    there = record.shown >= 0
+    observed = observed_documents(truth.clicks, there, only_observed=pairs == "last-click+1")
+    facts = _facts(record, observer)
     return Evidence(
-        query=names[clicked],
-        is_document=record.shown[clicked] >= 0,
-        clicks=truth.clicks[clicked],
-        guessed={
-            attack.label: Guessed(
-                scores=answers.get(attack.label, nothing).scores[clicked],
-                guess=answers.get(attack.label, nothing).guess[clicked],
-            )
-            for attack in attacks
-        },
+        query=names,
+        message=record.slot,
+        shown=record.shown,
+        clicks=truth.clicks,
+        observed=observed,
+        told=facts.told(truth.clicks, observed),
+        rank=facts.rank,
+        unknowns=facts.unknowns,
+        guessed=answers.guessed,
         baselines=frozenset(attack.label for attack in attacks if attack.baseline),
-        skipped=int((~clicked).sum()),
+        probabilities=frozenset(attack.label for attack in attacks if attack.probabilities),
+        refused=answers.refused,
         steps=int(truth.clipped.size),
         clipped=int(truth.clipped.sum()),
-    )
-
-
-def combined(pieces: Sequence[Evidence]) -> Evidence:
-    """Evidence of several rounds or repetitions as one; all have the same attacks."""
-    labels = list(pieces[0].guessed)
-    return Evidence(
-        query=np.concatenate([piece.query for piece in pieces]),
-        is_document=np.concatenate([piece.is_document for piece in pieces]),
-        clicks=np.concatenate([piece.clicks for piece in pieces]),
-        guessed={
-            label: Guessed(
-                scores=np.concatenate([piece.guessed[label].scores for piece in pieces]),
-                guess=np.concatenate([piece.guessed[label].guess for piece in pieces]),
-            )
-            for label in labels
-        },
-        baselines=pieces[0].baselines,
-        skipped=sum(piece.skipped for piece in pieces),
-        steps=sum(piece.steps for piece in pieces),
-        clipped=sum(piece.clipped for piece in pieces),
     )

@@ -1,4 +1,4 @@
-"""Feature scales: z-scores with training statistics, or min-max within each query.
+"""Feature scales: z-scores with training statistics or with each part's own, or min-max within each query.
 
 Means and deviations are taken in float64, so values near the float32 limit neither overflow nor
 lose their differences. A result beyond float32 is cut to its largest value.
@@ -16,7 +16,7 @@ from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.frozen import Features
 
-NORMALISATIONS = ("none", "zscore", "query-minmax")
+NORMALISATIONS = ("none", "zscore", "zscore-parts", "query-minmax")
 _BATCH_ROWS = 8_192  # float64 copies of this many rows at a time
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -25,7 +25,7 @@ def check_normalisation(how: str) -> None:
     """Refuse a name that is no normalisation.
 
     Raises:
-        UsageError: a name that is none of `none`, `zscore`, `query-minmax`.
+        UsageError: a name that is none of `NORMALISATIONS`.
     """
     if how not in NORMALISATIONS:
         raise UsageError(f"normalise: no normalisation {how!r}; {did_you_mean(how, NORMALISATIONS)}")
@@ -36,10 +36,12 @@ def normalise(
 ) -> Collection:
     """The same fold with other feature scales, float32 or float64; its fingerprint is still the parsed one.
 
-    `zscore` takes mean and population standard deviation over all training documents, `query-minmax`
-    the range within each query (Qin et al. 2010, "LETOR"); what is constant becomes 0. With `overwrite`
-    float32 results take the place of the given features, which must not be used any more: large data
-    then need memory once. Its parts must not share theirs.
+    `zscore` takes mean and population standard deviation over all training documents; `zscore-parts`
+    over each part's own documents, and the deviation of a sample (n - 1), as the program published with
+    Pham 2022 does with the part that it attacks; `query-minmax` the range within each query (Qin et al.
+    2010, "LETOR"). What is constant becomes 0. With `overwrite` float32 results take the place of the
+    given features, which must not be used any more: large data then need memory once. Its parts must
+    not share theirs.
 
     Raises:
         UsageError: an unknown name, or data that are normalised already.
@@ -55,8 +57,12 @@ def normalise(
     if how == "none":
         train, vali, test = (part.with_features(part.features.astype(dtype)) for part in parts)
     elif how == "zscore":
-        mean, deviation = _statistics(collection.train)
-        train, vali, test = (_zscore(part, _room(part, dtype, overwrite), mean, deviation) for part in parts)
+        scales = _statistics(collection.train)
+        train, vali, test = (_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts)
+    elif how == "zscore-parts":
+        train, vali, test = (
+            _zscore(part, _room(part, dtype, overwrite), *_statistics(part, of_sample=True)) for part in parts
+        )
     else:
         train, vali, test = (_query_minmax(part, _room(part, dtype, overwrite)) for part in parts)
     return replace(collection, train=train, vali=vali, test=test, normalised=how)
@@ -66,21 +72,21 @@ def _batches(rows: int) -> Iterator[slice]:
     return (slice(start, min(start + _BATCH_ROWS, rows)) for start in range(0, rows, _BATCH_ROWS))
 
 
-def _statistics(train: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and population standard deviation of each feature, shape (features,).
+def _statistics(part: Dataset, *, of_sample: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and population (or sample) standard deviation of each feature, shape (features,).
 
     The deviation of a constant feature is exactly 0: up to 2^29 equal float32 add up exactly in float64.
     """
-    features = train.features
-    total = np.zeros(train.n_features)
-    for rows in _batches(train.n_documents):
+    features, n = part.features, part.n_documents
+    total = np.zeros(part.n_features)
+    for rows in _batches(n):
         total += features[rows].sum(axis=0, dtype=np.float64)
-    mean = total / train.n_documents
-    squares = np.zeros(train.n_features)
-    for rows in _batches(train.n_documents):
+    mean = total / n
+    squares = np.zeros(part.n_features)
+    for rows in _batches(n):
         above = features[rows] - mean
         squares += np.square(above, out=above).sum(axis=0)
-    return mean, np.sqrt(squares / train.n_documents)
+    return mean, np.sqrt(squares / (max(n - 1, 1) if of_sample else n))
 
 
 def _room(part: Dataset, dtype: str, overwrite: bool) -> Features:

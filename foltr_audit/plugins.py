@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from foltr_audit.rankers import Ranker, known_ranker
 from foltr_audit.records.context import RoundContext
 from foltr_audit.records.privacy import Ball, PrivacyClaim
 from foltr_audit.records.view import Inference, Knowledge, View
@@ -121,6 +122,7 @@ class Learner(Plugin):
         starts: NDArray[np.int64],
         shown: NDArray[np.int64],
         clicks: NDArray[np.bool_],
+        ranker: Ranker,
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Local models after one interaction (C, P), and which clients took a gradient step (C,).
 
@@ -132,6 +134,7 @@ class Learner(Plugin):
             starts: int64 (C + 1,).
             shown: positions of the shown documents inside their query, (C, k), padded with -1.
             clicks: bool (C, k).
+            ranker: what the models score documents with.
         """
         raise NotImplementedError
 
@@ -235,22 +238,29 @@ class Attack(Plugin):
 
     Attributes:
         reads: message kinds that it understands.
-        rankers: rankers whose updates it understands.
+        observers: whose views it understands: `individual`, `aggregate`.
+        asks: what it answers: `clicks`; `query`, which of several lists a message came from; or
+            `counts`, how many clients clicked each document of a sum.
         needs: names of `Knowledge` that it cannot do without.
+        probabilities: whether its scores are probabilities, whose calibration is then reported.
         baseline: whether it is shown beside every other attack.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
-    rankers: ClassVar[frozenset[str]] = frozenset({"linear"})
+    observers: ClassVar[frozenset[str]] = frozenset({"individual"})
+    asks: ClassVar[Literal["clicks", "query", "counts"]] = "clicks"
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
+    probabilities: ClassVar[bool] = False
     baseline: ClassVar[bool] = False
 
     def why_not(self, view: View) -> str | None:
         """Why this attack cannot run on a view, or None if it can."""
         if view.kind not in self.reads:
             return f"it reads messages of kind {', '.join(sorted(self.reads))}, not {view.kind}"
-        if view.knowledge.ranker not in self.rankers:
-            return f"it reads {', '.join(sorted(self.rankers))} rankers, not {view.knowledge.ranker}"
+        if view.observer not in self.observers:
+            return f"it reads {', '.join(sorted(self.observers))} views, not {view.observer} ones"
+        if not known_ranker(view.knowledge.ranker):
+            return f"no ranker {view.knowledge.ranker!r} is known, so how scores change with the model is not"
         missing = sorted(name for name in self.needs if not view.knowledge.has(name))
         return f"the observer does not know: {', '.join(missing)}" if missing else None
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foltr_audit import atomic
 from foltr_audit.errors import DataError, UsageError, did_you_mean
-from foltr_audit.experiment import attack_recording, make_attacks
+from foltr_audit.experiment import attack_recording, make_attacks, refuse_if_none_runs
 from foltr_audit.judge import infer_round
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
+from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
-from foltr_audit.report.attack import AttackReport, result_rows
+from foltr_audit.report.attack import AttackReport, attack_rows, joined
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, writing
-from foltr_audit.spec import AttackSpec, Spec
+from foltr_audit.spec import AttackSpec, Spec, changed_protocol
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.views import check_collection, query_names
@@ -42,7 +43,7 @@ class Recorded:
         path: the Run folder or trace folder.
         traces: what is attacked.
         spec: the Spec of a Run; None for a bare trace.
-        methods: texts of the attacks.
+        protocol: the attacks, what their observer is to do without, and the named queries.
         data: another place of the data set than the recorded one.
         seed: another seed than the Run's, of data that are split by it and of attacks that draw.
     """
@@ -50,7 +51,7 @@ class Recorded:
     path: Path
     traces: dict[str, Trace]
     spec: Spec | None
-    methods: tuple[str, ...]
+    protocol: AttackSpec
     data: str | None
     seed: int | None = None
 
@@ -61,10 +62,12 @@ class Recorded:
         *,
         target: str | None = None,
         data: str | None = None,
-        methods: Sequence[str] | None = None,
         seed: int | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> Recorded:
         """Open a Run folder or a trace.
+
+        `changes` are fields of the `AttackSpec` that differ from what the Run says; None: as it says.
 
         Of a Run, `target` picks the messages of the `fresh` clients or of the `training` rounds; the
         default is what its Spec attacks.
@@ -86,12 +89,13 @@ class Recorded:
             if target == "fresh" and not traces:
                 raise UsageError(f"--target fresh: {path} holds no messages of fresh clients")
             traces = traces or {spec.train.click_model: Trace.open(folder.training)}
-        protocol = spec.attack if spec and spec.attack else AttackSpec()
+        recorded = spec.attack if spec and spec.attack else AttackSpec()
+        given = {name: value for name, value in (changes or {}).items() if value is not None}
         return cls(
             path=path,
             traces=traces,
             spec=spec,
-            methods=tuple(methods or protocol.methods),
+            protocol=changed_protocol(recorded, given),
             data=data,
             seed=seed,
         )
@@ -151,16 +155,17 @@ class Recorded:
         Raises:
             UsageError: a trace holds no truth.
         """
-        rows: list[Row] = []
+        pieces = []
         for click_model, trace in self.traces.items():
             evidence = attack_recording(
-                trace, self.collection, self.methods, self._streams, progress, click_model
+                trace, self.collection, self.protocol, self._streams, progress, click_model
             )
-            rows += result_rows(evidence, click_model, _facts(trace.header, self.spec), Streams(self._seed))
-        config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.methods)}
+            facts, streams = _facts(trace.header, self.spec), Streams(self._seed)
+            pieces.append(attack_rows(evidence, click_model, facts, streams, self.protocol.queries))
+        config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.protocol.methods)}
         if self.spec is not None:
             config["spec"] = self.spec.table()
-        return AttackReport(config=config, dataset=self._dataset(), utility=self._utility(), results=rows)
+        return AttackReport(config=config, dataset=self._dataset(), utility=self._utility(), **joined(pieces))
 
     def _utility(self) -> list[Row]:
         """What a Run's training rounds recorded of its utility; nothing for a bare trace."""
@@ -218,13 +223,15 @@ class Recorded:
     def _guesses(self, click_model: str, trace: Trace, progress: Progress) -> pl.DataFrame:
         import polars as pl
 
-        attacks, pieces = make_attacks(self.methods), []
+        attacks, pieces = make_attacks(self.protocol.methods), []
+        observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():
-                answers = infer_round(record, trace, self.collection, attacks, self._streams)
+                answers = infer_round(record, observer, attacks, self._streams)
+                refuse_if_none_runs(self.protocol.methods, answers.refused)
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)
-                for label, answer in answers.items():
+                for label, answer in answers.guessed.items():
                     pieces.append(
                         pl.DataFrame(
                             {

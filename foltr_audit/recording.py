@@ -139,15 +139,20 @@ def _is_due(played: Round, every: int) -> bool:
     return every > 0 and played.context.round % every == 0
 
 
-def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> TraceHeader:
-    """The header for rounds of `messages` messages whose lists are `sampled` or `deterministic`."""
+def trace_header(
+    setup: Setup, click_model: str, messages: int, lists: str, interactions: int | None = None
+) -> TraceHeader:
+    """The header for rounds of `messages` messages whose lists are `sampled` or `deterministic`.
+
+    Behind each message stand the learner's interactions, or another number of them.
+    """
     spec, collection = setup.spec, setup.collection
     learner, ball, noise = setup.learner, setup.chain.ball, setup.noise()
     knowledge: dict[str, Fact] = {
         "learning_rate": learner.learning_rate,
         "pairs": learner.pairs,
         "normaliser": learner.normaliser,
-        "interactions": learner.interactions if lists == "sampled" else 1,
+        "interactions": learner.interactions if interactions is None else interactions,
         "lists": lists,
         "click_model": click_model,
         "defense": list(spec.defense),
@@ -167,7 +172,7 @@ def trace_header(setup: Setup, click_model: str, messages: int, lists: str) -> T
         dtype=spec.trace.dtype,
         parameters=setup.ranker.n_parameters,
         k=LIST_LENGTH,
-        ranker=spec.train.ranker,
+        ranker=setup.ranker.text,
         dataset=TraceDataset(
             source=spec.data.source,
             fold=collection.fold,

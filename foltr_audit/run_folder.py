@@ -161,7 +161,7 @@ def load_model(path: Path, parameters: int) -> NDArray[np.float64]:
     if model.shape != (parameters,) or model.dtype.kind not in "fiu":
         raise UsageError(
             f"--init: {file}: an array of {model.dtype} and shape {model.shape}; "
-            f"expected {parameters} real numbers, one a feature"
+            f"expected {parameters} real numbers, one a parameter"
         )
     if not np.all(np.isfinite(model)):
         raise UsageError(f"--init: {file}: holds a number that is not finite")

@@ -10,25 +10,31 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge import Evidence
+from foltr_audit.bootstrap import NOTHING, RESAMPLES, Resamples, Score
+from foltr_audit.evidence import Evidence, Guessed
+from foltr_audit.operating_points import FALSE_POSITIVES, Ranked
 from foltr_audit.rng import Streams
 
-METRICS = ("accuracy", "balanced_accuracy", "precision", "recall", "f1", "exact", "auc")
-"""Metrics of a row, all between 0 and 1, higher = more is leaked."""
+METRICS = (
+    "accuracy",
+    "balanced_accuracy",
+    "precision",
+    "recall",
+    "f1",
+    "exact",
+    "auc",
+    *FALSE_POSITIVES,
+    "accuracy_identifiable",
+    "exact_message",
+)
+"""Metrics of a row, all between 0 and 1, higher = more is leaked.
 
-RESAMPLES = 1000
+Means over lists with a click, but for `auc` and the TPR at a FPR, which pool the documents of these lists,
+and `exact_message`, a mean over messages with a click, all of whose lists must be told right.
+"""
+
 RANDOM_SIZES = (3, 4)
 """Sizes of the random guesses that are always shown (Pham 2022, table 4)."""
-
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Score:
-    """One metric: its value, and its 95 % interval (None where fewer than two queries speak)."""
-
-    value: float
-    ci95: Interval | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ class Scored:
 
     Attributes:
         method: label of the attack, or `random:k=...`.
-        metrics: by name, see `METRICS`.
+        metrics: by name, see `METRICS`; `exact_message` only where a message holds several lists, and
+            only of attacks.
         precision_undefined: lists without a guess; they do not count in the mean precision.
     """
 
@@ -74,17 +81,22 @@ def list_metrics(
 
 
 class Scorer:
-    """Scores every guesser on the same lists with the same resamples."""
+    """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
     def __init__(self, evidence: Evidence, streams: Streams, resamples: int = RESAMPLES) -> None:
-        """Draw the resamples of queries once; they depend on the seed and the number of queries only."""
-        self.evidence = evidence
-        self.names, self.cluster = np.unique(evidence.query, return_inverse=True)
-        self.clicked = evidence.clicks.sum(axis=1).astype(np.float64)
-        self.length = evidence.is_document.sum(axis=1).astype(np.float64)
-        n = self.names.size
-        draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
-        self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
+        """Draw the resamples of queries once; they depend on the seed and the number of queries only.
+
+        Args:
+            evidence: all judged lists, also those without a click.
+            streams: named random streams.
+            resamples: how many.
+        """
+        self.everything = evidence
+        self.evidence = evidence.at(evidence.has_click)
+        self.resamples = Resamples(self.evidence.query, streams, resamples)
+        self.clicked = self.evidence.clicks.sum(axis=1).astype(np.float64)
+        self.length = self.evidence.is_document.sum(axis=1).astype(np.float64)
+        self._streams = streams
 
     def scores(self) -> Iterator[Scored]:
         """Random guessing first, then every attack in its order."""
@@ -99,24 +111,56 @@ class Scorer:
         """Mean number of clicks of the judged lists."""
         return float(self.clicked.mean()) if self.clicked.size else float("nan")
 
+    @cached_property
+    def unclicked(self) -> int:
+        """Unclicked documents of the judged lists; a FPR is a multiple of 1 over this."""
+        return int((self.length - self.clicked).sum())
+
     def _attack(self, label: str) -> Scored:
-        guess = self.evidence.guessed[label].guess & self.evidence.is_document
+        answer = self.evidence.guessed[label]
+        guess = answer.guess & self.evidence.is_document
+        right = guess == self.evidence.clicks
         tp = (guess & self.evidence.clicks).sum(axis=1).astype(np.float64)
         guessed = guess.sum(axis=1).astype(np.float64)
-        exact = (guess == self.evidence.clicks).all(axis=1).astype(np.float64)
+        exact = right.all(axis=1).astype(np.float64)
         metrics = self._means(list_metrics(tp, guessed, self.clicked, self.length, exact))
-        metrics["auc"] = self._auc(self.evidence.guessed[label].scores)
+        metrics |= self._ranked(answer)
+        metrics["accuracy_identifiable"] = self.resamples.mean(self._identifiable(right.astype(np.float64)))
+        if self._messages is not None:
+            metrics["exact_message"] = self._messages.exact(self.everything, label)
         return Scored(label, metrics, int((guessed == 0).sum()))
+
+    def _ranked(self, answer: Guessed) -> dict[str, Score]:
+        """Area under the ROC curve over all shown documents of all lists, and points on it."""
+        here = self.evidence.is_document
+        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], here.shape)[here]
+        documents = Ranked.of(answer.scores[here], self.evidence.clicks[here], cluster)
+        return {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
+
+    def _identifiable(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
+        known = self.evidence.identifiable
+        count = known.sum(axis=1)
+        total = np.where(known, right, 0.0).sum(axis=1)
+        share: NDArray[np.float64] = np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0)
+        return share
+
+    @cached_property
+    def _messages(self) -> _Messages | None:
+        return _Messages.of(self.everything, self._streams, len(self.resamples.weights))
 
     def _random(self, method: str, size: float) -> Scored:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
         if not self.length.size:
-            return Scored(method, {name: Score(float("nan"), None) for name in METRICS}, 0)
+            names = [name for name in METRICS if name != "exact_message"]
+            return Scored(method, dict.fromkeys(names, NOTHING), 0)
         share = size - floor(size)
         low, high = self._random_lists(floor(size)), self._random_lists(floor(size) + 1)
         mixed = {name: (1 - share) * low[name] + share * high[name] if share else low[name] for name in low}
         metrics = self._means(mixed)
-        metrics["auc"] = self._mean(np.full(self.length.size, 0.5))
+        several = self.resamples.names.size > 1
+        for name, rate in (("auc", 0.5), *((name, 1 / one_in) for name, one_in in FALSE_POSITIVES.items())):
+            metrics[name] = Score(rate, (rate, rate) if several else None)
         return Scored(method, metrics, 0)
 
     def _random_lists(self, size: int) -> dict[str, NDArray[np.float64]]:
@@ -125,48 +169,42 @@ class Scorer:
         guessed = np.minimum(float(size), self.length)
         tp = guessed * self.clicked / self.length
         exact = np.where(guessed == self.clicked, 1.0 / comb(self.length, guessed), 0.0)
-        return list_metrics(tp, guessed, self.clicked, self.length, exact)
+        named = (guessed / self.length)[:, np.newaxis]
+        right = np.where(self.evidence.clicks, named, 1.0 - named)
+        return {
+            **list_metrics(tp, guessed, self.clicked, self.length, exact),
+            "accuracy_identifiable": self._identifiable(right),
+        }
 
     def _means(self, lists: dict[str, NDArray[np.float64]]) -> dict[str, Score]:
-        return {name: self._mean(values) for name, values in lists.items()}
-
-    def _mean(self, values: NDArray[np.float64]) -> Score:
-        """Mean over the lists where a metric is defined, with its interval."""
-        defined = ~np.isnan(values)
-        n = self.names.size
-        if not defined.any():
-            return Score(float("nan"), None)
-        sums = np.bincount(self.cluster[defined], weights=values[defined], minlength=n)
-        counts = np.bincount(self.cluster[defined], minlength=n).astype(np.float64)
-        totals = np.einsum("bq,q->b", self.weights, counts)
-        means = np.divide(
-            np.einsum("bq,q->b", self.weights, sums),
-            totals,
-            out=np.full_like(totals, np.nan),
-            where=totals > 0,
-        )
-        return Score(float(values[defined].mean()), _interval(means, int((counts > 0).sum())))
-
-    def _auc(self, scores: NDArray[np.float64]) -> Score:
-        """Area under the ROC curve over all shown documents of all lists, ties one half."""
-        from foltr_audit.kernels.auc import weighted_auc
-
-        here = self.evidence.is_document
-        values, positive = scores[here], self.evidence.clicks[here]
-        cluster = np.broadcast_to(self.cluster[:, np.newaxis], here.shape)[here]
-        order = np.argsort(values, kind="stable")
-        ranked = values[order]
-        tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
-        everybody = np.ones((1, self.names.size), dtype=np.int64)
-        weights = np.concatenate([everybody, self.weights])
-        curve = weighted_auc(positive[order], tie, np.ascontiguousarray(cluster[order]), weights)
-        return Score(float(curve[0]), _interval(curve[1:], self.names.size))
+        return {name: self.resamples.mean(values) for name, values in lists.items()}
 
 
-def _interval(resampled: NDArray[np.float64], queries: int) -> Interval | None:
-    """The middle 95 % of resampled values, if at least two queries speak."""
-    known = resampled[~np.isnan(resampled)]
-    if queries < 2 or not known.size:
-        return None
-    low, high = np.quantile(known, [0.025, 0.975])
-    return float(low), float(high)
+@dataclass(frozen=True, eq=False)
+class _Messages:
+    """Messages of which at least one list has a click, where some hold several lists.
+
+    Attributes:
+        number: number of each list's message among all, int64 (L,).
+        counted: which messages have a click, bool (M,).
+        resamples: of the queries of their first lists.
+    """
+
+    number: NDArray[np.int64]
+    counted: NDArray[np.bool_]
+    resamples: Resamples
+
+    @classmethod
+    def of(cls, evidence: Evidence, streams: Streams, resamples: int) -> _Messages | None:
+        """The messages of all lists; None where none holds several."""
+        _, first, number = np.unique(evidence.message, return_index=True, return_inverse=True)
+        if first.size == evidence.message.size:
+            return None
+        counted = np.bincount(number, weights=evidence.has_click, minlength=first.size) > 0
+        return cls(number, counted, Resamples(evidence.query[first][counted], streams, resamples))
+
+    def exact(self, evidence: Evidence, label: str) -> Score:
+        """Share of messages all of whose lists were told right, also those without a click."""
+        wrong = ((evidence.guessed[label].guess & evidence.is_document) != evidence.clicks).any(axis=1)
+        mistakes = np.bincount(self.number, weights=wrong, minlength=self.counted.size)
+        return self.resamples.mean((mistakes[self.counted] == 0).astype(np.float64))

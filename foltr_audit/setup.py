@@ -13,7 +13,7 @@ from foltr_audit.client import ClientRules
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.plugins import ClickModel, Learner, RoundContext, Scenario
-from foltr_audit.rankers.linear import LinearRanker
+from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records import Collection
 from foltr_audit.registry import make
 from foltr_audit.rng import Streams
@@ -38,9 +38,9 @@ class Setup:
         return Streams(self.spec.seed, self.spec.repetition)
 
     @cached_property
-    def ranker(self) -> LinearRanker:
+    def ranker(self) -> Ranker:
         """The ranker."""
-        return LinearRanker(self.collection.n_features)
+        return make_ranker(self.spec.train.ranker, self.collection.n_features)
 
     @cached_property
     def chain(self) -> Chain:
@@ -105,4 +105,4 @@ class Setup:
 
     def _blank_context(self) -> RoundContext:
         nobody = np.empty(0, dtype=np.int64)
-        return self.context(0, nobody, 0, self.ranker.initial())
+        return self.context(0, nobody, 0, np.zeros(self.ranker.n_parameters))

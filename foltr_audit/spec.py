@@ -16,6 +16,8 @@ from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.learners.pdgd import PDGD_SETTINGS
 from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin, Scenario
+from foltr_audit.rankers import ranker_text
+from foltr_audit.records.view import KNOWLEDGE
 from foltr_audit.registry import first_problem, make
 
 PARTS = ("train", "vali", "test")
@@ -44,6 +46,18 @@ def _once(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of `KNOWLEDGE`, each once, in its order.
+
+    Raises:
+        ValueError: a name that is none of them.
+    """
+    for value in values:
+        if value not in KNOWLEDGE:
+            raise ValueError(f"unknown knowledge {value!r}; {did_you_mean(value, KNOWLEDGE)}")
+    return tuple(name for name in KNOWLEDGE if name in values)
+
+
 def _known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if value not in PARTS:
@@ -57,13 +71,13 @@ class DataSpec(_Table):
     Attributes:
         source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
         fold: number of the fold, from 1; 0 for data without folds.
-        normalise: `zscore`, `query-minmax` or `none`.
+        normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.normalise`.
         dtype: number format of the features that clients rank and learn with.
     """
 
     source: str = Field("synthetic:mq2007", min_length=1)
     fold: int = Field(0, ge=0)
-    normalise: Literal["zscore", "query-minmax", "none"] = "zscore"
+    normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = "zscore"
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -99,16 +113,16 @@ class TrainSpec(_Table):
 
     Attributes:
         learner: text of a learner plug-in.
-        ranker: `linear`.
+        ranker: `linear`, or `neural:hidden=H` with one hidden layer of H units.
         rounds: number of federated rounds.
         click_model: how the clients of the training rounds click.
-        init: a `.npy` file or Run folder with the first global model; zeros if not given.
+        init: a `.npy` file or Run folder with the first global model; an untrained one if not given.
         no_relevant: how a query without relevant documents counts in nDCG: `zero` or `skip`.
         evaluate_every: offline nDCG is taken after every so many rounds, and after the last one.
     """
 
     learner: Annotated[str, _canonical(Learner)] = default_learner(attacks=False)
-    ranker: Literal["linear"] = "linear"
+    ranker: Annotated[str, AfterValidator(ranker_text)] = "linear"
     rounds: int = Field(20, ge=1, le=10_000_000)
     click_model: Annotated[str, _canonical(ClickModel)] = "perfect"
     init: str | None = None
@@ -144,6 +158,13 @@ class AttackSpec(_Table):
         on: parts whose queries are attacked.
         repeats: how often clicks and noise are drawn for each query.
         min_documents: shorter queries are left out (target `fresh`).
+        interactions: interactions behind each attacked message (target `fresh`): a client's own query,
+            then others of the attacked ones at random.
+        view: `individual`, a server that sees each message; `aggregate`, one that sees, for each query, the
+            sum over its `repeats` clients only (target `fresh`, one interaction).
+        choices: queries that `query-id` has to tell apart.
+        hide: what the observer is to do without, names of `records.view.KNOWLEDGE`.
+        queries: names of queries whose attacked lists are reported one by one.
     """
 
     methods: Annotated[
@@ -156,6 +177,29 @@ class AttackSpec(_Table):
     on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_known_parts)] = ("vali", "test")
     repeats: int = Field(1, ge=1, le=100_000)
     min_documents: int = Field(10, ge=1)
+    interactions: int = Field(1, ge=1, le=100)
+    view: Literal["individual", "aggregate"] = "individual"
+    choices: int = Field(10, ge=2, le=1000)
+    hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
+    queries: Annotated[tuple[str, ...], AfterValidator(_once)] = ()
+
+    @model_validator(mode="after")
+    def _sums_are_of_fresh_clients(self) -> AttackSpec:
+        if self.view == "aggregate" and (self.target != "fresh" or self.interactions > 1):
+            raise ValueError("view aggregate: expected target fresh with one interaction a message")
+        return self
+
+
+def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:
+    """An attack protocol with other values of some fields.
+
+    Raises:
+        UsageError: a refused value.
+    """
+    try:
+        return AttackSpec.model_validate({**protocol.model_dump(), **changes})
+    except ValidationError as error:
+        raise UsageError(first_problem(error, None)) from error
 
 
 class Spec(_Table):

@@ -8,9 +8,9 @@ from typing import Any
 
 from foltr_audit import atomic
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Trained, attack_fresh, attack_recording, train
 from foltr_audit.fresh import FreshClients
-from foltr_audit.judge import Evidence
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.progress import SILENT, Progress
@@ -110,9 +110,7 @@ class Study:
     def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Evidence:
         if trained.recording is None:
             raise UsageError("attack: the training rounds were not kept")
-        return attack_recording(
-            trained.recording, setup.collection, protocol.methods, setup.streams, self.progress
-        )
+        return attack_recording(trained.recording, setup.collection, protocol, setup.streams, self.progress)
 
     def _twin(self, spec: Spec, trained: Trained) -> float:
         """Offline nDCG@10 of the same training without defense."""

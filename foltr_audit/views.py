@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.rankers import make_ranker
 from foltr_audit.records import Collection
 from foltr_audit.records.frozen import Features
 from foltr_audit.records.privacy import Ball
 from foltr_audit.records.rounds import RoundRecord
-from foltr_audit.records.view import Knowledge, View
+from foltr_audit.records.view import Knowledge
 from foltr_audit.trace import TraceHeader
 
 T = TypeVar("T", bound=np.generic)
-
-_CHUNK = 2048  # messages in one view: bounds the memory that the feature rows take
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +63,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
 
     norm, order = number("clip_norm"), number("clip_ord") or 2.0
     interactions = number("interactions")
+    noise = text("noise") or ("none" if "defense" in facts else None)
     return Knowledge(
         ranker=header.ranker,
         interactions=None if interactions is None else int(interactions),
@@ -73,7 +72,9 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         pairs=text("pairs"),
         normaliser=text("normaliser"),
         clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
-        noise=text("noise"),
+        clip_without_pairs=facts.get("clip_without_pairs", True) is not False,
+        noise=noise,
+        number_format=header.dtype,
         click_model=text("click_model"),
     )
 
@@ -121,8 +122,11 @@ def features_of(record: RoundRecord, header: TraceHeader, collection: Collection
 
 
 def _check_width(header: TraceHeader, features: int) -> None:
-    if header.ranker == "linear" and features != header.parameters:
-        raise TraceError(f"trace: {features} features, but a linear ranker of {header.parameters} parameters")
+    expected = make_ranker(header.ranker, features).n_parameters
+    if expected != header.parameters:
+        raise TraceError(
+            f"trace: {features} features, but a {header.ranker} ranker of {header.parameters} parameters"
+        )
 
 
 def query_names(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> NDArray[np.str_]:
@@ -132,34 +136,3 @@ def query_names(record: RoundRecord, header: TraceHeader, collection: Collection
         name = header.dataset.parts[part]
         names.append(f"{name}:{query}" if collection is None else collection.query_name(name, query))
     return np.array(names, dtype=np.str_)
-
-
-def individual_views(
-    record: RoundRecord, header: TraceHeader, collection: Collection | None
-) -> Iterator[tuple[slice, View]]:
-    """The view of a server that sees each message of a round, in chunks of messages."""
-    if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
-        raise TraceError(f"trace: round {record.round} holds a number that is not finite")
-    placement = Placement.of(record)
-    knowledge = knowledge_of(header)
-    features = features_of(record, header, collection)
-    for first in range(0, record.n_messages, _CHUNK):
-        rows = slice(first, min(first + _CHUNK, record.n_messages))
-        here = (placement.slot >= rows.start) & (placement.slot < rows.stop)
-        part = Placement(
-            slot=placement.slot[here] - rows.start,
-            place=placement.place[here],
-            shape=(rows.stop - rows.start, placement.shape[1]),
-        )
-        yield (
-            rows,
-            View(
-                observer="individual",
-                kind=header.kind,
-                parameters=np.tile(record.parameters, (part.shape[0], 1)),
-                messages=record.messages[rows].astype(np.float64),
-                shown=part.spread(record.shown[here], -1),
-                features=cast(Features, part.spread(features[here], 0)),
-                knowledge=knowledge,
-            ),
-        )

@@ -20,6 +20,7 @@ from benchmarks.timing import Contestant, Rates, Spread, interleave
 from foltr_audit.clicks import Informational, Perfect
 from foltr_audit.federation import Federation
 from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.rankers.linear import LinearRanker
 from tests.reference import chi_square_p, dataset, exact_pair_weights, list_probability, pairwise_gradient
 
 # --- the plain loop is right ----------------------------------------------------------------------
@@ -44,7 +45,8 @@ def test_the_plain_gradient_is_that_of_the_engine_and_of_the_definition(
     clicked = np.zeros((1, 10), dtype=np.bool_)
     clicked[0, : shown.size] = clicks
     zero = np.zeros((1, 3))
-    stepped, moved = learner.local_step(zero, data, query, scores, starts, padded, clicked)
+    ranker = LinearRanker(3)
+    stepped, moved = learner.local_step(zero, data, query, scores, starts, padded, clicked, ranker)
 
     assert (plain is not None) == moved[0]
     gradient = np.zeros(3) if plain is None else plain

@@ -17,6 +17,7 @@ import pytest
 
 from foltr_audit import data_cache, data_origin
 from foltr_audit.errors import FoltrAuditError
+from foltr_audit.normalise import NORMALISATIONS
 from foltr_audit.records.names import StoredNames
 from tests.caching import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 from tests.command import run
@@ -25,7 +26,7 @@ from tests.test_architecture import imports, modules
 # --- the same data --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["none", "zscore", "query-minmax"])
+@pytest.mark.parametrize("how", NORMALISATIONS)
 @pytest.mark.parametrize("kind", ["file", "synthetic:mq2007:30", "written"])
 def test_the_cache_gives_what_reading_gives(cache_place: Path, letor_file: Path, kind: str, how: str) -> None:
     if kind == "written":

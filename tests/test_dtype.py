@@ -21,7 +21,7 @@ def parts(how: str, dtype: str, *, cache: bool = False) -> Collection:
     return load_collection(spec, 1, cache=cache)
 
 
-@pytest.mark.parametrize("how", ["none", "zscore", "query-minmax"])
+@pytest.mark.parametrize("how", ["none", "zscore", "zscore-parts", "query-minmax"])
 def test_float64_features_are_the_float32_ones_before_they_are_rounded(how: str) -> None:
     single, double = parts(how, "float32"), parts(how, "float64")
     assert single.fingerprint == double.fingerprint

@@ -11,22 +11,24 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit import judge as judge_room
-from foltr_audit import views
+from foltr_audit import observer as observer_room
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence import Evidence, combined
 from foltr_audit.experiment import attack_fresh, attack_recording, make_attacks, train
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
-from foltr_audit.judge import Evidence, combined, infer_round, judge
+from foltr_audit.judge import infer_round
+from foltr_audit.judge import judge as judge_by
+from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.recording import MemoryRecording, record_rounds, trace_header
+from foltr_audit.recording import MemoryRecording, Recording, record_rounds, trace_header
 from foltr_audit.records import Collection
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.records.view import Knowledge
 from foltr_audit.registry import make, names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
-from foltr_audit.views import individual_views
+from foltr_audit.spec import AttackSpec
 from tests.toys import FEATURES, Drawing, view
 
 SetupOf = Callable[..., Setup]
@@ -44,19 +46,26 @@ def recording_of(setup: Setup, rounds: int = 2) -> MemoryRecording:
     return memory
 
 
+def judge(recording: Recording, data: Collection, attacks: list[Attack], streams: Streams) -> Evidence:
+    """What an observer that has the data finds."""
+    return judge_by(recording, Observer(recording.header, data), attacks, streams)
+
+
 def equal(a: Evidence, b: Evidence) -> bool:
     """Whether two pieces of evidence are the same."""
     return (
         a.query.tolist() == b.query.tolist()
-        and np.array_equal(a.is_document, b.is_document)
-        and np.array_equal(a.clicks, b.clicks)
+        and all(
+            np.array_equal(getattr(a, name), getattr(b, name))
+            for name in ("message", "shown", "clicks", "observed", "told", "rank", "unknowns")
+        )
         and list(a.guessed) == list(b.guessed)
         and all(
             a.guessed[name].scores.tobytes() == b.guessed[name].scores.tobytes()
             and np.array_equal(a.guessed[name].guess, b.guessed[name].guess)
             for name in a.guessed
         )
-        and (a.skipped, a.steps, a.clipped) == (b.skipped, b.steps, b.clipped)
+        and (a.steps, a.clipped) == (b.steps, b.clipped)
     )
 
 
@@ -71,15 +80,19 @@ def test_a_view_has_no_field_for_the_truth() -> None:
         "messages",
         "shown",
         "features",
+        "candidates",
+        "labels",
+        "clients",
         "knowledge",
     }
     truth = {field.name for field in fields(RoundTruth)}
-    assert not truth & {field.name for field in fields(View)}
+    how_many_not_who = {"clients"}
+    assert not truth & {field.name for field in fields(View)} - how_many_not_who
     assert not truth & {field.name for field in fields(Knowledge)}
     assert not truth & {field.name for field in fields(RoundRecord)}
 
 
-@pytest.mark.parametrize("function", [individual_views, infer_round])
+@pytest.mark.parametrize("function", [Observer.views, Observer.knowledge, infer_round])
 def test_views_and_answers_are_made_without_the_truth(function: Any) -> None:
     assert not [name for name in inspect.signature(function).parameters if "truth" in name or "click" in name]
 
@@ -134,29 +147,24 @@ def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf, collection: Colle
         clicks = (record.shown >= 0) & ~truth.clicks
         shifted.truth.append(replace(truth, clicks=clicks | truth.clicks, updates=-truth.updates))
     other = judge(shifted, collection, ATTACKS, Streams(1))
-    assert other.skipped == 0
-    kept = np.concatenate([truth.clicks.any(axis=1) for truth in recording.truth])
+    assert other.has_click.all()
     for label, guessed in honest.guessed.items():
-        assert other.guessed[label].scores[kept].tobytes() == guessed.scores.tobytes()
-        assert np.array_equal(other.guessed[label].guess[kept], guessed.guess)
+        assert other.guessed[label].scores.tobytes() == guessed.scores.tobytes()
+        assert np.array_equal(other.guessed[label].guess, guessed.guess)
 
 
 # --- what is judged -------------------------------------------------------------------------------
 
 
-def test_lists_without_a_click_are_left_out_and_counted(setup_of: SetupOf, collection: Collection) -> None:
+def test_every_list_stands_in_the_evidence(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of(click_model="perfect", defense=("clip:norm=0.5",)))
     evidence = judge(recording, collection, ATTACKS, Streams(1))
-    kept = [truth.clicks.any(axis=1) for truth in recording.truth]
-    silent = sum(int((~rows).sum()) for rows in kept)
-    assert 0 < silent < 64
-    assert evidence.skipped == silent
-    assert evidence.clicks.shape == (64 - silent, 10)
-    assert evidence.clicks.any(axis=1).all()
-    pairs = list(zip(recording.records, recording.truth, kept, strict=True))
-    assert np.array_equal(evidence.clicks, np.concatenate([t.clicks[k] for _, t, k in pairs]))
-    assert np.array_equal(evidence.is_document, np.concatenate([r.shown[k] >= 0 for r, _, k in pairs]))
-    assert evidence.query.tolist() == [f"train{q}" for r, _, k in pairs for q in r.query[k]]
+    pairs = list(zip(recording.records, recording.truth, strict=True))
+    assert np.array_equal(evidence.clicks, np.concatenate([truth.clicks for _, truth in pairs]))
+    assert np.array_equal(evidence.shown, np.concatenate([record.shown for record, _ in pairs]))
+    assert evidence.query.tolist() == [f"train{q}" for record, _ in pairs for q in record.query]
+    assert evidence.message.tolist() == [slot for slot in range(16) for _ in range(4)]
+    assert 0 < evidence.has_click.sum() < 64
     assert evidence.steps == 64
     assert evidence.clipped == sum(int(truth.clipped.sum()) for truth in recording.truth) > 0
     assert list(evidence.guessed) == ["olsr", "first-position", "max-gain"]
@@ -165,15 +173,11 @@ def test_lists_without_a_click_are_left_out_and_counted(setup_of: SetupOf, colle
 def test_answers_stand_beside_their_own_lists(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of(), rounds=1)
     evidence = judge(recording, collection, ATTACKS, Streams(1))
-    (record, truth) = (recording.records[0], recording.truth[0])
-    ((_, seen),) = individual_views(record, recording.header, collection)
+    record = recording.records[0]
+    (seen,) = Observer(recording.header, collection).views(record)
     for attack in ATTACKS:
-        said = attack.infer(seen, np.random.default_rng())
-        rows = [
-            said.scores[record.slot[i], record.step[i]]
-            for i in range(record.n_interactions)
-            if truth.clicks[i].any()
-        ]
+        said = attack.infer(seen.view, np.random.default_rng())
+        rows = [said.scores[record.slot[i], record.step[i]] for i in range(record.n_interactions)]
         assert np.array_equal(evidence.guessed[attack.label].scores, rows)
 
 
@@ -181,9 +185,10 @@ def test_nothing_clicked_at_all(setup_of: SetupOf, collection: Collection) -> No
     recording = recording_of(setup_of(), rounds=1)
     silent = replace(recording, truth=[replace(t, clicks=np.zeros_like(t.clicks)) for t in recording.truth])
     evidence = judge(silent, collection, ATTACKS, Streams(1))
-    assert evidence.query.shape == (0,)
-    assert evidence.clicks.shape == evidence.guessed["olsr"].guess.shape == (0, 10)
-    assert evidence.skipped == 32
+    assert not evidence.has_click.any()
+    assert evidence.ties.all()
+    assert not evidence.observed.any()
+    assert not evidence.identifiable.any()
 
 
 @pytest.mark.parametrize("what", ["no messages", "no interactions"])
@@ -221,7 +226,7 @@ def test_pieces_add_up(setup_of: SetupOf, collection: Collection) -> None:
 def test_chunks_change_no_evidence(setup_of: SetupOf, collection: Collection, monkeypatch: Any) -> None:
     recording = recording_of(setup_of())
     at_once = judge(recording, collection, ATTACKS, Streams(1))
-    monkeypatch.setattr(views, "_CHUNK", 3)
+    monkeypatch.setattr(observer_room, "_CHUNK", 3)
     assert equal(judge(recording, collection, ATTACKS, Streams(1)), at_once)
 
 
@@ -244,8 +249,9 @@ def test_without_truth_nothing_is_scored(setup_of: SetupOf, collection: Collecti
     recording = replace(recording_of(setup_of(), rounds=1), has_truth=False)
     with pytest.raises(UsageError, match=r"holds no truth, .*--guesses FILE"):
         judge(recording, collection, ATTACKS, Streams(1))
-    answers = infer_round(recording.records[0], recording, collection, ATTACKS, Streams(1))
-    assert answers["olsr"].guess.shape == (32, 10)
+    seer = Observer(recording.header, collection)
+    answers = infer_round(recording.records[0], seer, ATTACKS, Streams(1))
+    assert answers.guessed["olsr"].guess.shape == (32, 10)
 
 
 def test_an_empty_recording_is_refused(setup_of: SetupOf, collection: Collection) -> None:
@@ -253,30 +259,40 @@ def test_an_empty_recording_is_refused(setup_of: SetupOf, collection: Collection
         judge(recording_of(setup_of(), rounds=0), collection, ATTACKS, Streams(1))
 
 
-def test_an_attack_that_cannot_run_says_why(
-    setup_of: SetupOf, collection: Collection, monkeypatch: Any
-) -> None:
-    recording = recording_of(setup_of(), rounds=1)
+class Needy(Burglar):
+    """Cannot do without the noise law and a clip."""
 
-    class Needy(Burglar):
-        name: ClassVar[str] = "needy"
-        needs: ClassVar[frozenset[str]] = frozenset({"noise", "clip"})
+    name: ClassVar[str] = "needy"
+    needs: ClassVar[frozenset[str]] = frozenset({"noise", "clip"})
 
-    with pytest.raises(UsageError, match=r"attack needy: cannot run on this view: .*not know: clip, noise"):
-        judge(recording, collection, [Needy()], Streams(1))
-    monkeypatch.setattr(judge_room, "individual_views", lambda *given: iter(()))
-    assert infer_round(recording.records[0], recording, collection, [Needy()], Streams(1)) == {}
+
+def test_an_attack_that_cannot_run_says_why(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of(), rounds=2)
+    evidence = judge(recording, collection, [*ATTACKS, Needy()], Streams(1))
+    assert evidence.refused == {"needy": "the observer does not know: clip"}
+    assert "needy" not in evidence.guessed
+    assert "olsr" in evidence.guessed
+
+
+def test_where_no_attack_can_run_nothing_is_reported(setup_of: SetupOf, collection: Collection) -> None:
+    recording, streams = recording_of(setup_of(learner="fpdgd:interactions=1"), rounds=1), Streams(1)
+    protocol = AttackSpec(methods=("map", "olsr"), hide=("features",))
+    with pytest.raises(UsageError, match=r"attack map: cannot run on this view: .* features; attack olsr: "):
+        attack_recording(recording, collection, protocol, streams)
+    some = AttackSpec(methods=("map", "olsr"), hide=("noise", "order"))
+    evidence = attack_recording(recording, collection, some, streams)
+    assert list(evidence.refused) == ["first-position", "position-prior", "relevance-prior", "map"]
+    assert list(evidence.guessed)[-1] == "olsr"
 
 
 # --- the way there --------------------------------------------------------------------------------
 
 
 def test_baselines_stand_in_front_and_once() -> None:
-    assert [attack.label for attack in make_attacks(["olsr"])] == ["first-position", "olsr"]
-    labels = [
-        a.label for a in make_attacks(["first-position", "olsr:tolerance=1e-6", "olsr", "olsr:tolerance=0"])
-    ]
-    assert labels == ["first-position", "olsr", "olsr:tolerance=0"]
+    baselines = ["first-position", "position-prior", "relevance-prior"]
+    assert [attack.label for attack in make_attacks(["olsr"])] == [*baselines, "olsr"]
+    labels = [a.label for a in make_attacks(["first-position", "olsr", "olsr:tolerance=0", "olsr"])]
+    assert labels == [*baselines, "olsr", "olsr:tolerance=0"]
 
 
 def test_memory_and_folder_are_judged_alike(setup_of: SetupOf, collection: Collection, tmp_path: Any) -> None:
@@ -331,11 +347,11 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
     assert list(found) == ["perfect", "informational"]
     for click_model, evidence in found.items():
         assert evidence.steps == 2 * clients.queries.size
-        assert evidence.query.size + evidence.skipped == evidence.steps
+        assert evidence.query.size == evidence.steps
         memory = MemoryRecording(trace_header(setup, click_model, clients.queries.size, "deterministic"))
         for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
             memory.write(record, truth)
-        assert equal(evidence, attack_recording(memory, collection, ["olsr"], setup.streams))
+        assert equal(evidence, attack_recording(memory, collection, protocol, setup.streams))
 
 
 def test_least_squares_reads_an_undefended_message(setup_of: SetupOf, collection: Collection) -> None:

@@ -1,8 +1,9 @@
-"""Normalisation: statistics of the training part only, float64 inside, finite float32 outside."""
+"""Normalisation: whose statistics it takes, float64 inside, finite float32 outside."""
 
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from numpy.typing import ArrayLike
 
 from foltr_audit import normalise as module
 from foltr_audit.errors import UsageError
-from foltr_audit.normalise import check_normalisation, normalise
+from foltr_audit.normalise import NORMALISATIONS, check_normalisation, normalise
 from foltr_audit.records import Collection, Dataset
+from foltr_audit.spec import DataSpec
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -67,6 +69,38 @@ def test_zscore_against_numpy_over_several_batches(monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(result.features, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_zscore_parts_by_hand() -> None:
+    # 1 2 3 4 5: mean 3, squares 4 1 0 1 4, over n - 1 = 4: deviation sqrt 2.5. 0 and 8: mean 4, sqrt 32.
+    train, test = part([[1], [2], [3], [4], [5]]), part([[0], [8]])
+    scaled = normalise(collection(train, test=test), "zscore-parts", "float64")
+    np.testing.assert_allclose(
+        scaled.train.features[:, 0], np.array([-2, -1, 0, 1, 2]) / math.sqrt(2.5), rtol=1e-15
+    )
+    np.testing.assert_array_equal(scaled.vali.features, scaled.train.features)
+    np.testing.assert_allclose(scaled.test.features[:, 0], np.array([-4, 4]) / math.sqrt(32), rtol=1e-15)
+    assert scaled.normalised == "zscore-parts"
+    assert scaled.fingerprint == "as-parsed"
+
+
+def test_zscore_parts_against_numpy_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH_ROWS", 7)
+    draws = np.random.default_rng(8)
+    matrices = [draws.normal(50, 3, (rows, 6)).astype(np.float32) for rows in (40, 15, 20)]
+    scaled = normalise(collection(*map(part, matrices)), "zscore-parts", "float64")
+    for name, matrix in zip(Collection.PARTS, matrices, strict=True):
+        wide = matrix.astype(np.float64)
+        expected = (wide - wide.mean(axis=0)) / wide.std(axis=0, ddof=1)
+        np.testing.assert_allclose(scaled.part(name).features, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_zscore_parts_of_a_constant_and_of_one_document_are_zero() -> None:
+    train, lone = part(np.column_stack([np.full(1000, 0.1), np.arange(1000)])), part([[7, 3]])
+    scaled = normalise(collection(train, vali=lone), "zscore-parts")
+    assert not np.any(scaled.train.features[:, 0])
+    assert np.any(scaled.train.features[:, 1])
+    np.testing.assert_array_equal(scaled.vali.features, [[0, 0]])
+
+
 def test_a_constant_feature_becomes_zero_everywhere() -> None:
     # In float32 the mean of a thousand times 0.1 is not 0.1, and the deviation not 0.
     scaled = normalise(
@@ -106,7 +140,7 @@ def test_query_minmax_by_hand() -> None:
 @settings(max_examples=80, deadline=None)
 @given(
     matrix=arrays(np.float32, (6, 3), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
-    how=st.sampled_from(["zscore", "query-minmax"]),
+    how=st.sampled_from(["zscore", "zscore-parts", "query-minmax"]),
 )
 def test_always_finite_and_in_order(matrix: np.ndarray, how: str) -> None:
     scaled = normalise(collection(part(matrix, [6])), how).train.features
@@ -124,7 +158,7 @@ def test_none_changes_nothing() -> None:
     assert normalise(data, "none") is data
 
 
-@pytest.mark.parametrize("how", ["zscore", "query-minmax"])
+@pytest.mark.parametrize("how", ["zscore", "zscore-parts", "query-minmax"])
 def test_overwriting_gives_the_same_in_the_same_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BATCH_ROWS", 7)
     draws = np.random.default_rng(6)
@@ -145,11 +179,15 @@ def test_features_of_another_format_are_not_overwritten() -> None:
     np.testing.assert_array_equal(data.train.features, [[1, 2], [3, 5]])
 
 
+def test_a_spec_knows_every_normalisation() -> None:
+    assert set(get_args(DataSpec.model_fields["normalise"].annotation)) == set(NORMALISATIONS)
+
+
 def test_refusals() -> None:
     data = collection(part([[1, 2], [3, 4]]))
     with pytest.raises(UsageError, match=r"no normalisation 'zscor'; did you mean 'zscore'\?"):
         normalise(data, "zscor")
-    with pytest.raises(UsageError, match="known: none, query-minmax, zscore"):
+    with pytest.raises(UsageError, match="known: none, query-minmax, zscore, zscore-parts"):
         check_normalisation("")
     with pytest.raises(UsageError, match="already normalised by 'zscore'"):
         normalise(normalise(data, "zscore"), "query-minmax")

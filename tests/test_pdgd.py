@@ -296,12 +296,13 @@ def test_the_learner_takes_one_step_along_the_gradient(setting: PDGDSetting) -> 
     lengths = [12, 4, 1]
     data = dataset(rng.normal(size=(17, 6)), np.zeros(17), lengths)
     queries, theta = np.array([1, 0, 2, 0]), rng.normal(size=(4, 6))
-    scores, starts = LinearRanker(6).scores(theta, data, queries)
+    ranker = LinearRanker(6)
+    scores, starts = ranker.scores(theta, data, queries)
     shown = top_lists(scores, starts, 10)
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
     clicks[3] = shown[3] >= 0  # nothing to learn from
     learner = FPDGD(interactions=1, learning_rate=0.3, pairs=setting.pairs, normaliser=setting.normaliser)
-    after, moved = learner.local_step(theta, data, queries, scores, starts, shown, clicks)
+    after, moved = learner.local_step(theta, data, queries, scores, starts, shown, clicks, ranker)
     assert learner.setting == setting
     for c, query in enumerate(queries):
         X = data.features[data.offsets[query] : data.offsets[query + 1]].astype(np.float64)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Plan, changed, expand, read_tables
 from foltr_audit.spec import Spec
-from tests.toys import SPEC_TABLES
+from tests.spec_tables import SPEC_TABLES
 
 
 def read(text: str) -> Plan:

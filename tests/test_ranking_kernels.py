@@ -84,7 +84,8 @@ def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features:
 
 def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:
     data, ranker = ragged(), LinearRanker(5)
-    scores, starts = ranker.scores(ranker.initial()[np.newaxis], data, np.array([1]))
+    untrained = ranker.initial(np.random.default_rng(0))
+    scores, starts = ranker.scores(untrained[np.newaxis], data, np.array([1]))
     assert top_lists(scores, starts, 10).tolist() == [list(range(10))]
 
 
@@ -174,15 +175,6 @@ def test_weighted_features_sum_the_shown_rows() -> None:
     np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-14)
     nothing = weighted_features(data.features, data.offsets, QUERIES, shown, np.zeros(shown.shape))
     assert not nothing.any()
-
-
-def test_the_jacobian_of_the_linear_ranker_is_its_features() -> None:
-    data, ranker = ragged(), LinearRanker(5)
-    theta, step = np.random.default_rng(4).normal(size=(2, 5))
-    J = ranker.jacobian(data.features[data.offsets[1] : data.offsets[2]])
-    before, _ = ranker.scores(theta[np.newaxis], data, np.array([1]))
-    after, _ = ranker.scores((theta + step)[np.newaxis], data, np.array([1]))
-    np.testing.assert_allclose(after - before, J @ step, rtol=0, atol=1e-13)
 
 
 def test_any_number_of_threads_gives_the_same_bytes() -> None:

@@ -75,10 +75,15 @@ def test_every_kind_has_words_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("base", "text", "canonical", "label"),
     [
-        (Attack, "olsr", "olsr:tolerance=1e-06", "olsr"),
+        (Attack, "olsr", "olsr", "olsr"),
         (Attack, " olsr : tolerance = 1e-3 ", "olsr:tolerance=0.001", "olsr:tolerance=0.001"),
-        (Attack, "higher-distance:more_than=4", "higher-distance:more_than=4", "higher-distance:more_than=4"),
-        (Attack, "max-gain", "max-gain", "max-gain"),
+        (
+            Attack,
+            "higher-distance:more_than=4",
+            "higher-distance:compare=documents,more_than=4",
+            "higher-distance:more_than=4",
+        ),
+        (Attack, "first-position", "first-position", "first-position"),
         (Defense, "clip:norm=3.0", "clip:norm=3", "clip:norm=3"),
         (
             Learner,
@@ -98,7 +103,7 @@ def test_text_forms(base: type[Plugin], text: str, canonical: str, label: str) -
 @pytest.mark.parametrize(
     ("base", "text", "message"),
     [
-        (Attack, "olrs", "unknown attack 'olrs'; did you mean 'olsr'? (known: first-position, "),
+        (Attack, "olrs", "unknown attack 'olrs'; did you mean 'olsr'? (known: "),
         (Attack, "", "unknown attack ''; known: "),
         (Attack, "clip", "unknown attack 'clip'; known: "),
         (ClickModel, "perfekt", "unknown click model 'perfekt'; did you mean 'perfect'?"),
@@ -114,7 +119,7 @@ def test_text_forms(base: type[Plugin], text: str, canonical: str, label: str) -
             "olsr:tolerence=.1",
             "attack olsr: unknown parameter 'tolerence'; did you mean 'tolerance'? (known: tolerance)",
         ),
-        (Attack, "max-gain:k=3", "attack max-gain: unknown parameter 'k'; known: none"),
+        (Attack, "first-position:k=3", "attack first-position: unknown parameter 'k'; known: none"),
         (Attack, "olsr:tolerance=1", "attack olsr: tolerance=1: input should be less than 1"),
         (Attack, "olsr:tolerance=nan", "attack olsr: tolerance=nan: "),
         (Attack, "higher-distance:more_than=1.5", "attack higher-distance: more_than=1.5: "),

@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import foltr_audit as fa
+from foltr_audit.load import load_collection
+from foltr_audit.report.attack import KINDS
 from foltr_audit.report.meaning import meaning, sure_auc
+from foltr_audit.report.plain import json_text
+from foltr_audit.spec import DataSpec
 from tests.command import SMALL, files, run
 
 
@@ -45,6 +50,39 @@ def test_specs_with_other_methods_stand_beside_each_other() -> None:
     assert {row["method"] for row in report.results} >= {"olsr", "max-gain"}
 
 
+def test_every_list_stands_behind_the_rows_beside_the_results() -> None:
+    attack = {"click_models": ["perfect", "informational"], "methods": ["olsr", "max-gain"], "repeats": 2}
+    report = fa.attack([_spec(attack=attack), _spec(attack=attack, repetition=1)])
+    models = ["perfect", "informational"]
+    assert [row["click_model"] for row in report.identifiability] == models
+    for facts in report.identifiability:
+        mine = [row for row in report.results if row["click_model"] == facts["click_model"]]
+        for row in mine:
+            assert (row["skipped"], row["all_clicked"]) == (facts["without_click"], facts["all_clicked"])
+            assert row["lists"] + row["skipped"] == facts["lists"] == facts["messages"]
+        told = [row for row in report.any_click if row["click_model"] == facts["click_model"]]
+        methods = [row["method"] for row in mine if not row["method"].startswith("random:")]
+        assert [row["method"] for row in told] == methods
+        assert {"first-position", "olsr", "max-gain"} <= set(methods)
+        for row in told:
+            assert (row["lists"], row["lists_with_click"]) == (facts["lists"], mine[0]["lists"])
+            assert row["base_rate"] == pytest.approx(mine[0]["lists"] / facts["lists"])
+    assert report.queries == report.refused == []
+
+
+def test_named_queries_are_reported_for_every_repetition() -> None:
+    name = str(load_collection(DataSpec(source="synthetic:mq2007:60"), 1).vali.query_ids[3])
+    attack = {"queries": [name, "nobody asks this"], "repeats": 3, "min_documents": 1}
+    report = fa.attack([_spec(attack=attack), _spec(attack=attack, repetition=1)])
+    asked = [row for row in report.queries if row["query"] == name]
+    assert sorted(row["list"] for row in asked if row["method"] == "olsr") == sorted(
+        {row["list"] for row in asked}
+    )
+    assert len({row["list"] for row in asked}) == 2 * 3  # repetitions and repeats
+    (other,) = [row for row in report.queries if row["query"] != name]
+    assert (other["query"], other["method"]) == ("nobody asks this", None)
+
+
 def test_no_spec_and_a_spec_without_attack_are_refused() -> None:
     with pytest.raises(fa.FoltrAuditError, match="no Spec to run"):
         fa.attack([])
@@ -58,7 +96,8 @@ def test_data_that_are_handed_over_are_named_as_what_they_are(tmp_path: Path) ->
     assert report.config["data"]["source"] == report.dataset["source"] == "synthetic:mq2007:80"
     assert report.config["data"]["normalise"] == report.dataset["normalised"] == "query-minmax"
     again = fa.attack_trace(tmp_path / "run")
-    assert [row["auc"] for row in again.results] == [row["auc"] for row in report.results]
+    for kind in KINDS:
+        assert json_text(getattr(again, kind)) == json_text(getattr(report, kind)), kind
 
 
 def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0.0) -> list[dict[str, Any]]:
@@ -93,6 +132,17 @@ def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
         max(row["auc_ci95"][0] for row in _rows(rng, 15, 40) if not row["baseline"]) > 0.5 for _ in range(200)
     )
     assert naive > 25, "the uncorrected rule fails this test"
+
+
+@pytest.mark.parametrize("choices", [1, 15])
+@pytest.mark.parametrize("queries", [2, 5, 6, 9, 10, 20, 200])
+def test_a_perfect_auc_is_as_sure_as_that_many_won_trials(choices: int, queries: int) -> None:
+    """It is better than guessing exactly where so many coins all show heads too rarely."""
+    row = {"auc": 1.0, "auc_ci95": [1.0, 1.0], "queries": queries}
+    level = 0.025 / choices
+    won = binomtest(queries, queries).proportion_ci(1 - 2 * level, method="exact")
+    assert sure_auc(row, choices) == pytest.approx(won.low, rel=1e-9)
+    assert (sure_auc(row, choices) > 0.5) == (0.5**queries < level)
 
 
 def test_a_row_without_interval_is_never_sure() -> None:

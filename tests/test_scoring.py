@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 from math import floor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from foltr_audit.judge import Evidence, Guessed
-from foltr_audit.kernels.auc import weighted_auc
+from foltr_audit.bootstrap import Score
+from foltr_audit.evidence import Evidence
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer, list_metrics
-from tests.reference import numba_threads
+from tests.judged import evidence, random_evidence, resampled
 
-LIST_METRICS = METRICS[:-1]
-
-
-def evidence(
-    query: list[str],
-    clicks: NDArray[np.bool_],
-    guess: NDArray[np.bool_],
-    lengths: NDArray[np.int64] | None = None,
-    scores: NDArray[np.float64] | None = None,
-) -> Evidence:
-    """Lists of one attack named `attack`; its scores are its guesses where none are given."""
-    k = clicks.shape[1]
-    here = np.arange(k) < (np.full(len(query), k) if lengths is None else lengths)[:, np.newaxis]
-    values = guess.astype(np.float64) if scores is None else scores
-    return Evidence(
-        query=np.array(query),
-        is_document=here,
-        clicks=clicks & here,
-        guessed={"attack": Guessed(scores=values, guess=guess)},
-        baselines=frozenset(),
-        skipped=0,
-        steps=0,
-        clipped=0,
-    )
-
-
-def random_evidence(seed: int, lists: int = 60, k: int = 6, queries: int = 12) -> Evidence:
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, k + 1, size=lists)
-    clicks = rng.random((lists, k)) < 0.5
-    clicks[np.arange(lists), rng.integers(0, lengths)] = True
-    scores = np.where(rng.random((lists, k)) < 0.5, clicks, rng.integers(0, 4, size=(lists, k))).astype(float)
-    guess = scores > rng.integers(0, 4, size=(lists, 1))
-    scores[np.arange(k) >= lengths[:, np.newaxis]] = 99.0  # the padding must not count
-    return evidence([f"q{q}" for q in rng.integers(0, queries, size=lists)], clicks, guess, lengths, scores)
+Row = dict[str, float]
+LIST_METRICS = METRICS[:6]
+OF_LISTS = METRICS[:-1]
+"""Metrics that every row has; the last is of messages with several lists."""
 
 
 def scored(judged: Evidence, seed: int = 1, resamples: int = 200) -> dict[str, Scored]:
@@ -136,52 +104,27 @@ def test_auc_equals_scikit_learn_over_pooled_documents(seed: int) -> None:
     assert scored(judged)["attack"].metrics["auc"].value == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(
-    documents=st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), max_size=25),
-    weights=st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=4),
-)
-def test_weighted_auc_equals_scikit_learn_on_repeated_documents(
-    documents: list[tuple[int, bool, int]], weights: list[tuple[int, ...]]
-) -> None:
-    documents.sort(key=lambda document: document[0])
-    score = np.array([document[0] for document in documents], dtype=np.int64)
-    positive = np.array([document[1] for document in documents], dtype=np.bool_)
-    cluster = np.array([document[2] for document in documents], dtype=np.int64)
-    tie = np.unique(score, return_inverse=True)[1].astype(np.int64)
-    for weight, found in zip(weights, weighted_auc(positive, tie, cluster, np.array(weights)), strict=True):
-        times = np.array(weight)[cluster]
-        labels, values = np.repeat(positive, times), np.repeat(score, times)
-        if labels.all() or not labels.any():
-            assert np.isnan(found)
-        else:
-            assert found == pytest.approx(sk.roc_auc_score(labels, values), rel=1e-12)
-
-
-def test_auc_gives_the_same_bytes_for_any_number_of_threads() -> None:
-    rng = np.random.default_rng(0)
-    tie, cluster = np.sort(rng.integers(0, 50, size=500)), rng.integers(0, 9, size=500)
-    positive, weights = rng.random(500) < 0.3, rng.integers(0, 4, size=(64, 9))
-    with numba_threads(2):
-        two = weighted_auc(positive, tie, cluster, weights).tobytes()
-    with numba_threads(1):
-        assert weighted_auc(positive, tie, cluster, weights).tobytes() == two
-
-
 def random_guess_means(judged: Evidence, size: float) -> dict[str, float]:
     """Means of the metrics over all guesses of `size` documents; a fraction mixes two whole sizes."""
+    names = (*LIST_METRICS, "accuracy_identifiable")
 
-    def expected(clicks: NDArray[np.bool_], whole: int) -> dict[str, float]:
+    def metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_], known: NDArray[np.bool_]) -> Row:
+        right = (clicks == guess)[known]
+        return {**sklearn_metrics(clicks, guess), names[-1]: right.mean() if right.size else np.nan}
+
+    def expected(clicks: NDArray[np.bool_], known: NDArray[np.bool_], whole: int) -> Row:
         every = list(combinations(range(clicks.size), min(whole, clicks.size)))
-        rows = [sklearn_metrics(clicks, np.isin(np.arange(clicks.size), named)) for named in every]
-        return {name: float(np.mean([row[name] for row in rows])) for name in LIST_METRICS}
+        rows = [metrics(clicks, np.isin(np.arange(clicks.size), named), known) for named in every]
+        return {name: float(np.mean([row[name] for row in rows])) for name in names}
 
     share = size - floor(size)
     means = []
-    for clicks, _ in lists_of(judged):
-        low, high = expected(clicks, floor(size)), expected(clicks, floor(size) + 1)
-        means.append({name: (1 - share) * low[name] + share * high[name] for name in LIST_METRICS})
-    return {name: float(np.mean([row[name] for row in means])) for name in LIST_METRICS}
+    for (clicks, _), known, here in zip(
+        lists_of(judged), judged.identifiable, judged.is_document, strict=True
+    ):
+        low, high = (expected(clicks, known[here], floor(size) + more) for more in (0, 1))
+        means.append({name: (1 - share) * low[name] + share * high[name] for name in names})
+    return {name: float(np.nanmean([row[name] for row in means])) for name in names}
 
 
 def test_random_guessing_equals_the_mean_over_all_guesses() -> None:
@@ -193,6 +136,8 @@ def test_random_guessing_equals_the_mean_over_all_guesses() -> None:
         for name, value in random_guess_means(judged, size).items():
             assert rows[method].metrics[name].value == pytest.approx(value, rel=1e-12), (method, name)
         assert rows[method].metrics["auc"].value == 0.5
+        assert rows[method].metrics["tpr_at_1"] == Score(0.01, (0.01, 0.01))
+        assert rows[method].metrics["tpr_at_01"] == Score(0.001, (0.001, 0.001))
         assert rows[method].precision_undefined == 0
     assert list(rows) == ["random:k=3", "random:k=4", "random:k=mean", "attack"]
 
@@ -211,27 +156,90 @@ def test_an_interval_is_the_distribution_over_resampled_queries() -> None:
     assert (low, high) == (min(triples), max(triples))
 
 
+def by_loop(
+    values: NDArray[np.float64], query: NDArray[np.str_], seed: int = 1
+) -> tuple[float, tuple[float, float]]:
+    """Mean of the defined values, and its interval over 200 resamples of their queries, in plain loops."""
+    defined = ~np.isnan(values)
+    n = np.unique(query).size
+    draws = Streams(seed).generator("bootstrap").integers(0, n, size=(200, n))
+    means = resampled(np.where(defined, values, 0.0), defined.astype(float), query, draws)
+    low, high = np.quantile(means[~np.isnan(means)], [0.025, 0.975])
+    return float(values[defined].mean()), (float(low), float(high))
+
+
+def test_accuracy_on_identifiable_documents_leaves_out_ties_and_twins() -> None:
+    judged = random_evidence(9)
+    values = []
+    for i, (clicks, guess) in enumerate(lists_of(judged)):
+        known = judged.told[i, judged.is_document[i]]
+        tie = clicks.all()
+        right = [c == g for c, g, k in zip(clicks, guess, known, strict=True) if k and not tie]
+        values.append(np.mean(right) if right else np.nan)
+    assert np.isnan(values).any()
+    found = scored(judged)["attack"].metrics["accuracy_identifiable"]
+    value, ends = by_loop(np.array(values), judged.query)
+    assert found.value == pytest.approx(value, rel=1e-12)
+    assert found.ci95 == pytest.approx(ends, rel=1e-12)
+
+
+def test_nothing_identifiable() -> None:
+    clicks = np.ones((2, 3), dtype=np.bool_)
+    row = scored(evidence(["a", "b"], clicks, clicks))
+    for method in ("attack", "random:k=3"):
+        assert np.isnan(row[method].metrics["accuracy_identifiable"].value)
+        assert row[method].metrics["accuracy_identifiable"].ci95 is None
+
+
+def test_a_message_is_exact_if_all_its_lists_are() -> None:
+    """Four messages: right, right but for a list without a click, wrong, and without a click."""
+    yes, no = [True, False], [False, False]
+    clicks = np.array([yes, yes, yes, no, yes, no, no])
+    guess = np.array([yes, yes, yes, yes, no, no, no])
+    message = np.array([3, 3, 5, 5, 6, 6, 9])
+    judged = evidence(["a", "b", "b", "c", "c", "a", "d"], clicks, guess, message=message)
+    rows = scored(judged)
+    assert rows["attack"].metrics["exact_message"].value == 1 / 3
+    assert rows["attack"].metrics["exact"].value == 3 / 4
+    assert "exact_message" not in rows["random:k=3"].metrics
+    alone = evidence(["a"] * 7, clicks, guess, message=np.arange(7))
+    assert "exact_message" not in scored(alone)["attack"].metrics
+
+
+def test_messages_are_resampled_by_the_query_of_their_first_list() -> None:
+    judged = random_evidence(10, lists=80, silent=0.3)
+    judged = replace(judged, message=np.repeat(np.arange(40), 2))
+    guess = judged.guessed["attack"].guess
+    wrong = [((guess[i] & judged.is_document[i]) != judged.clicks[i]).any() for i in range(80)]
+    counted = [m for m in range(40) if judged.has_click[2 * m] or judged.has_click[2 * m + 1]]
+    exact = np.array([not (wrong[2 * m] or wrong[2 * m + 1]) for m in counted], dtype=np.float64)
+    assert 0 < exact.mean() < 1
+    found = scored(judged)["attack"].metrics["exact_message"]
+    value, ends = by_loop(exact, judged.query[[2 * m for m in counted]])
+    assert found.value == pytest.approx(value, rel=1e-12)
+    assert found.ci95 == pytest.approx(ends, rel=1e-12)
+
+
+def test_intervals_equal_a_bootstrap_in_plain_loops() -> None:
+    judged = random_evidence(11)
+    row = scored(judged)["attack"]
+    lists = [sklearn_metrics(clicks, guess) for clicks, guess in lists_of(judged)]
+    for name in LIST_METRICS:
+        value, ends = by_loop(np.array([one[name] for one in lists]), judged.query)
+        assert row.metrics[name].value == pytest.approx(value, rel=1e-12)
+        assert interval(row, name) == pytest.approx(ends, rel=1e-12)
+
+
 def test_same_seed_same_interval() -> None:
     judged = random_evidence(7)
     one, two, other = (scored(judged, seed)["attack"].metrics for seed in (1, 1, 2))
     assert one == two
-    for name in METRICS:
+    for name in OF_LISTS:
         assert one[name].value == other[name].value
+    for name in (*LIST_METRICS, "auc", "accuracy_identifiable"):
         assert one[name].ci95 != other[name].ci95
-    order = np.random.default_rng(0).permutation(judged.query.size)
-    guessed = judged.guessed["attack"]
-    shuffled = Evidence(
-        query=judged.query[order],
-        is_document=judged.is_document[order],
-        clicks=judged.clicks[order],
-        guessed={"attack": Guessed(scores=guessed.scores[order], guess=guessed.guess[order])},
-        baselines=frozenset(),
-        skipped=0,
-        steps=0,
-        clipped=0,
-    )
-    moved = scored(shuffled)["attack"]
-    for name in METRICS:
+    moved = scored(judged.at(np.random.default_rng(0).permutation(judged.query.size)))["attack"]
+    for name in (*LIST_METRICS, "auc", "accuracy_identifiable"):
         assert interval(moved, name) == pytest.approx(one[name].ci95, rel=1e-12)
 
 
@@ -245,16 +253,27 @@ def test_one_query_has_no_interval() -> None:
 def test_no_lists_at_all() -> None:
     nothing = np.zeros((0, 4), dtype=np.bool_)
     for row in scored(evidence([], nothing, nothing)).values():
-        for name in LIST_METRICS:
+        assert set(row.metrics) == set(OF_LISTS)
+        for name in OF_LISTS:
             assert np.isnan(row.metrics[name].value)
             assert row.metrics[name].ci95 is None
 
 
-def test_no_lists_no_auc_of_random_guessing() -> None:
-    nothing = np.zeros((0, 4), dtype=np.bool_)
-    for row in scored(evidence([], nothing, nothing)).values():
-        assert np.isnan(row.metrics["auc"].value)
-        assert row.metrics["auc"].ci95 is None
+def test_lists_without_a_click_are_as_good_as_no_lists() -> None:
+    nothing = np.zeros((3, 4), dtype=np.bool_)
+    for row in scored(evidence(["a", "b", "c"], nothing, ~nothing)).values():
+        for name in OF_LISTS:
+            assert np.isnan(row.metrics[name].value)
+            assert row.metrics[name].ci95 is None
+
+
+def test_lists_without_a_click_change_no_metric_of_lists() -> None:
+    judged = random_evidence(8, silent=0.4)
+    assert 0.2 < judged.has_click.mean() < 0.8
+    assert scored(judged) == scored(judged.at(judged.has_click))
+    scorer = Scorer(judged, Streams(1), 10)
+    clicks = [clicks for clicks, _ in lists_of(judged) if clicks.any()]
+    assert scorer.unclicked == sum(int((~row).sum()) for row in clicks)
 
 
 def test_no_interval_where_a_metric_is_defined_in_one_query_only() -> None:
@@ -296,15 +315,16 @@ def coverage(simulations: int, queries: int) -> dict[str, float]:
     rng = np.random.default_rng(11)
     hits = {"accuracy": 0, "recall": 0, "naive": 0}
 
-    def holds(judged: Evidence, metric: str, seed: int) -> bool:
-        low, high = interval(scored(judged, seed, resamples=300)["attack"], metric)
+    def holds(row: Scored, metric: str) -> bool:
+        low, high = interval(row, metric)
         return low <= 0.75 <= high
 
     for seed in range(simulations):
         judged = clustered(rng, queries, per_query=6)
-        hits["accuracy"] += holds(judged, "accuracy", seed)
-        hits["recall"] += holds(judged, "recall", seed)
-        hits["naive"] += holds(unclustered(judged), "accuracy", seed)
+        row = scored(judged, seed, resamples=300)["attack"]
+        hits["accuracy"] += holds(row, "accuracy")
+        hits["recall"] += holds(row, "recall")
+        hits["naive"] += holds(scored(unclustered(judged), seed, resamples=300)["attack"], "accuracy")
     return {name: count / simulations for name, count in hits.items()}
 
 

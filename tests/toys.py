@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.plugins import (
@@ -26,7 +26,9 @@ from foltr_audit.plugins import (
     WireDefense,
 )
 from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.belief import ClickBelief
 from foltr_audit.records.dataset import joint_fingerprint
+from foltr_audit.records.view import Candidates
 from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]
@@ -80,7 +82,17 @@ def tiny_collection() -> Collection:
     return collection_of(train, vali, test)
 
 
+BELIEF = ClickBelief(
+    click=np.array([0.1, 0.5, 0.9]),
+    stop=np.array([0.0, 0.2, 0.4]),
+    grades=np.linspace([0.2, 0.3, 0.5], [0.8, 0.1, 0.1], 10),
+)
 EVERYTHING = Knowledge(
+    candidates=True,
+    relevance=True,
+    interactions=1,
+    lists="deterministic",
+    belief=BELIEF,
     learning_rate=0.1,
     pairs="all",
     normaliser="shown",
@@ -96,7 +108,9 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
     lengths = rng.integers(0 if B > 1 else 1, k + 1, size=(n, B))
     shown = np.argsort(rng.random((n, B, k)), axis=-1)
     shown[np.arange(k) >= lengths[..., np.newaxis]] = -1
-    features = rng.normal(size=(n, B, k, FEATURES)).astype(np.float32)
+    documents = k + 3  # of every query; shown are some of the first k
+    pool = rng.normal(size=(n, B, documents, FEATURES)).astype(np.float32)
+    features = np.take_along_axis(pool, np.maximum(shown, 0)[..., np.newaxis], axis=2)
     features[shown < 0] = 0
     parameters = np.tile(rng.normal(size=FEATURES), (n, 1))
     steps = (features * rng.normal(size=(n, B, k, 1))).sum(axis=(1, 2)) + 0.01 * rng.normal(
@@ -109,34 +123,51 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
         messages=steps + parameters if kind == "model" else steps,
         shown=shown,
         features=features,
-        knowledge=EVERYTHING,
+        candidates=Candidates(
+            features=pool.reshape(-1, FEATURES),
+            offsets=documents * np.arange(n * B + 1),
+            query=np.arange(n * B).reshape(n, B),
+        ),
+        labels=np.where(shown >= 0, rng.integers(0, 3, size=shown.shape), -1),
+        knowledge=replace(EVERYTHING, interactions=B),
     )
 
 
 def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
     """Some messages of a view in another order, their lists in another order as well."""
-    return View(
-        observer=seen.observer,
-        kind=seen.kind,
+    candidates, labels = seen.candidates, seen.labels
+    return replace(
+        seen,
         parameters=seen.parameters[order],
         messages=seen.messages[order],
         shown=seen.shown[order][:, :, documents],
         features=seen.features[order][:, :, documents],
-        knowledge=seen.knowledge,
+        candidates=None if candidates is None else replace(candidates, query=candidates.query[order]),
+        labels=None if labels is None else labels[order][:, :, documents],
+        clients=seen.clients[order],
+    )
+
+
+def cut(seen: View, B: int, k: int | None = None) -> View:
+    """The same messages with their first B lists only, or with other padding: k places a list."""
+    k = seen.shown.shape[2] if k is None else k
+    more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
+    assert seen.candidates is not None
+    assert seen.labels is not None
+    return replace(
+        seen,
+        shown=np.pad(seen.shown, more, constant_values=-1)[:, :B, :k],
+        features=np.pad(seen.features, (*more, (0, 0)))[:, :B, :k].astype(np.float32),
+        candidates=replace(
+            seen.candidates, query=np.pad(seen.candidates.query, more[:2], constant_values=-1)[:, :B]
+        ),
+        labels=np.pad(seen.labels, more, constant_values=-1)[:, :B, :k],
     )
 
 
 def with_updates(seen: View, updates: Floats) -> View:
     """The same view with other updates (n, P)."""
-    return View(
-        observer=seen.observer,
-        kind=seen.kind,
-        parameters=seen.parameters,
-        messages=seen.parameters + updates if seen.kind == "model" else updates,
-        shown=seen.shown,
-        features=seen.features,
-        knowledge=seen.knowledge,
-    )
+    return replace(seen, messages=seen.parameters + updates if seen.kind == "model" else updates)
 
 
 def context(
@@ -296,79 +327,3 @@ class Drawing(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         scores = rng.random(view.shown.shape)
         return Inference(scores=scores, guess=(scores > 0.5) & view.is_document)
-
-
-_chains = st.lists(
-    st.one_of(
-        st.just("none"),
-        st.floats(1e-300, 1e300).map(lambda norm: f"clip:norm={norm!r}".replace("e+", "e")),
-        st.tuples(st.floats(1e-3, 1e18), st.integers(1, 10**18)).map(
-            lambda pair: f"gamma-laplace:eps={pair[0]!r},sensitivity={pair[1]}".replace("e+", "e")
-        ),
-    ),
-    max_size=3,
-)
-_learners = st.builds(
-    lambda interactions, rate, pairs, normaliser, clips: (
-        f"fpdgd:interactions={interactions},learning_rate={rate!r},pairs={pairs},"
-        f"normaliser={normaliser},clip_without_pairs={clips}"
-    ),
-    st.integers(1, 10_000),
-    st.floats(1e-300, 1e300),
-    st.sampled_from(["all", "last-click+1"]),
-    st.sampled_from(["shown", "candidates"]),
-    st.booleans(),
-)
-_click_models = st.sampled_from(["perfect", "navigational", "informational"])
-SPEC_TABLES = st.fixed_dictionaries(
-    {},
-    optional={
-        "seed": st.integers(0, 2**63 - 1),
-        "repetition": st.integers(0, 10**6),
-        "defense": _chains,
-        "data": st.fixed_dictionaries(
-            {},
-            optional={
-                "source": st.text(min_size=1),
-                "fold": st.integers(0, 9),
-                "normalise": st.sampled_from(["zscore", "query-minmax", "none"]),
-            },
-        ),
-        "population": st.fixed_dictionaries(
-            {"clients": st.integers(500, 10**8)}, optional={"cohort": st.integers(1, 500)}
-        ),
-        "train": st.fixed_dictionaries(
-            {},
-            optional={
-                "learner": _learners,
-                "rounds": st.integers(1, 10**7),
-                "click_model": _click_models,
-                "init": st.text(),
-                "no_relevant": st.sampled_from(["zero", "skip"]),
-            },
-        ),
-        "trace": st.fixed_dictionaries(
-            {},
-            optional={
-                "message": st.sampled_from(["model", "update"]),
-                "dtype": st.sampled_from(["float32", "float64"]),
-                "embed_features": st.booleans(),
-            },
-        ),
-        "attack": st.fixed_dictionaries(
-            {},
-            optional={
-                "methods": st.lists(
-                    st.sampled_from(["olsr", "olsr:tolerance=0", "max-gain", "higher-distance:more_than=4"]),
-                    min_size=1,
-                ),
-                "click_models": st.lists(_click_models, min_size=1),
-                "target": st.sampled_from(["fresh", "training"]),
-                "on": st.lists(st.sampled_from(["train", "vali", "test"]), min_size=1),
-                "repeats": st.integers(1, 100_000),
-                "min_documents": st.integers(1, 100),
-            },
-        ),
-    },
-)
-"""Tables of valid Specs; every field may be left out."""

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foltr_audit.cli.common import Common, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.preset import Chosen
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.report.attack import AttackReport
+    from foltr_audit.report.published import PublishedComparison
 
 SAME = "same"
-_WITH_TRACE = {"method", "trace", "guesses", "target", "data", "seed", "json", "threads"}
+_WITH_TRACE = {
+    "method",
+    "trace",
+    "guesses",
+    "target",
+    "hide",
+    "queries",
+    "choices",
+    "data",
+    "seed",
+    "json",
+    "threads",
+}
 
 
 @takes_common
@@ -50,6 +64,43 @@ def attack(
     min_documents: Annotated[
         int | None, typer.Option("--min-documents", help="Leave shorter queries out. Default: 10.")
     ] = None,
+    attack_interactions: Annotated[
+        int | None,
+        typer.Option("--attack-interactions", help="Interactions behind each attacked message. Default: 1."),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view",
+            help="individual (default): the server sees each message; aggregate: sums over --repeats clients "
+            "who asked the same query.",
+        ),
+    ] = None,
+    hide: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hide", help="What the server does not know, e.g. order,noise; several. See list knowledge."
+        ),
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries",
+            help="Report the attacked lists of these queries one by one: ID,... or a file of ids.",
+        ),
+    ] = None,
+    choices: Annotated[
+        int | None,
+        typer.Option("--choices", help="Queries that query-id has to tell apart. Default: 10."),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="Start from a published study, e.g. pham-2022, and show its figures; options override it. "
+            "See list presets.",
+        ),
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Attack a recorded Run or trace instead of a new run.")
     ] = None,
@@ -65,7 +116,8 @@ def attack(
     if trace is not None:
         _refuse_others(ctx)
         use_threads(common.threads)
-        _attack_trace(trace, _methods(method), target, common, guesses)
+        changes = {"methods": _methods(method), "hide": _listed(hide), "queries": _named(queries)}
+        _attack_trace(trace, target, common, guesses, changes | {"choices": choices})
         return
     if guesses is not None:
         raise UsageError("--guesses: only with --trace")
@@ -80,6 +132,8 @@ def attack(
                 "--attack-on": attack_on,
                 "--repeats": repeats,
                 "--min-documents": min_documents,
+                "--attack-interactions": attack_interactions,
+                "--view": view if view != "individual" else None,
             }
         )
     given = {
@@ -89,17 +143,26 @@ def attack(
         "attack.on": None if attack_on is None else [part.strip() for part in attack_on.split(",")],
         "attack.repeats": repeats,
         "attack.min_documents": min_documents,
+        "attack.interactions": attack_interactions,
+        "attack.view": view,
+        "attack.hide": _listed(hide),
+        "attack.queries": _named(queries),
+        "attack.choices": choices,
         "train.click_model": None if train_click_model == SAME else train_click_model,
     }
     point = {name: value for name, value in given.items() if value is not None}
-    plan = common.plan(point, attacks=True, same=train_click_model == SAME)
+    same = train_click_model == SAME
+    chosen = None if preset is None else Chosen.of(preset, common, point, same=same)
+    plan = common.plan(point, attacks=True, same=same) if chosen is None else chosen.plan
     output = common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
-    report = AttackReport.of(plan, run_plan(plan, output, Study(on_terminal())))
+    cells = run_plan(plan, output, Study(on_terminal()))
+    report = AttackReport.of(plan, cells)
+    published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
-        output.save_results(report.json())
-    _show(report, common)
+        output.save_results(report.json(_beside(published)))
+    _show(report, common, published)
 
 
 def _only_fresh(options: dict[str, object]) -> None:
@@ -122,6 +185,32 @@ def _methods(given: list[str] | None) -> list[str] | None:
     )
 
 
+def _listed(given: list[str] | None) -> list[str] | None:
+    """Names of a repeated option, each of which may hold several with commas between them."""
+    if not given:
+        return None
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+
+
+def _named(queries: str | None) -> list[str] | None:
+    """The query ids of --queries: one a line of a file of that name, or else separated by commas.
+
+    Raises:
+        UsageError: a file without text or without ids, or no id at all.
+    """
+    if queries is None:
+        return None
+    path = Path(queries)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else queries.split(",")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--queries: {path}: not a readable UTF-8 text") from error
+    names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not names:
+        raise UsageError(f"--queries: {queries!r}: no query id in it; expected ID,... or a file of ids")
+    return names
+
+
 def _refuse_others(ctx: typer.Context) -> None:
     for parameter in ctx.command.params:
         name = str(parameter.name)
@@ -131,12 +220,12 @@ def _refuse_others(ctx: typer.Context) -> None:
 
 
 def _attack_trace(
-    path: Path, methods: list[str] | None, target: str | None, common: Common, guesses: Path | None
+    path: Path, target: str | None, common: Common, guesses: Path | None, changes: dict[str, Any]
 ) -> None:
     from foltr_audit.progress import on_terminal
     from foltr_audit.recorded import Recorded
 
-    recorded = Recorded.open(path, target=target, data=common.data, methods=methods, seed=common.seed)
+    recorded = Recorded.open(path, target=target, data=common.data, seed=common.seed, changes=changes)
     if guesses is not None:
         recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
@@ -146,10 +235,19 @@ def _attack_trace(
     _show(recorded.report(on_terminal()), common)
 
 
-def _show(report: AttackReport, common: Common) -> None:
+def _beside(published: PublishedComparison | None) -> dict[str, Any]:
+    """What stands beside a report in JSON."""
+    return {} if published is None else {"published": published.table()}
+
+
+def _show(report: AttackReport, common: Common, published: PublishedComparison | None = None) -> None:
     if common.json:
-        print_line(report.json())
+        print_line(report.json(_beside(published)))
         return
     from foltr_audit.report.tables import print_attack
 
-    print_attack(report, stdout_console())
+    console = stdout_console()
+    print_attack(report, console)
+    if published is not None:
+        console.print()
+        published.print(console)

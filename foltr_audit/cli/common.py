@@ -26,6 +26,7 @@ FIELD_OPTIONS = {
     "population": "--cohort",
     "population.clients": "--clients",
     "population.cohort": "--cohort",
+    "train.ranker": "--ranker",
     "train.rounds": "--rounds",
     "train.no_relevant": "--no-relevant",
     "train.evaluate_every": "--evaluate-every",
@@ -36,6 +37,11 @@ FIELD_OPTIONS = {
     "attack.on": "--attack-on",
     "attack.repeats": "--repeats",
     "attack.min_documents": "--min-documents",
+    "attack.interactions": "--attack-interactions",
+    "attack.view": "--view",
+    "attack.choices": "--choices",
+    "attack.hide": "--hide",
+    "attack.queries": "--queries",
     "seed": "--seed",
 }
 """Which option sets a field of the Spec, for messages."""
@@ -60,6 +66,7 @@ class Common:
     learning_rate: o.LearningRate = None
     pdgd: o.Pdgd = None
     clip_without_pairs: o.ClipWithoutPairs = None
+    ranker: o.Ranker = None
     init: o.Init = None
     no_relevant: o.NoRelevant = None
     evaluate_every: o.EvaluateEvery = None
@@ -88,6 +95,7 @@ class Common:
             "population.cohort": self.cohort,
             "population.scenario": self.scenario,
             "train.rounds": self.rounds,
+            "train.ranker": self.ranker,
             "train.init": self.init,
             "train.no_relevant": self.no_relevant,
             "train.evaluate_every": self.evaluate_every,
@@ -168,20 +176,24 @@ class Common:
             raise UsageError(f"--fold all: {source} has no FoldK folders")
         return found
 
-    def plan(self, point: Table, *, attacks: bool, same: bool = False) -> Plan:
+    def plan(
+        self, point: Table, *, attacks: bool, same: bool = False, tables: Sequence[Table] | None = None
+    ) -> Plan:
         """The plan that all options mean.
 
         Args:
             point: changes that the command's own options mean, by dotted name.
             attacks: whether the Specs attack, or only train.
             same: train under each attacked click model.
+            tables: Spec tables to start from instead of those of --config.
 
         Raises:
             UsageError: a value that cannot be meant.
         """
         from foltr_audit.plan import Plan, changed, expand
 
-        tables: list[Table] = [{}] if self.config is None else _read_config(self.config)
+        if tables is None:
+            tables = [{}] if self.config is None else _read_config(self.config)
         tables = [changed(table, {**self.point(), **point}) for table in tables]
         for table in tables:
             if attacks:

@@ -1,4 +1,4 @@
-"""`foltr-audit list`: which plug-ins there are, with their parameters."""
+"""`foltr-audit list`: which plug-ins and presets there are."""
 
 from __future__ import annotations
 
@@ -10,23 +10,55 @@ import typer
 from foltr_audit.cli.output import print_line, stdout_console
 from foltr_audit.errors import UsageError, did_you_mean
 
-KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners")
+PRESETS = "presets"
+KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", PRESETS)
 
 
 def listing(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show the plug-ins of a kind with their parameters."""
+    """Show the plug-ins of a kind with their parameters, or the presets with what they repeat."""
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    rows = _rows(kind)
+    rows = _preset_rows() if kind == PRESETS else _rows(kind)
     if json:
         from foltr_audit.report.plain import json_text
 
-        print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, "plugins": rows}))
-        return
-    _print(kind, rows)
+        key = PRESETS if kind == PRESETS else "plugins"
+        print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, key: rows}))
+    elif kind == PRESETS:
+        _print_presets(rows)
+    else:
+        _print(kind, rows)
+
+
+def _preset_rows() -> list[dict[str, Any]]:
+    from foltr_audit.presets import load_preset, preset_names
+
+    return [
+        {
+            "name": preset.name,
+            "about": preset.about,
+            "data": preset.data,
+            "source": preset.source,
+            "cells": [cell.name for cell in preset.cells],
+        }
+        for preset in map(load_preset, preset_names())
+    ]
+
+
+def _print_presets(rows: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=PRESETS, title_justify="left", show_lines=True)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it repeats")
+    table.add_column("data")
+    for row in rows:
+        table.add_row(*(escape(row[name]) for name in ("name", "about", "data")))
+    stdout_console().print(table)
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:

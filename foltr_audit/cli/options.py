@@ -21,7 +21,10 @@ Fold = Annotated[
 Normalise = Annotated[
     str | None,
     typer.Option(
-        "--normalise", help="zscore, query-minmax or none. Default: zscore.", rich_help_panel="Data"
+        "--normalise",
+        help="zscore (statistics of the training part), zscore-parts (of each part), query-minmax or none. "
+        "Default: zscore.",
+        rich_help_panel="Data",
     ),
 ]
 Dtype = Annotated[
@@ -78,6 +81,10 @@ ClipWithoutPairs = Annotated[
         help="Clip also after an interaction without pairs. Default: yes.",
         rich_help_panel="Federation",
     ),
+]
+Ranker = Annotated[
+    str | None,
+    typer.Option("--ranker", help="linear (default) or neural:hidden=H.", rich_help_panel="Federation"),
 ]
 Init = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""Area under the ROC curve for many weightings of the same scores at once."""
+"""Area under the ROC curve, and points on it, for many weightings of the same scores at once."""
 
 from __future__ import annotations
 
@@ -47,4 +47,45 @@ def weighted_auc(
             positives += here_positive
         pairs = 2.0 * positives * below
         out[b] = won / pairs if pairs > 0.0 else np.nan
+    return out
+
+
+@parallel_kernel
+def weighted_hits(
+    positive: NDArray[np.bool_],
+    tie: NDArray[np.int64],
+    cluster: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    allowed: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Most true positives of a threshold that has no more false positives than allowed, (resamples, levels).
+
+    Args:
+        positive: whether a document was clicked, shape (D,), documents in rising order of score.
+        tie: number of the distinct score, shape (D,), not falling.
+        cluster: which cluster (query) a document belongs to, shape (D,).
+        weights: how often each cluster counts, shape (resamples, clusters).
+        allowed: false positives, shape (resamples, levels).
+
+    A threshold takes all documents of equal score or none of them.
+    """
+    out = np.zeros(allowed.shape, dtype=np.int64)
+    for b in numba.prange(weights.shape[0]):
+        most = 0
+        for level in range(allowed.shape[1]):
+            most = max(most, allowed[b, level])
+        hits = 0
+        alarms = 0
+        i = tie.size - 1
+        while i >= 0 and alarms <= most:
+            score = tie[i]
+            while i >= 0 and tie[i] == score:
+                if positive[i]:
+                    hits += weights[b, cluster[i]]
+                else:
+                    alarms += weights[b, cluster[i]]
+                i -= 1
+            for level in range(allowed.shape[1]):
+                if alarms <= allowed[b, level]:
+                    out[b, level] = hits
     return out

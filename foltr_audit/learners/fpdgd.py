@@ -10,6 +10,7 @@ from pydantic import Field
 
 from foltr_audit.learners.pdgd import Normaliser, Pairs, PDGDSetting
 from foltr_audit.plugins import Learner
+from foltr_audit.rankers import Ranker
 from foltr_audit.records import Dataset
 
 
@@ -42,14 +43,14 @@ class FPDGD(Learner):
         starts: NDArray[np.int64],
         shown: NDArray[np.int64],
         clicks: NDArray[np.bool_],
+        ranker: Ranker,
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """`theta + eta g` for each client, (C, P), and which clients had a pair to learn from, (C,)."""
         from foltr_audit.kernels.pdgd import pdgd_coefficients
-        from foltr_audit.kernels.ranking import weighted_features
 
         coefficients, pairs = pdgd_coefficients(
             scores, starts, shown, clicks, self.normaliser == "candidates", self.pairs == "last-click+1"
         )
-        gradient = weighted_features(data.features, data.offsets, queries, shown, coefficients)
+        gradient = ranker.gradient(parameters, data, queries, shown, coefficients)
         moved = pairs > 0
         return np.where(moved[:, np.newaxis], parameters + self.learning_rate * gradient, parameters), moved

@@ -78,6 +78,20 @@ def observed_length(clicks: NDArray[np.bool_], length: int, pairs: Pairs) -> int
     return min(int(clicked[-1]) + 2, length) if clicked.size else 0
 
 
+def observed_documents(
+    clicks: NDArray[np.bool_], is_document: NDArray[np.bool_], *, only_observed: bool
+) -> NDArray[np.bool_]:
+    """Documents that take part in a pair, bool (L, k), of lists with clicks (L, k).
+
+    Where everything or nothing that is observed was clicked there is no pair.
+    """
+    position = np.arange(clicks.shape[1])
+    last = np.where(clicks, position, -2).max(axis=1, initial=-2)
+    seen = is_document & ((position <= last[:, np.newaxis] + 1) | (not only_observed))
+    pairs = clicks.any(axis=1) & (seen & ~clicks).any(axis=1)
+    return np.asarray(seen & pairs[:, np.newaxis])
+
+
 def laplacian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Graph Laplacian `diag(W 1) - W` of symmetric pair weights, shape (k, k).
 

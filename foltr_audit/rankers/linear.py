@@ -3,48 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records import Dataset
-from foltr_audit.records.frozen import Features
+from foltr_audit.rankers.base import Documents, Floats, Ints, Ranker
 
 
 @dataclass(frozen=True)
-class LinearRanker:
-    """Scores documents by a weighted sum of their features; P = d parameters."""
+class LinearRanker(Ranker):
+    """Scores documents by a weighted sum of their features; P = d parameters.
+
+    Attributes:
+        features: number of features d.
+    """
 
     features: int
+
+    @property
+    def text(self) -> str:
+        """Its text form."""
+        return "linear"
 
     @property
     def n_parameters(self) -> int:
         """Number of parameters P."""
         return self.features
 
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self, rng: np.random.Generator) -> Floats:
         """The untrained model: zeros, float64 (P,). It ranks by the order in the file."""
+        del rng
         return np.zeros(self.features)
 
-    def scores(
-        self, parameters: NDArray[np.float64], data: Dataset, queries: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores of all candidates of some queries under one model each (or one for all).
-
-        Args:
-            parameters: float64 (C, P), or (1, P) for one model that all share.
-            data: the data set that the queries index.
-            queries: int64 (C,).
-
-        Returns:
-            Flat scores, and `starts` int64 (C + 1,): client c owns `scores[starts[c]:starts[c+1]]`.
-        """
+    def flat_scores(
+        self, parameters: Floats, features: NDArray[Any], offsets: Ints, queries: Ints
+    ) -> tuple[Floats, Ints]:
+        """See `Ranker.flat_scores`; sums are in float64."""
         from foltr_audit.kernels.ranking import linear_scores
 
-        starts = np.concatenate([[0], np.cumsum(data.lengths[queries])])
-        theta = np.ascontiguousarray(parameters)
-        return linear_scores(data.features, data.offsets, queries, starts, theta), starts
+        starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
+        return linear_scores(features, offsets, queries, starts, np.ascontiguousarray(parameters)), starts
 
-    def jacobian(self, features: Features) -> NDArray[np.float64]:
-        """`d f_i / d theta` of each document, float64 (..., P): its features themselves."""
-        return features.astype(np.float64)
+    def gradient(
+        self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
+    ) -> Floats:
+        """See `Ranker.gradient`: a weighted sum of feature rows, whatever the model."""
+        from foltr_audit.kernels.ranking import weighted_features
+
+        del parameters
+        return weighted_features(data.features, data.offsets, queries, shown, coefficients)
+
+    def score(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+        """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
+        scores: Floats = np.einsum("...md,...d->...m", features.astype(np.float64), parameters)
+        return scores
+
+    def jacobian(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+        """`d f_i / d theta` of documents (..., m, d), float64 (..., m, P): their features themselves."""
+        batch = np.broadcast_shapes(parameters.shape[:-1], features.shape[:-2])
+        return np.broadcast_to(features, batch + features.shape[-2:]).astype(np.float64)

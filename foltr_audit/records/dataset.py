@@ -146,7 +146,7 @@ class Collection:
         synthetic: whether the data was generated.
         fold: number of the fold, from 1; 0 where the source has no folds.
         fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
-        normalised: `none`, `zscore` or `query-minmax`.
+        normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
     """
 
     train: Dataset

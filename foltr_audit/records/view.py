@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.rankers import Ranker, make_ranker
+from foltr_audit.records.belief import ClickBelief
 from foltr_audit.records.frozen import Features, read_only, read_only_features
 from foltr_audit.records.privacy import Ball
+
+KNOWLEDGE = {
+    "features": "feature rows of the shown documents",
+    "shown": "which documents each list held",
+    "order": "the order that they were shown in",
+    "query": "which query each list answers",
+    "candidates": "feature rows of all candidate documents of a query",
+    "relevance": "relevance grades of the shown documents",
+    "interactions": "number of interactions behind each message",
+    "lists": "whether lists are sampled or deterministic",
+    "learning_rate": "the clients' step size",
+    "pairs": "which documents form pairs in PDGD",
+    "normaliser": "what PDGD's Plackett-Luce normaliser sums over",
+    "clip": "the ball that local models are kept in",
+    "noise": "the law of the noise in a message",
+    "click_model": "how users click, given relevance",
+}
+"""What an observer may know beside the messages; any of it can be hidden."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What an observer knows beside the messages. `None` or False: it does not know.
+    """What an observer knows beside the messages. `None` or False: it does not know. See `KNOWLEDGE`.
 
     Attributes:
-        features: feature rows of the shown documents.
-        shown: which documents each list held.
-        order: the order they were shown in.
-        ranker: name of the ranker, e.g. `linear`.
+        features, shown, order, query, candidates, relevance: whether the observer has these.
+        ranker: text of the ranker, e.g. `linear`.
         interactions: interactions B behind each message.
         lists: `sampled` from Plackett-Luce or `deterministic`.
         learning_rate, pairs, normaliser: settings of PDGD.
-        clip: the ball that local models are kept in.
-        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`.
+        clip: the ball that local models are kept in; None also where there is none.
+        clip_without_pairs: whether the clip acts on an interaction without pairs too.
+        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `none`.
+        number_format: `float32` or `float64`, how a message is rounded.
         click_model: name of the click model.
+        belief: the click model in numbers, where it is a cascade.
     """
 
     features: bool = True
     shown: bool = True
     order: bool = True
+    query: bool = True
+    candidates: bool = False
+    relevance: bool = False
     ranker: str = "linear"
     interactions: int | None = None
     lists: str | None = None
@@ -39,13 +63,54 @@ class Knowledge:
     pairs: str | None = None
     normaliser: str | None = None
     clip: Ball | None = None
+    clip_without_pairs: bool = True
     noise: str | None = None
+    number_format: str = "float32"
     click_model: str | None = None
+    belief: ClickBelief | None = None
 
     def has(self, name: str) -> bool:
         """Whether a piece of knowledge is there."""
         value = getattr(self, name)
         return value is not None and value is not False
+
+    @property
+    def resolution(self) -> float:
+        """How far off a number of size 1 may be in a message, rounding and a client's arithmetic together."""
+        return 2.0**-24 if self.number_format == "float32" else 2.0**-50
+
+    def having(self, **more: object) -> Knowledge:
+        """The same observer, knowing more."""
+        return replace(self, **more)  # type: ignore[arg-type]
+
+    def without(self, hidden: frozenset[str]) -> Knowledge:
+        """The same observer without some of what it knows (names of `KNOWLEDGE`)."""
+        lost: dict[str, object] = {
+            name: False if isinstance(getattr(self, name), bool) else None for name in hidden
+        }
+        if "click_model" in hidden:
+            lost["belief"] = None
+        return replace(self, **lost)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """All candidate documents of the queries behind a view.
+
+    Attributes:
+        features: rows of whole data sets, (documents, d).
+        offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
+        query: the query of each list, int64 (n, B), -1 where there is no list.
+    """
+
+    features: Features
+    offsets: NDArray[np.int64]
+    query: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", read_only_features(self.features))
+        object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
+        object.__setattr__(self, "query", read_only(self.query, np.int64))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,12 +120,15 @@ class View:
     n messages with up to B interactions each, lists of up to k documents, P parameters, d features.
 
     Attributes:
-        observer: `individual` (each message by itself).
+        observer: `individual` (each message by itself) or `aggregate` (sums over several clients).
         kind: `model` or `update`.
         parameters: the global model each message started from, float64 (n, P).
         messages: what was sent, float64 (n, P).
         shown: position of each shown document inside its query, int64 (n, B, k), padded with -1.
         features: their feature rows, float32 or float64 (n, B, k, d), zero at the padding.
+        candidates: all candidates of each list's query, if the observer has them.
+        labels: grade of each shown document, int64 (n, B, k), -1 at the padding, if the observer has them.
+        clients: how many clients' updates each message sums, int64 (n,); 1 each if not given.
         knowledge: what the observer knows beside them.
     """
 
@@ -70,6 +138,9 @@ class View:
     messages: NDArray[np.float64]
     shown: NDArray[np.int64]
     features: Features
+    candidates: Candidates | None = None
+    labels: NDArray[np.int64] | None = None
+    clients: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
@@ -77,6 +148,10 @@ class View:
         object.__setattr__(self, "messages", read_only(self.messages, np.float64))
         object.__setattr__(self, "shown", read_only(self.shown, np.int64))
         object.__setattr__(self, "features", read_only_features(self.features))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", read_only(self.labels, np.int64))
+        clients = np.broadcast_to(self.clients, (len(self.messages),))
+        object.__setattr__(self, "clients", read_only(clients, np.int64))
 
     def __len__(self) -> int:
         return int(self.messages.shape[0])
@@ -87,6 +162,11 @@ class View:
         return self.shown >= 0
 
     @cached_property
+    def ranker(self) -> Ranker:
+        """The ranker behind the messages."""
+        return make_ranker(self.knowledge.ranker, self.features.shape[3])
+
+    @cached_property
     def updates(self) -> NDArray[np.float64]:
         """Each message as a difference to the global model, float64 (n, P)."""
         return read_only(
@@ -94,14 +174,37 @@ class View:
         )
 
     @cached_property
+    def models(self) -> NDArray[np.float64]:
+        """Each message as a local model, float64 (n, P)."""
+        return read_only(
+            self.messages if self.kind == "model" else self.parameters + self.messages, np.float64
+        )
+
+    @cached_property
+    def jacobian(self) -> NDArray[np.float64]:
+        """`d f / d theta` of each shown document at the global model, (n, B, k, P), 0 at the padding."""
+        rows = self.ranker.jacobian(self.parameters[:, np.newaxis], self.features)
+        return read_only(np.where(self.is_document[..., np.newaxis], rows, 0.0), np.float64)
+
+    @cached_property
+    def columns(self) -> NDArray[np.float64]:
+        """The Jacobian as one column per shown document of a message, (n, P, B k)."""
+        n, B, k, P = self.jacobian.shape
+        return read_only(self.jacobian.reshape(n, B * k, P).transpose(0, 2, 1), np.float64)
+
+    @cached_property
     def score_changes(self) -> NDArray[np.float64]:
-        """`f'(d) - f(d)` of the linear ranker for each shown document, float64 (n, B, k)."""
-        return read_only(np.einsum("nbkd,nd->nbk", self.features, self.updates), np.float64)
+        """`f'(d) - f(d)` for each shown document, float64 (n, B, k)."""
+        if self.knowledge.ranker == "linear":
+            return read_only(np.einsum("nbkp,np->nbk", self.jacobian, self.updates), np.float64)
+        after = self.ranker.score(self.models[:, np.newaxis], self.features)
+        return read_only(np.where(self.is_document, after - self.scores_before, 0.0), np.float64)
 
     @cached_property
     def scores_before(self) -> NDArray[np.float64]:
         """`f(d)` under the global model for each shown document, float64 (n, B, k)."""
-        return read_only(np.einsum("nbkd,nd->nbk", self.features, self.parameters), np.float64)
+        scores = self.ranker.score(self.parameters[:, np.newaxis], self.features)
+        return read_only(np.where(self.is_document, scores, 0.0), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,11 +214,19 @@ class Inference:
     Attributes:
         scores: higher = more likely clicked, float64 (n, B, k); ignored at the padding.
         guess: the documents it names as clicked, bool (n, B, k); False at the padding.
+        any_click: higher = more likely that a list has any click, float64 (n, B); where it is not given,
+            the largest score of the list speaks.
+        lists: of attacks that ask which list a message came from: how probable each is, float64 (n, B).
     """
 
     scores: NDArray[np.float64]
     guess: NDArray[np.bool_]
+    any_click: NDArray[np.float64] | None = None
+    lists: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", read_only(self.scores, np.float64))
         object.__setattr__(self, "guess", read_only(self.guess, np.bool_))
+        for name in ("any_click", "lists"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name), np.float64))

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.judge import Evidence, combined
+from foltr_audit.bootstrap import Resamples
+from foltr_audit.evidence import Evidence, combined
 from foltr_audit.plan import Plan
+from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer
 from foltr_audit.study import Cell
 
+KINDS = ("any_click", "calibration", "identifiability", "queries", "refused", "results")
+"""The kinds of rows that come from evidence."""
+
 
 @dataclass(frozen=True)
 class AttackReport(Report):
-    """The result of `attack`.
+    """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
     Attributes:
+        any_click: one row per attack on whether a list has any click, over all lists.
+        calibration: one row per attack whose scores are probabilities.
+        identifiability: one row per setting: what its messages can tell whatever attack reads them.
+        queries: one row per attack and attacked list of the named queries.
+        refused: one row per attack that could not run, and why.
         results: one row per method, click model, claimed epsilon and view; baselines first.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
 
+    any_click: list[Row]
+    calibration: list[Row]
+    identifiability: list[Row]
+    queries: list[Row]
+    refused: list[Row]
     results: list[Row]
 
     @classmethod
@@ -36,42 +51,83 @@ class AttackReport(Report):
             dataset=dataset_table([cell.data for cell in cells])
             | {"queries_too_short": max(cell.too_short for cell in cells)},
             utility=utility_rows(cells),
-            results=[row for group in groups(cells) for row in _rows(group)],
+            **joined(rows for group in groups(cells) for rows in _rows(group)),
         )
 
 
-def _rows(group: Group) -> Iterator[Row]:
-    streams = Streams(group.cells[0].spec.seed)
+def _rows(group: Group) -> Iterator[dict[str, list[Row]]]:
+    spec = group.cells[0].spec
+    queries = spec.attack.queries if spec.attack is not None else ()
     for click_model in group.cells[0].evidence:
         pooled = combined([cell.evidence[click_model] for cell in group.cells])
-        yield from result_rows(pooled, click_model, group.setting, streams)
+        yield attack_rows(pooled, click_model, group.setting, Streams(spec.seed), queries)
+
+
+def joined(pieces: Iterable[dict[str, list[Row]]]) -> dict[str, list[Row]]:
+    """The rows of several settings, by kind."""
+    several = list(pieces)
+    return {kind: [row for rows in several for row in rows[kind]] for kind in KINDS}
+
+
+def attack_rows(
+    evidence: Evidence, click_model: str, setting: Row, streams: Streams, queries: Sequence[str] = ()
+) -> dict[str, list[Row]]:
+    """Rows of every kind for the individual view of judged lists, by the names of `KINDS`.
+
+    Args:
+        evidence: all judged lists of one setting.
+        click_model: how the attacked users click.
+        setting: columns that name what was run.
+        streams: named random streams, of which the bootstrap is one.
+        queries: names of queries whose attacked lists are told one by one.
+    """
+    where, resamples = _where(click_model, setting), Resamples(evidence.query, streams)
+    return {
+        "any_click": list(beside.any_click_rows(evidence, where, resamples)),
+        "calibration": list(beside.calibration_rows(evidence, where, resamples)),
+        "identifiability": [beside.identifiability_row(evidence, where)],
+        "queries": list(beside.query_rows(evidence, where, queries)),
+        "refused": list(beside.refused_rows(evidence, where)),
+        "results": list(result_rows(evidence, click_model, setting, streams)),
+    }
+
+
+def _where(click_model: str, setting: Row) -> Row:
+    return {"click_model": click_model, **setting, "view": "individual"}
 
 
 def result_rows(evidence: Evidence, click_model: str, setting: Row, streams: Streams) -> Iterator[Row]:
-    """One row per guesser for the individual view of judged lists, baselines first."""
+    """One row per guesser for the individual view of judged lists, baselines first.
+
+    `lists` have a click and `skipped` have none. A FPR among their `unclicked_documents` moves in steps of
+    `finest_fpr`.
+    """
+    scorer = Scorer(evidence, streams)
+    judged = scorer.evidence
     lists = {
-        "lists": int(evidence.query.size),
-        "skipped": evidence.skipped,
-        "all_clicked": int((evidence.clicks == evidence.is_document).all(axis=1).sum()),
-        "queries": int(np.unique(evidence.query).size),
+        "lists": int(judged.query.size),
+        "skipped": int(evidence.query.size - judged.query.size),
+        "all_clicked": int(judged.ties.sum()),
+        "queries": int(np.unique(judged.query).size),
+        "unclicked_documents": scorer.unclicked,
+        "finest_fpr": 1 / scorer.unclicked if scorer.unclicked else None,
         "clipped": evidence.clipped / evidence.steps if evidence.steps else float("nan"),
     }
-    for scored in Scorer(evidence, streams).scores():
+    for scored in scorer.scores():
         yield {
             "method": scored.method,
             "baseline": scored.method.startswith("random:") or scored.method in evidence.baselines,
-            "click_model": click_model,
-            **setting,
-            "view": "individual",
+            **_where(click_model, setting),
             **lists,
             **_metric_columns(scored),
         }
 
 
 def _metric_columns(scored: Scored) -> Row:
-    row: Row = {name: scored.metrics[name].value for name in METRICS}
+    found = {name: scored.metrics[name] for name in METRICS if name in scored.metrics}
+    row: Row = {name: found[name].value if name in found else None for name in METRICS}
     row["precision_undefined"] = scored.precision_undefined
     for name in METRICS:
-        interval = scored.metrics[name].ci95
+        interval = found[name].ci95 if name in found else None
         row[f"{name}_ci95"] = None if interval is None else list(interval)
     return row

@@ -63,7 +63,7 @@ class Group:
     setting: Row
 
 
-_OWN_COLUMN = ("defense", "train.click_model", "attack.click_models")
+_OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.methods")
 
 
 def groups(cells: Sequence[Cell]) -> list[Group]:

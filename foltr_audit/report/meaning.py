@@ -43,13 +43,16 @@ def sure_auc(row: Row, choices: int) -> float:
 
     On the logit scale, where the interval of an AUC is close to symmetric (Pepe 2003, "The statistical
     evaluation of medical tests", section 5.2), with the standard error of the bootstrap and the t
-    distribution over the queries. Below any AUC where there is no interval.
+    distribution over the queries. A perfect AUC has no error and an infinite logit; each of its queries is
+    then one won trial (Clopper & Pearson 1934). Below any AUC where there is no interval.
     """
     from scipy.stats import t
 
     if row["auc_ci95"] is None:
         return -1.0
     low, high = row["auc_ci95"]
+    if low == row["auc"] == 1.0:
+        return float((0.025 / choices) ** (1 / row["queries"]))
     queries, edge = row["queries"], 0.5 / (row["queries"] + 1)
     auc = min(max(row["auc"], edge), 1 - edge)
     error = (high - low) / (2 * 1.959964) or math.sqrt(auc * (1 - auc) / queries)

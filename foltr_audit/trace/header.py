@@ -35,7 +35,7 @@ class TraceDataset:
         source: where it came from, e.g. a path or `synthetic:mq2007`.
         fold: number of the fold, from 1; 0 where the source has none.
         fingerprint: SHA-256 (hex) of the parsed content.
-        normalised: `none`, `zscore` or `query-minmax`.
+        normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         parts: names of the parts; an interaction's `part` is an index into them.
     """
 

@@ -1,0 +1,59 @@
+"""Decoders on PDGD's Laplacian form: clicks between 0 and 1 that explain an update best."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.relaxed import Loss, RelaxedClicks
+from foltr_audit.replay import NEEDS, why_no_replay
+
+
+class BoxLeastSquares(Attack):
+    """Least squares over clicks in [0, 1], where an update is linear in the clicks.
+
+    `y ~ eta J^T L c`, L the Laplacian of PDGD's pair weights: unlike a regression on documents it knows how
+    much each click weighs, and that it is one. With several interactions in a message every list is taken
+    first at the global model, and then again where the clicks found so far lead the local one. Where only
+    documents down to one below the last click count, those are read off a regression first.
+
+    Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
+
+    Source: the gradient of Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank",
+    eq. 5-8, collected by document; Stark & Parker 1995, "Bounded-variable least-squares", for the problem.
+    """
+
+    name: ClassVar[str] = "box-ls"
+    needs: ClassVar[frozenset[str]] = NEEDS
+    loss: ClassVar[Loss] = "least-squares"
+
+    turns: int = Field(3, ge=0, le=100, description="times the drift of the local model is reckoned anew")
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses what cannot be replayed."""
+        return super().why_not(view) or why_no_replay(view)
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the relaxed click; the guess is where it is above one half."""
+        del rng
+        relaxed = RelaxedClicks(view)
+        clicks = relaxed.settled(self.loss, self.turns)
+        return Inference(scores=clicks, guess=(clicks > 0.5) & view.is_document)
+
+
+class BoxLeastAbsolute(BoxLeastSquares):
+    """Least absolute deviations over clicks in [0, 1], where an update is linear in the clicks.
+
+    As `box-ls`, in the L1 norm, which sparse and heavy-tailed noise does not move.
+
+    Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
+
+    Source: the gradient of Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank",
+    eq. 5-8, collected by document; Bloomfield & Steiger 1983, "Least absolute deviations", for the norm.
+    """
+
+    name: ClassVar[str] = "box-lad"
+    loss: ClassVar[Loss] = "least-absolute"

@@ -1,0 +1,63 @@
+"""Baselines: what the server believed before any message came."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from foltr_audit.decoding import Decoder, Prior, why_too_long
+from foltr_audit.plugins import Attack, Inference, View
+
+
+class PositionPrior(Attack):
+    """What the click model and the grades that positions usually show make likely; looks at no message.
+
+    The server ranks the training queries, whose relevance it has, with the global model. An attack that is
+    no better has learnt nothing from the message.
+
+    Sees: the order of the shown list, the click model, usual grades by position.
+
+    Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", section 3 (the cascade).
+    """
+
+    name: ClassVar[str] = "position-prior"
+    needs: ClassVar[frozenset[str]] = frozenset({"shown", "order", "belief"})
+    observers: ClassVar[frozenset[str]] = frozenset({"individual"})
+    baseline: ClassVar[bool] = True
+    probabilities: ClassVar[bool] = True
+    prior: ClassVar[Prior] = "position"
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses lists with too many patterns."""
+        return super().why_not(view) or why_too_long(view)
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the prior probability of a click; the guess is where that is above one half."""
+        from foltr_audit.kernels.patterns import marginals
+
+        del rng
+        n, B, k = view.shown.shape
+        scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
+        decoder, lengths = Decoder(view, self.prior), view.is_document.sum(axis=2)
+        for rows in decoder.chunks():
+            for b in range(B):
+                beliefs = decoder.log_priors(rows, b)
+                scores[rows, b], _, any_click[rows, b], _ = marginals(beliefs, lengths[rows, b], k)
+        return Inference(scores=scores, guess=scores > 0.5, any_click=any_click)
+
+
+class RelevancePrior(PositionPrior):
+    """What the click model makes likely for documents of known relevance; looks at no message.
+
+    For a server that has judged the shown documents. Perfect users click by relevance almost alone, so this
+    can be better than an attack that does not know it.
+
+    Sees: the order of the shown list, the relevance of its documents, the click model.
+
+    Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", section 3 (the cascade).
+    """
+
+    name: ClassVar[str] = "relevance-prior"
+    needs: ClassVar[frozenset[str]] = frozenset({"shown", "order", "belief", "relevance"})
+    prior: ClassVar[Prior] = "relevance"

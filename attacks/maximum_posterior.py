@@ -1,0 +1,60 @@
+"""The decoder that nothing can beat where its assumptions hold: every click pattern, weighed exactly."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.replay import NEEDS, why_no_replay
+
+
+class MaximumPosterior(Attack):
+    """Weighs all 2^k click patterns of a list by the exact noise law, the clip and a prior on clicks.
+
+    Its scores are posterior probabilities of a click. The guess is the most probable pattern, which makes
+    the most exact lists; `guess=marginal` names every document that was more likely clicked than not, which
+    makes the fewest errors. All clicked and none clicked send the same message; the prior decides. An
+    observer without the noise law takes any heavy-tailed one; without click model, a uniform prior.
+
+    Sees: the message, the global model, features and order of the shown list, PDGD's settings, the clip, the
+    noise law, the click model with the grades that positions usually show.
+
+    Source: maximum a posteriori decoding, e.g. Cover & Thomas 2006, "Elements of information theory",
+    section 7; the linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8, the law of a share
+    from Kotz, Kozubowski & Podgorski 2001, "The Laplace distribution and generalizations", section 4.1.
+    """
+
+    name: ClassVar[str] = "map"
+    needs: ClassVar[frozenset[str]] = NEEDS
+    probabilities: ClassVar[bool] = True
+
+    prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
+    guess: Literal["pattern", "marginal"] = Field(
+        "pattern", description="most probable pattern, or documents"
+    )
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses several interactions in a message, and lists with too many patterns."""
+        if view.is_document.any(axis=2).sum(axis=1).max(initial=0) > 1:
+            return "it decodes one interaction a message; joint-map decodes several"
+        return super().why_not(view) or why_no_replay(view) or why_too_long(view)
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the posterior probability of a click."""
+        from foltr_audit.kernels.patterns import marginals
+
+        del rng
+        n, B, k = view.shown.shape
+        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+        decoder = Decoder(view, self.prior)
+        for rows, b in product(decoder.chunks(), range(B)):
+            posterior = decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b)
+            lengths = decoder.replay.lengths[rows, b]
+            scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
+            guess[rows, b] = patterns_as_clicks(best, k) if self.guess == "pattern" else scores[rows, b] > 0.5
+        return Inference(scores=scores, guess=guess, any_click=any_click)

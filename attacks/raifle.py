@@ -1,0 +1,64 @@
+"""RAIFLE: relaxed interactions, moved until the replayed update matches the message."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.relaxed import RelaxedClicks
+from foltr_audit.replay import NEEDS, why_no_replay
+
+Floats = NDArray[np.float64]
+
+_DECAY_MEAN, _DECAY_SQUARE, _TINY = 0.9, 0.999, 1e-12  # Adam's usual constants
+
+
+class Raifle(Attack):
+    """Reconstructs interactions as the server that follows the protocol: nothing it sends is manipulated.
+
+    Clicks are sigmoids of free numbers. The client's steps are replayed with them, drift and clips included,
+    and the squared distance of the replayed model to the message is brought down by Adam, along the exact
+    gradient but for the part of the drift that a click causes in later steps. Where only documents down to
+    one below the last click form pairs, those are read off a regression first.
+
+    Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
+
+    Source: Pham et al. 2025, "RAIFLE: Reconstruction attacks on interaction-based federated learning with
+    adversarial data manipulation", NDSS, section IV, without the manipulation; Kingma & Ba 2015, "Adam: a
+    method for stochastic optimization", algorithm 1.
+    """
+
+    name: ClassVar[str] = "raifle"
+    needs: ClassVar[frozenset[str]] = NEEDS
+
+    steps: int = Field(200, ge=1, le=100_000, description="steps of Adam")
+    rate: float = Field(0.2, gt=0, description="step size of Adam")
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses what cannot be replayed."""
+        return super().why_not(view) or why_no_replay(view)
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the relaxed click; the guess is where it is above one half."""
+        del rng
+        relaxed = RelaxedClicks(view)
+        free, mean, square = (np.zeros(view.shown.shape) for _ in range(3))
+        for step in range(1, self.steps + 1) if view.shown.size else ():
+            clicks = _sigmoid(free)
+            slope = relaxed.gradient(clicks) * clicks * (1 - clicks)
+            size = np.abs(slope).max(axis=(1, 2), keepdims=True, initial=0.0)
+            slope = np.divide(slope, size, out=np.zeros_like(slope), where=size > 0)
+            mean = _DECAY_MEAN * mean + (1 - _DECAY_MEAN) * slope
+            square = _DECAY_SQUARE * square + (1 - _DECAY_SQUARE) * slope**2
+            corrected = mean / (1 - _DECAY_MEAN**step)
+            free -= self.rate * corrected / (np.sqrt(square / (1 - _DECAY_SQUARE**step)) + _TINY)
+        clicks = np.where(relaxed.observed, _sigmoid(free), 0.0)
+        return Inference(scores=clicks, guess=(clicks > 0.5) & view.is_document)
+
+
+def _sigmoid(free: Floats) -> Floats:
+    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * free))

@@ -1,0 +1,61 @@
+"""Tukey's biweight: a regression that gives numbers far from the fit no weight at all."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.systems import named_by_weight, rounding_fit, with_model_column
+
+Floats = NDArray[np.float64]
+
+
+class Tukey(Attack):
+    """Goes on from least absolute deviations with Tukey's biweight, as statsmodels' RLM computes it.
+
+    With 10 to 100 clients the noise is no longer sparse, and least absolute deviations no longer pass
+    through the right numbers; a loss that stops growing still finds them a little more often. (A Huber
+    loss, or a start from least squares, was tried and found worse than least absolute deviations alone.)
+
+    Sees: the message, the global model, features of the shown documents.
+
+    Source: Beaton & Tukey 1974, "The fitting of power series, meaning polynomials, illustrated on
+    band-spectroscopic data", Technometrics 16, section 5; Huber & Ronchetti 2009, "Robust statistics",
+    chapter 7, for the iterations.
+    """
+
+    name: ClassVar[str] = "tukey"
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the regression weight."""
+        from foltr_audit.kernels.lad import least_absolute
+
+        del rng
+        columns, updates = with_model_column(view), view.updates
+        weights = least_absolute(columns, updates)
+        for i in range(len(view)):
+            weights[i] = refitted(columns[i], updates[i], weights[i])
+        return named_by_weight(view, rounding_fit(view, columns, weights[:, :-1]), None)
+
+
+def refitted(columns: Floats, values: Floats, start: Floats) -> Floats:
+    """Weights (m,) of Tukey's biweight regression of values (P,) on columns (P, m), from a start (m,).
+
+    The start itself where most numbers fit it exactly, or where the iterations lead to no number.
+    """
+    from statsmodels.robust.norms import TukeyBiweight
+    from statsmodels.robust.robust_linear_model import RLM
+
+    size = np.abs(values).max(initial=0.0)
+    residuals = np.abs(values - columns @ start)
+    if columns.shape[0] <= columns.shape[1] or not np.median(residuals) > 1e-6 * size:
+        return start
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # it says that it has not converged; any weights will do
+        model = RLM(values / size, columns, M=TukeyBiweight())
+        found = np.asarray(model.fit(start_params=start / size, maxiter=50, tol=1e-10).params) * size
+    return found if np.all(np.isfinite(found)) else start

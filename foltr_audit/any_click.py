@@ -1,0 +1,49 @@
+"""Was there any click at all? Asked of every list, also of those that the published protocol leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foltr_audit.bootstrap import Resamples, Score
+from foltr_audit.evidence import Evidence
+from foltr_audit.operating_points import Ranked
+
+
+@dataclass(frozen=True)
+class AnyClick:
+    """How well one attack tells lists with a click from lists without one.
+
+    Attributes:
+        method: label of the attack.
+        auc: area under the ROC curve of `any_click`; NaN where all or no lists have a click.
+        accuracy: how often "the guess names a document" is right.
+    """
+
+    method: str
+    auc: Score
+    accuracy: Score
+
+
+def any_click_scores(evidence: Evidence, resamples: Resamples) -> Iterator[AnyClick]:
+    """Every attack in its order, on all lists.
+
+    Args:
+        evidence: all judged lists.
+        resamples: of their queries.
+    """
+    has_click = evidence.has_click
+    for label, answer in evidence.guessed.items():
+        says_so = (answer.guess & evidence.is_document).any(axis=1)
+        yield AnyClick(
+            method=label,
+            auc=Ranked.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
+            accuracy=resamples.mean((says_so == has_click).astype(np.float64)),
+        )
+
+
+def base_rate(evidence: Evidence, resamples: Resamples) -> Score:
+    """Share of lists with a click: the accuracy of always saying yes."""
+    return resamples.mean(evidence.has_click.astype(np.float64))

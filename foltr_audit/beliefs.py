@@ -1,0 +1,64 @@
+"""What a server believes about clicks: the click model, and which grades its ranker shows where.
+
+It is learnt from the training part, whose relevance a search engine has: the server ranks its queries
+with the global model and counts grades by position.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.clicks import Cascade
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.plugins import ClickModel
+from foltr_audit.rankers import make_ranker
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.belief import ClickBelief
+from foltr_audit.registry import make
+from foltr_audit.rng import Streams
+
+_UNSEEN = 0.5  # counts of every grade before the first list: nothing is impossible
+
+
+def click_belief(
+    collection: Collection,
+    ranker: str,
+    parameters: NDArray[np.float64],
+    click_model: str | None,
+    lists: str | None,
+) -> ClickBelief | None:
+    """The belief of a server with this global model (P,); None where the click model is no cascade."""
+    if click_model is None:
+        return None
+    try:
+        model = make(ClickModel, click_model)
+        if not isinstance(model, Cascade):
+            return None
+        click, stop = model.setting(collection.largest_label)
+    except FoltrAuditError:  # a click model of another system, or no published setting
+        return None
+    train = collection.train
+    shown = _shown(train, ranker, parameters, sampled=lists != "deterministic")
+    labels = train.shown_labels(np.arange(train.n_queries), shown)
+    counts = np.stack([(labels == grade).sum(axis=0) for grade in range(len(click))], axis=1) + _UNSEEN
+    return ClickBelief(
+        click=np.array(click), stop=np.array(stop), grades=counts / counts.sum(axis=1, keepdims=True)
+    )
+
+
+def _shown(
+    train: Dataset, ranker: str, parameters: NDArray[np.float64], *, sampled: bool
+) -> NDArray[np.int64]:
+    """The list of every training query under the model, int64 (queries, k)."""
+    from foltr_audit.kernels.plackett_luce import sampled_lists
+    from foltr_audit.kernels.ranking import top_lists
+
+    queries = np.arange(train.n_queries)
+    scores, starts = make_ranker(ranker, train.n_features).scores(parameters[np.newaxis], train, queries)
+    if not sampled:
+        return top_lists(scores, starts, LIST_LENGTH)
+    streams = Streams(0).clients("belief", 0, queries)
+    key, purpose = np.uint64(streams.key), streams.purpose_code
+    return sampled_lists(scores, starts, LIST_LENGTH, 0, streams.clients, streams.round, purpose, key)

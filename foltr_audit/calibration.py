@@ -1,0 +1,138 @@
+"""Whether posterior probabilities of a click are what they say: Brier score, log loss, reliability."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.bootstrap import Resamples, Score
+from foltr_audit.errors import PluginError
+from foltr_audit.evidence import Evidence
+
+BINS = 10
+_SMALLEST = 1e-15  # a probability closer to 0 or 1 costs no more than this one
+_ROUNDING = 1e-9
+
+
+class Bin(NamedTuple):
+    """Documents whose probability lies in [low, high), in the last bin also at 1.
+
+    Attributes:
+        low, high: its ends.
+        documents: how many.
+        probability: their mean probability; None if there are none.
+        clicked: the share of them that was clicked; None if there are none.
+    """
+
+    low: float
+    high: float
+    documents: int
+    probability: float | None
+    clicked: float | None
+
+
+class Calibration(NamedTuple):
+    """How good the probabilities of one attack are, over all shown documents of all lists.
+
+    Lists are not left out by what was clicked: that would make any posterior look too low.
+
+    Attributes:
+        documents: how many there are.
+        brier: mean squared difference of probability and click (Brier 1950), 0 = perfect.
+        brier_base_rate: the Brier score of giving every document the share of clicked ones.
+        log_loss: mean of -ln of the probability of what happened, in nats, probabilities held within
+            1e-15 of 0 and 1.
+        log_loss_base_rate: the same of the share of clicked documents.
+        error: expected calibration error (Guo et al. 2017, "On calibration of modern neural networks",
+            section 2): mean distance of probability and share clicked in the bins, weighted by their
+            documents. Chance alone makes it larger than 0.
+        reliability: the bins, of equal width.
+    """
+
+    documents: int
+    brier: Score
+    brier_base_rate: Score
+    log_loss: Score
+    log_loss_base_rate: Score
+    error: float
+    reliability: tuple[Bin, ...]
+
+
+def calibration(evidence: Evidence, label: str, resamples: Resamples) -> Calibration:
+    """Calibration of an attack's scores as probabilities.
+
+    Args:
+        evidence: all judged lists.
+        label: the attack, whose scores are probabilities.
+        resamples: of the lists' queries.
+
+    Raises:
+        PluginError: a score that is no probability.
+    """
+    here, clicks = evidence.is_document, evidence.clicks
+    p = np.where(here, evidence.guessed[label].scores, 0.0)
+    if not np.all((p >= -_ROUNDING) & (p <= 1 + _ROUNDING)):
+        wrong = p[~((p >= -_ROUNDING) & (p <= 1 + _ROUNDING))][0]
+        raise PluginError(f"attack {label}: score {wrong:g}; expected probabilities, as it says they are")
+    p = np.clip(p, 0.0, 1.0)
+    count = here.sum(axis=1).astype(np.float64)
+    clicked = (clicks & here).sum(axis=1).astype(np.float64)
+    squares = np.where(here, (p - clicks) ** 2, 0.0).sum(axis=1)
+    held = np.clip(p, _SMALLEST, 1 - _SMALLEST)
+    surprise = np.where(here, -np.log(np.where(clicks, held, 1 - held)), 0.0).sum(axis=1)
+    bins = reliability(p[here], clicks[here])
+    return Calibration(
+        documents=int(here.sum()),
+        brier=resamples.ratio(squares, count),
+        brier_base_rate=resamples.ratio(clicked, count, lambda share: share * (1 - share)),
+        log_loss=resamples.ratio(surprise, count),
+        log_loss_base_rate=resamples.ratio(clicked, count, _entropy),
+        error=calibration_error(bins),
+        reliability=bins,
+    )
+
+
+def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[Bin, ...]:
+    """Probabilities (D,) between 0 and 1 and the truth (D,) in ten bins of equal width.
+
+    >>> p, clicked = np.array([0.0, 0.5, 0.5, 1.0]), np.array([False, False, True, True])
+    >>> [row for row in reliability(p, clicked) if row.documents == 2]
+    [Bin(low=0.5, high=0.6, documents=2, probability=0.5, clicked=0.5)]
+    """
+    which = np.minimum(np.floor(p * BINS).astype(np.int64), BINS - 1)
+    documents = np.bincount(which, minlength=BINS)
+    sums = np.bincount(which, weights=p, minlength=BINS)
+    clicks = np.bincount(which, weights=clicked, minlength=BINS)
+    return tuple(
+        Bin(
+            low=b / BINS,
+            high=(b + 1) / BINS,
+            documents=int(documents[b]),
+            probability=float(sums[b] / documents[b]) if documents[b] else None,
+            clicked=float(clicks[b] / documents[b]) if documents[b] else None,
+        )
+        for b in range(BINS)
+    )
+
+
+def calibration_error(bins: tuple[Bin, ...]) -> float:
+    """Mean distance of probability and share clicked, weighted by documents; NaN without documents.
+
+    >>> calibration_error((Bin(0.0, 0.1, 3, 0.0625, 0.0), Bin(0.9, 1.0, 1, 0.9375, 1.0)))
+    0.0625
+    """
+    total = sum(row.documents for row in bins)
+    far = [
+        row.documents * abs(row.probability - row.clicked)
+        for row in bins
+        if row.probability is not None and row.clicked is not None
+    ]
+    return sum(far) / total if total else float("nan")
+
+
+def _entropy(share: NDArray[np.float64]) -> NDArray[np.float64]:
+    held = np.clip(share, _SMALLEST, 1 - _SMALLEST)
+    out: NDArray[np.float64] = -(share * np.log(held) + (1 - share) * np.log(1 - held))
+    return out

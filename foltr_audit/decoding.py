@@ -1,0 +1,152 @@
+"""Likelihoods and priors of click patterns, from what an observer knows: the ground of every decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.noise_laws import NoiseLaw, Rounding, ScaleFree, parse_law
+from foltr_audit.records.view import Knowledge, View
+from foltr_audit.replay import Replay
+
+if TYPE_CHECKING:
+    from foltr_audit.kernels.density import DensityTable
+    from foltr_audit.kernels.patterns import Ball
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Prior = Literal["position", "relevance", "uniform"]
+
+_CHUNK_PATTERNS = 1 << 19
+
+
+def noise_law(known: Knowledge) -> NoiseLaw:
+    """The law of what is left of a message once the right model is taken off.
+
+    Without noise it is what rounding leaves; an unknown law counts as heavy-tailed without a scale.
+    """
+    resolution = known.resolution
+    if known.noise == "none":
+        return Rounding(resolution=resolution)
+    law = None if known.noise is None else parse_law(known.noise)
+    return law or ScaleFree(resolution=resolution)
+
+
+@lru_cache(maxsize=64)
+def density_table(law: NoiseLaw) -> DensityTable:
+    """The law's log density for kernels."""
+    from foltr_audit.kernels.density import tabulate
+
+    return tabulate(law.log_density, law.scale)
+
+
+def why_too_long(view: View) -> str | None:
+    """Why lists are too long to weigh every click pattern, or None."""
+    from foltr_audit.kernels.patterns import MOST_DOCUMENTS
+
+    longest = int(view.is_document.sum(axis=2).max(initial=0))
+    if longest <= MOST_DOCUMENTS:
+        return None
+    return f"a list has {longest} documents; it weighs every click pattern of up to {MOST_DOCUMENTS}"
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """Weighs the click patterns of a view's lists.
+
+    Attributes:
+        view: what is known.
+        prior: clicks before the message: by `position`, by known `relevance`, or `uniform`; a prior that
+            the observer does not know falls back to `position`, then to `uniform`.
+    """
+
+    view: View
+    prior: Prior = "position"
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The local steps."""
+        return Replay(self.view)
+
+    @cached_property
+    def table(self) -> DensityTable:
+        """Log density of the noise."""
+        return density_table(noise_law(self.view.knowledge))
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The step stage for kernels."""
+        from foltr_audit.kernels.patterns import Ball
+
+        known = self.view.knowledge
+        norm, order = (known.clip.norm, known.clip.ord) if known.clip else (np.inf, 2)
+        return Ball(norm, order, known.clip_without_pairs)
+
+    def chunks(self) -> Iterator[Ints]:
+        """Numbers of the messages, a bounded number of patterns at a time."""
+        n, _, k = self.view.shown.shape
+        size = max(1, _CHUNK_PATTERNS >> k)
+        for first in range(0, n, size):
+            yield np.arange(first, min(first + size, n))
+
+    def likelihoods(self, messages: Ints, b: int, models: Floats, rest: Floats | None = None) -> Floats:
+        """Log likelihood of every pattern of list b of some messages (H,): (H, 2^k).
+
+        `models` (H, P) are the local models before that interaction, `rest` (H, P) what later
+        interactions have added.
+        """
+        from foltr_audit.kernels.patterns import pattern_likelihoods
+
+        replay = self.replay
+        received = self.view.models[messages]
+        return pattern_likelihoods(
+            np.ascontiguousarray(received if rest is None else received - rest),
+            np.ascontiguousarray(models),
+            replay.learning_rate * replay.jacobian(models, messages, b),
+            replay.weights(models, messages, b),
+            replay.lengths[messages, b],
+            replay.only_observed,
+            self.ball,
+            self.table,
+        )
+
+    def log_priors(self, messages: Ints, b: int) -> Floats:
+        """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""
+        from foltr_audit.kernels.patterns import cascade_log_priors
+
+        click, stop = self._beliefs(messages, b)
+        lengths = self.view.is_document[messages, b].sum(axis=1)
+        return cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
+
+    def log_prior_of(self, messages: Ints, b: int, clicks: NDArray[np.bool_]) -> Floats:
+        """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""
+        from foltr_audit.kernels.patterns import cascade_log_prior
+
+        click, stop = self._beliefs(messages, b)
+        lengths = self.view.is_document[messages, b].sum(axis=1)
+        patterns = clicks @ (1 << np.arange(clicks.shape[1]))
+        return cascade_log_prior(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths, patterns)
+
+    def _beliefs(self, messages: Ints, b: int) -> tuple[Floats, Floats]:
+        """P(click | examined) and P(stop | clicked) of each document, each (H, k)."""
+        belief, shape = self.view.knowledge.belief, (messages.size, self.view.shown.shape[2])
+        if self.prior == "uniform" or belief is None:
+            return np.full(shape, 0.5), np.zeros(shape)
+        if self.prior == "relevance" and self.view.labels is not None:
+            return belief.by_grade(self.view.labels[messages, b])
+        click, stop = belief.by_position(shape[1])
+        return np.broadcast_to(click, shape), np.broadcast_to(stop, shape)
+
+
+def patterns_as_clicks(patterns: Ints, k: int) -> NDArray[np.bool_]:
+    """Patterns (...) as clicks (..., k): document j is clicked where bit j is set.
+
+    >>> patterns_as_clicks(np.array([5]), 3)
+    array([[ True, False,  True]])
+    """
+    return np.asarray((patterns[..., np.newaxis] >> np.arange(k)) & 1 == 1)

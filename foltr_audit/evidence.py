@@ -1,0 +1,128 @@
+"""Attacked lists with their truth beside what each attack said of them; made by the judge alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Guessed:
+    """What one attack answered for L lists of up to k documents.
+
+    Attributes:
+        scores: float64 (L, k).
+        guess: bool (L, k).
+        any_click: how surely a list has any click, float64 (L,).
+    """
+
+    scores: NDArray[np.float64]
+    guess: NDArray[np.bool_]
+    any_click: NDArray[np.float64]
+
+    def at(self, rows: Any) -> Guessed:
+        """The answers for some lists."""
+        return Guessed(scores=self.scores[rows], guess=self.guess[rows], any_click=self.any_click[rows])
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Guessed]) -> Guessed:
+        """Answers one after the other."""
+        return cls(
+            scores=np.concatenate([piece.scores for piece in pieces]),
+            guess=np.concatenate([piece.guess for piece in pieces]),
+            any_click=np.concatenate([piece.any_click for piece in pieces]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """Attacked lists, in the order of their messages.
+
+    Attributes:
+        query: name of each list's query, (L,).
+        message: number of each list's message, int64 (L,).
+        shown: position of each shown document inside its query, int64 (L, k), padded with -1.
+        clicks: the truth, bool (L, k).
+        observed: documents that took part in any pair, bool (L, k); of the others nothing is sent.
+        told: documents that a message without noise tells, bool (L, k): their column is no combination of
+            the others', and their coefficient is not lost in rounding.
+        rank: rank of the message's system of equations, int64 (L,).
+        unknowns: its unknowns, int64 (L,).
+        guessed: each attack's answers, by label.
+        baselines: labels of the attacks that are shown for comparison only.
+        probabilities: labels of the attacks whose scores are probabilities.
+        refused: why an attack could not run, by label.
+        steps, clipped: local steps behind all lists, and how many of them were clipped.
+    """
+
+    query: NDArray[np.str_]
+    message: NDArray[np.int64]
+    shown: NDArray[np.int64]
+    clicks: NDArray[np.bool_]
+    observed: NDArray[np.bool_]
+    told: NDArray[np.bool_]
+    rank: NDArray[np.int64]
+    unknowns: NDArray[np.int64]
+    guessed: dict[str, Guessed]
+    baselines: frozenset[str] = frozenset()
+    probabilities: frozenset[str] = frozenset()
+    refused: dict[str, str]
+    steps: int
+    clipped: int
+
+    @property
+    def is_document(self) -> NDArray[np.bool_]:
+        """False at the padding, bool (L, k)."""
+        return self.shown >= 0
+
+    @property
+    def has_click(self) -> NDArray[np.bool_]:
+        """Whether a list has a click; the published protocol leaves the others out, bool (L,)."""
+        return np.asarray(self.clicks.any(axis=1))
+
+    @property
+    def ties(self) -> NDArray[np.bool_]:
+        """Lists of which everything or nothing was clicked: both send the same message, bool (L,)."""
+        return np.asarray(~self.has_click | (self.clicks == self.is_document).all(axis=1))
+
+    @property
+    def identifiable(self) -> NDArray[np.bool_]:
+        """Documents whose click can be told by whoever knows everything but the clicks, bool (L, k)."""
+        return np.asarray(self.told & ~self.ties[:, np.newaxis] & self.is_document)
+
+    def at(self, rows: NDArray[Any]) -> Evidence:
+        """The evidence on some lists."""
+        per_list = ("query", "message", "shown", "clicks", "observed", "told", "rank", "unknowns")
+        return replace(
+            self,
+            **{name: getattr(self, name)[rows] for name in per_list},
+            guessed={label: guessed.at(rows) for label, guessed in self.guessed.items()},
+        )
+
+
+def combined(pieces: Sequence[Evidence]) -> Evidence:
+    """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
+    refused = {label: why for piece in pieces for label, why in piece.refused.items()}
+    with_lists = [piece for piece in pieces if piece.query.size] or pieces[:1]
+    labels = [label for label in with_lists[0].guessed if label not in refused]
+    counts = [int(piece.message.max()) + 1 if piece.message.size else 0 for piece in pieces]
+    firsts = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    arrays = {
+        field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
+        for field in fields(Evidence)
+        if field.name in ("query", "shown", "clicks", "observed", "told", "rank", "unknowns")
+    }
+    return Evidence(
+        **arrays,
+        message=np.concatenate([piece.message + first for piece, first in zip(pieces, firsts, strict=True)]),
+        guessed={label: Guessed.joined([piece.guessed[label] for piece in with_lists]) for label in labels},
+        baselines=pieces[0].baselines,
+        probabilities=pieces[0].probabilities,
+        refused=refused,
+        steps=sum(piece.steps for piece in pieces),
+        clipped=sum(piece.clipped for piece in pieces),
+    )

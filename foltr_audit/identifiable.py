@@ -1,0 +1,95 @@
+"""What a message can tell at all, whatever attack reads it: its equations, and clicks too faint to send."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.plugins import View
+from foltr_audit.replay import NEEDS, Replay, why_no_replay
+from foltr_audit.systems import least_squares, roundings
+
+Floats = NDArray[np.float64]
+
+_FLOOR = 1e-10  # a direction this weak, relative to the strongest, is none
+_SURE = 8.0  # rounding errors (standard deviations) that a weight must exceed
+
+
+class Identifiability(NamedTuple):
+    """Facts about each list of n messages of up to B lists.
+
+    Attributes:
+        independent: documents whose Jacobian is no combination of the others' in the message, bool (n, B, k).
+        rank: rank of the message's columns, int64 (n, B), the same for all its lists.
+        unknowns: its documents, int64 (n, B), likewise.
+        faintest: PDGD coefficients below this drown in the rounding of the message, float64 (n, B, k).
+        weights: PDGD's pair weights at the global model, float64 (n, B, k, k); 0 where they are not known.
+    """
+
+    independent: NDArray[np.bool_]
+    rank: NDArray[np.int64]
+    unknowns: NDArray[np.int64]
+    faintest: Floats
+    weights: Floats
+
+    def at(self, rows: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Identifiability:
+        """The facts about some lists, by message and place; without messages about none."""
+        return Identifiability(
+            independent=self.independent[rows],
+            rank=self.rank[rows],
+            unknowns=self.unknowns[rows],
+            faintest=self.faintest[rows],
+            weights=self.weights[rows],
+        )
+
+    def told(self, clicks: NDArray[np.bool_], observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Documents (L, k) of lists with these clicks that a message without noise tells.
+
+        The fields must have been picked for these lists. A document is told if its column is independent, and
+        its coefficient is either none at all or above rounding.
+        """
+        c = np.where(observed, np.where(clicks, 1.0, 0.0), 0.0)
+        W = self.weights * (observed[:, :, np.newaxis] & observed[:, np.newaxis])
+        coefficients = np.abs(np.einsum("lij,li->li", W, c) - np.einsum("lij,lj->li", W, c))
+        return np.asarray(self.independent & (~observed | (coefficients > self.faintest) | ~self._known))
+
+    @property
+    def _known(self) -> NDArray[np.bool_]:
+        return np.asarray(self.weights.any(axis=(1, 2)))[:, np.newaxis]
+
+
+def identifiability(view: View) -> Identifiability:
+    """What the messages of a view can tell about their documents."""
+    n, B, k = view.shown.shape
+    columns = view.columns
+    if not columns.size:
+        return nothing_identifiable(n, B, k)
+    sizes = np.max(np.abs(columns), axis=1, keepdims=True, initial=0.0)
+    scaled = np.divide(columns, sizes, out=np.zeros_like(columns), where=sizes > 0)
+    _, s, Vt = np.linalg.svd(scaled, full_matrices=False)
+    kept = s > _FLOOR * s.max(axis=1, keepdims=True, initial=0.0)
+    inside = np.einsum("nr,nrm->nm", kept, Vt**2)  # 1 where a unit vector lies in the row space
+    independent = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document
+    rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
+    unknowns = np.broadcast_to(view.is_document.sum(axis=(1, 2))[:, np.newaxis], (n, B)).astype(np.int64)
+    errors = least_squares(columns, view.updates, roundings(view)).errors.reshape(n, B, k)
+    faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
+    return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view))
+
+
+def nothing_identifiable(n: int, B: int, k: int) -> Identifiability:
+    """The facts about lists without documents."""
+    counts, sizes = np.zeros((n, B), dtype=np.int64), np.zeros((n, B, k))
+    return Identifiability(sizes > 0, counts, counts, sizes, np.zeros((n, B, k, k)))
+
+
+def _pair_weights(view: View) -> Floats:
+    n, B, k = view.shown.shape
+    weights = np.zeros((n, B, k, k))
+    if all(view.knowledge.has(name) for name in NEEDS) and why_no_replay(view) is None:
+        replay, every = Replay(view), np.arange(n)
+        for b in range(B):
+            weights[:, b] = replay.weights(view.parameters, every, b)
+    return weights

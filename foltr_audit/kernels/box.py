@@ -1,0 +1,308 @@
+"""Regression whose unknowns lie in a box: decoders of clicks, which are 0 or 1.
+
+Source: Stark & Parker 1995, "Bounded-variable least-squares: an algorithm and applications"; Keller
+1973, "The general quadratic optimization problem", section 3 (the steps on a table); for absolute
+residuals see `kinks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import kernel, parallel_kernel
+from .kinks import TIE, exchange, lowest, spread
+from .scaling import NOTHING, largest_exponent, scaled, typical_exponent
+
+Floats = NDArray[np.float64]
+
+_RIDGE = 2.0**-30  # weight of an unknown's square, relative to the largest square of a column
+_ROUNDS = 8  # times that the ridge is moved to where the unknowns are
+_FLAT = 2.0**-44  # a slope that counts as none
+_FAR = 2.0**900  # ends of a box beyond it are never met, and can be added up
+_STEPS = 10  # steps for each unknown before a descent gives up
+
+
+def box_least_squares(design: Floats, values: Floats, upper: Floats) -> Floats:
+    """Unknowns c in `0 <= c <= upper` that minimise `||values - design c||_2`, for each of n systems.
+
+    Of several minimisers the answer is close to the shortest, each unknown measured in units of its
+    column's size: twin columns share their weight and unknowns without a column are 0. Directions
+    in which `design` is 30,000 times shorter than in its longest are told apart in part only.
+
+    Args:
+        design: float64 (n, P, m), one column per unknown.
+        values: float64 (n, P), of any size.
+        upper: float64 (n, m), at least 0; an unknown whose bound is 0 is left out.
+
+    Returns:
+        float64 (n, m), not outside the box even by rounding.
+    """
+    return _solved(_least_squares, largest_exponent, design, values, upper)
+
+
+def box_least_absolute(design: Floats, values: Floats, upper: Floats) -> Floats:
+    """Unknowns c in `0 <= c <= upper` that minimise `sum |values - design c|`, for each of n systems.
+
+    Of several minimisers the answer is one with the least sum of c, each unknown weighed by its
+    column's sum of absolute values; of those, one that is best when equation i weighs `1 + 1.2e-10 u_i`,
+    u_i evenly spread numbers in [0, 1). Twin columns share their weight in the ratio of their bounds.
+
+    Args:
+        design: float64 (n, P, m), one column per unknown.
+        values: float64 (n, P), of any size.
+        upper: float64 (n, m), at least 0; an unknown whose bound is 0 is left out.
+
+    Returns:
+        float64 (n, m), not outside the box even by rounding.
+    """
+    return _solved(_least_absolute, typical_exponent, design, values, upper)
+
+
+def _solved(
+    solve: Callable[[Floats, Floats, Floats], Floats],
+    exponent: Callable[[Floats], NDArray[np.int64]],
+    design: Floats,
+    values: Floats,
+    upper: Floats,
+) -> Floats:
+    """What a solver makes of systems scaled to numbers of about 1, in the units of the systems.
+
+    Unknowns are measured in units of their columns. Columns of those left out are 0.
+    """
+    c = np.zeros(upper.shape)
+    asked = values.any(axis=1)
+    if not asked.any():
+        return c
+    design, values = design[asked], values[asked]
+    sizes, size = largest_exponent(design), exponent(values)[:, np.newaxis]
+    ends = np.where(sizes > NOTHING, upper[asked], 0.0)
+    X = scaled(np.where(ends[:, np.newaxis] > 0.0, design, 0.0), -sizes[:, np.newaxis])
+    high = np.where(ends > 0.0, np.clip(scaled(ends, sizes - size), 1.0 / _FAR, _FAR), 0.0)
+    x = solve(X, scaled(values, -size), high)
+    inside = np.minimum(scaled(np.maximum(x, 0.0), size - sizes), ends)
+    c[asked] = np.where(x >= high, ends, inside)
+    return c
+
+
+@kernel
+def _share_between_twins(X: Floats, high: Floats, x: Floats) -> None:
+    """Give unknowns of equal columns the same share of their bounds."""
+    P, m = X.shape
+    done = high <= 0.0
+    for j in range(m):
+        if done[j]:
+            continue
+        twins = np.zeros(m, dtype=np.bool_)
+        total, room = 0.0, 0.0
+        for other in range(j, m):
+            i = 0
+            while i < P and X[i, other] == X[i, j]:
+                i += 1
+            if i == P and not done[other]:
+                twins[other] = True
+                total += x[other]
+                room += high[other]
+        for other in range(j, m):
+            if twins[other]:
+                done[other] = True
+                x[other] = high[other] * (total / room)
+
+
+@kernel
+def _absolute(X: Floats, y: Floats, high: Floats, x: Floats) -> None:
+    """Fill `x` (m,) with the `box_least_absolute` of one scaled system.
+
+    Beyond the box an unknown costs twice as much as it can gain, and inside it as good as nothing.
+    """
+    P, m = X.shape
+    cost = np.zeros((4, m + P))
+    for i in range(P):
+        cost[2, m + i] = 1.0 + TIE * spread(i)
+        for j in range(m):
+            cost[2, j] += 2.0 * abs(X[i, j])
+    for j in range(m):
+        cost[1, j] = high[j]
+        cost[3, j] = 0.5 * TIE * cost[2, j]
+    lowest(X, y, cost, x)
+    _share_between_twins(X, high, x)
+
+
+@parallel_kernel
+def _least_absolute(X: Floats, y: Floats, high: Floats) -> Floats:
+    """`box_least_absolute` of scaled systems (n, P, m), (n, P), (n, m)."""
+    answers = np.zeros(high.shape)
+    for row in numba.prange(high.shape[0]):
+        _absolute(X[row], y[row], high[row], answers[row])
+    return answers
+
+
+# --- squares -----------------------------------------------------------------------------------------
+
+
+@kernel
+def _go(
+    x: Floats,
+    slopes: Floats,
+    high: Floats,
+    free: NDArray[np.bool_],
+    speeds: Floats,
+    most: float,
+) -> tuple[float, int]:
+    """Go so far or until a free unknown meets the end of its box; how far that was, and which (or -1).
+
+    The speeds are those of the free unknowns, and of the slopes along the others.
+    """
+    ends = -1
+    for i in range(x.size):
+        if free[i] and speeds[i] != 0.0:
+            time = ((high[i] if speeds[i] > 0.0 else 0.0) - x[i]) / speeds[i]
+            if time < most:
+                most, ends = max(time, 0.0), i
+    for i in range(x.size):
+        if free[i]:
+            x[i] += most * speeds[i]
+        else:
+            slopes[i] += most * speeds[i]
+    return most, ends
+
+
+@kernel
+def _fix(
+    table: Floats,
+    x: Floats,
+    high: Floats,
+    free: NDArray[np.bool_],
+    speeds: Floats,
+    i: int,
+) -> None:
+    """Let an unknown stand at the end of its box that it has met."""
+    x[i] = high[i] if speeds[i] > 0.0 else 0.0
+    free[i] = False
+    exchange(table, i, i)
+
+
+@kernel
+def _settle(
+    table: Floats,
+    x: Floats,
+    slopes: Floats,
+    high: Floats,
+    free: NDArray[np.bool_],
+    speeds: Floats,
+) -> None:
+    """Move the free unknowns to where the slopes along them are 0, or as far as the box allows."""
+    m = x.size
+    ends = 0
+    while ends >= 0:
+        for i in range(m):
+            speeds[i] = 0.0
+            for k in range(m):
+                if free[k]:
+                    speeds[i] += table[i, k] * slopes[k]
+        time, ends = _go(x, slopes, high, free, speeds, 1.0)
+        for k in range(m):
+            if free[k]:
+                slopes[k] *= 1.0 - time
+        if ends >= 0:
+            _fix(table, x, high, free, speeds, ends)
+
+
+@kernel
+def _release(
+    table: Floats,
+    x: Floats,
+    slopes: Floats,
+    high: Floats,
+    free: NDArray[np.bool_],
+    speeds: Floats,
+    k: int,
+) -> None:
+    """Move an unknown off the end of its box, down to where its slope is 0 or to the other end.
+
+    The free unknowns follow, and stop being free where they meet an end.
+    """
+    direction = 1.0 if slopes[k] < 0.0 else -1.0
+    end = high[k] if direction > 0.0 else 0.0
+    ends = 0
+    while ends >= 0:
+        for i in range(x.size):
+            speeds[i] = -direction * table[i, k]
+        width = abs(end - x[k])
+        level = abs(slopes[k] / speeds[k])
+        time, ends = _go(x, slopes, high, free, speeds, min(width, level))
+        x[k] += direction * time
+        if ends >= 0:
+            _fix(table, x, high, free, speeds, ends)
+            slopes[ends] = 0.0
+    if level < width:
+        free[k] = True
+        slopes[k] = 0.0
+        exchange(table, k, k)
+    else:
+        x[k] = end
+
+
+@kernel
+def _falling(x: Floats, slopes: Floats, high: Floats, free: NDArray[np.bool_]) -> int:
+    """The unknown at an end of its box that falls most steeply into it, or -1."""
+    steepest, found = _FLAT, -1
+    for k in range(x.size):
+        if not free[k] and high[k] > 0.0:
+            fall = slopes[k] if x[k] > 0.0 else -slopes[k]
+            if fall > steepest:
+                steepest, found = fall, k
+    return found
+
+
+@kernel
+def _gram(X: Floats) -> Floats:
+    """Minus the sums of products of all columns and of the ridge, (m, m)."""
+    P, m = X.shape
+    table = np.zeros((m, m))
+    for i in range(P):
+        for j in range(m):
+            factor = X[i, j]
+            for k in range(m):
+                table[j, k] -= factor * X[i, k]
+    ridge = 0.0
+    for j in range(m):
+        ridge = max(ridge, -table[j, j])
+    for j in range(m):
+        table[j, j] -= _RIDGE * ridge
+    return table
+
+
+@kernel
+def _squares(X: Floats, y: Floats, high: Floats, x: Floats) -> None:
+    """Fill `x` (m,), zeros at first, with the `box_least_squares` of one scaled system."""
+    P, m = X.shape
+    table = _gram(X)
+    slopes, speeds = np.empty(m), np.empty(m)
+    free = np.zeros(m, dtype=np.bool_)
+    for _ in range(_ROUNDS):
+        slopes[:] = 0.0
+        for i in range(P):
+            residual = y[i]
+            for j in range(m):
+                residual -= X[i, j] * x[j]
+            for j in range(m):
+                slopes[j] -= X[i, j] * residual
+        _settle(table, x, slopes, high, free, speeds)
+        for _ in range(_STEPS * m):
+            k = _falling(x, slopes, high, free)
+            if k < 0:
+                break
+            _release(table, x, slopes, high, free, speeds, k)
+
+
+@parallel_kernel
+def _least_squares(X: Floats, y: Floats, high: Floats) -> Floats:
+    """`box_least_squares` of scaled systems (n, P, m), (n, P), (n, m)."""
+    answers = np.zeros(high.shape)
+    for row in numba.prange(high.shape[0]):
+        _squares(X[row], y[row], high[row], answers[row])
+    return answers

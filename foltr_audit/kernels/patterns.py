@@ -1,0 +1,272 @@
+"""Every click pattern of a list weighed: how likely it makes a message, and what follows for each document.
+
+Pattern p of a list of L documents clicks document j where bit j of p is set; there are 2^L of them. An
+update is linear in the clicks on each slice of patterns with the same observed documents, so patterns
+are walked in Gray code: each differs from the one before in one click, which costs one column.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .density import DensityTable, log_density_at
+from .jit import inlined, kernel, parallel_kernel
+
+MOST_DOCUMENTS = 14
+"""Longer lists have too many patterns to weigh each."""
+
+Floats = NDArray[np.float64]
+
+
+class Ball(NamedTuple):
+    """The step stage: models are scaled into a ball of this norm (inf: none), L1 or L2.
+
+    Attributes:
+        norm: radius.
+        order: 1 or 2.
+        always: whether it acts without pairs too.
+    """
+
+    norm: float
+    order: int
+    always: bool
+
+
+@inlined
+def _fill_columns(W: Floats, rows: Floats, i: int, observed: int, columns: Floats) -> None:
+    """columns[j] = sum_s L_sj rows[s], L the Laplacian of W restricted to the first `observed` documents."""
+    P = rows.shape[2]
+    for j in range(observed):
+        degree = 0.0
+        for s in range(observed):
+            degree += W[i, j, s]
+        for p in range(P):
+            columns[j, p] = degree * rows[i, j, p]
+        for s in range(observed):
+            if s != j and W[i, s, j] != 0.0:
+                for p in range(P):
+                    columns[j, p] -= W[i, s, j] * rows[i, s, p]
+
+
+@inlined
+def _shrunk(model: Floats, ball: Ball, acts: bool) -> float:
+    """What the step stage multiplies a model by."""
+    if not acts or ball.norm == np.inf:
+        return 1.0
+    size = 0.0
+    if ball.order == 1:
+        for p in range(model.size):
+            size += abs(model[p])
+    else:
+        for p in range(model.size):
+            size += model[p] * model[p]
+        size = math.sqrt(size)
+    return ball.norm / size if size > ball.norm else 1.0
+
+
+@inlined
+def _fit(received: Floats, i: int, model: Floats, scale: float, table: DensityTable) -> float:
+    """Log density of what is left of a message once a model is taken off."""
+    total = 0.0
+    for p in range(model.size):
+        total += log_density_at(table, received[i, p] - scale * model[p])
+    return total
+
+
+@kernel
+def _walk(
+    received: Floats,
+    i: int,
+    model: Floats,
+    columns: Floats,
+    free: int,
+    fixed: int,
+    ball: Ball,
+    table: DensityTable,
+    out: Floats,
+) -> None:
+    """Fill out[i, p] for every pattern p made of `fixed` and any of the first `free` documents.
+
+    `model` holds the prediction of `fixed` alone; it is changed.
+    """
+    clicked = fixed
+    out[i, clicked] = _fit(received, i, model, _shrunk(model, ball, True), table)
+    for turn in range(1, 1 << free):
+        j = 0
+        while not (turn >> j) & 1:
+            j += 1
+        clicked ^= 1 << j
+        sign = 1.0 if (clicked >> j) & 1 else -1.0
+        for p in range(model.size):
+            model[p] += sign * columns[j, p]
+        out[i, clicked] = _fit(received, i, model, _shrunk(model, ball, True), table)
+
+
+@parallel_kernel
+def pattern_likelihoods(
+    received: Floats,
+    starts: Floats,
+    rows: Floats,
+    weights: Floats,
+    lengths: NDArray[np.int64],
+    only_observed: bool,
+    ball: Ball,
+    table: DensityTable,
+) -> Floats:
+    """Log likelihood of every click pattern, (n, 2^k); -inf for patterns beyond a list's length.
+
+    Args:
+        received: messages as models, (n, P).
+        starts: local models before the interaction, (n, P).
+        rows: learning rate times the Jacobian rows of the shown documents, (n, k, P).
+        weights: PDGD's pair weights, (n, k, k).
+        lengths: documents of each list, (n,), at most k.
+        only_observed: pairs reach down to one document below the last click only.
+        ball: the step stage.
+        table: log density of the noise.
+    """
+    n, k, P = rows.shape
+    out = np.full((n, 1 << k), -np.inf)
+    for i in numba.prange(n):
+        L = lengths[i]
+        columns = np.zeros((max(k, 1), P))
+        model = np.empty(P)
+        first = L if not only_observed else 0
+        for last in range(first, L + 1):  # one slice where all documents form pairs, else one a last click
+            for p in range(P):
+                model[p] = starts[i, p]
+            if not only_observed:
+                _fill_columns(weights, rows, i, L, columns)
+                _walk(received, i, model, columns, L, 0, ball, table, out)
+            elif last > 0:
+                _fill_columns(weights, rows, i, min(last + 1, L), columns)
+                for p in range(P):
+                    model[p] += columns[last - 1, p]
+                _walk(received, i, model, columns, last - 1, 1 << (last - 1), ball, table, out)
+        for p in range(P):
+            model[p] = starts[i, p]
+        nothing = _fit(received, i, model, _shrunk(model, ball, ball.always and L > 0), table)
+        out[i, 0] = nothing
+        out[i, (1 << L) - 1] = nothing  # all or none clicked: no pairs, the same message
+    return out
+
+
+@kernel
+def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> float:
+    """Log probability of a pattern under a cascade with these probabilities by position."""
+    below = 1.0  # no click below the last one: the user has stopped, or read on and liked nothing
+    j = L - 1
+    while j >= 0 and not (pattern >> j) & 1:
+        below *= 1.0 - click[i, j]
+        j -= 1
+    if j < 0:
+        return math.log(below) if below > 0.0 else -np.inf
+    chance = click[i, j] * (stop[i, j] + (1.0 - stop[i, j]) * below)
+    for above in range(j):
+        here = click[i, above] * (1.0 - stop[i, above])
+        chance *= here if (pattern >> above) & 1 else 1.0 - click[i, above]
+    return math.log(chance) if chance > 0.0 else -np.inf
+
+
+@parallel_kernel
+def cascade_log_priors(click: Floats, stop: Floats, lengths: NDArray[np.int64]) -> Floats:
+    """Log probability of every click pattern of lists under a cascade, (n, 2^k); -inf beyond the length.
+
+    `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document.
+    """
+    n, k = click.shape
+    out = np.full((n, 1 << k), -np.inf)
+    for i in numba.prange(n):
+        for pattern in range(1 << lengths[i]):
+            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern)
+    return out
+
+
+@parallel_kernel
+def cascade_log_prior(
+    click: Floats, stop: Floats, lengths: NDArray[np.int64], patterns: NDArray[np.int64]
+) -> Floats:
+    """Log probability of one click pattern each, (n,); as `cascade_log_priors`."""
+    out = np.empty(patterns.size)
+    for i in numba.prange(patterns.size):
+        out[i] = _log_prior(click, stop, i, lengths[i], patterns[i])
+    return out
+
+
+@parallel_kernel
+def marginals(
+    log_posterior: Floats, lengths: NDArray[np.int64], k: int
+) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
+    """What unnormalised log posteriors (n, 2^k) of patterns say.
+
+    Returns:
+        P(document clicked) (n, k), the most probable pattern (n,), of equal ones the lowest,
+        P(any click) (n,), and the log of the sum over all patterns (n,). A list without any possible
+        pattern counts as one of which nothing is known: every pattern alike.
+    """
+    n = log_posterior.shape[0]
+    clicked, best = np.zeros((n, k)), np.zeros(n, dtype=np.int64)
+    anything, evidence = np.zeros(n), np.empty(n)
+    for i in numba.prange(n):
+        patterns = 1 << lengths[i]
+        top = -np.inf
+        for p in range(patterns):
+            if log_posterior[i, p] > top:
+                top, best[i] = log_posterior[i, p], p
+        total = 0.0
+        for p in range(patterns):
+            mass = math.exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
+            total += mass
+            if p > 0:
+                anything[i] += mass
+            for j in range(lengths[i]):
+                if (p >> j) & 1:
+                    clicked[i, j] += mass
+        for j in range(lengths[i]):
+            clicked[i, j] /= total
+        anything[i] /= total
+        evidence[i] = top + math.log(total)
+    return clicked, best, anything, evidence
+
+
+@parallel_kernel
+def log_likelihoods(residuals: Floats, table: DensityTable) -> Floats:
+    """Log density of each row of residuals (H, P) under independent noise, (H,)."""
+    out = np.empty(residuals.shape[0])
+    for i in numba.prange(residuals.shape[0]):
+        total = 0.0
+        for p in range(residuals.shape[1]):
+            total += log_density_at(table, residuals[i, p])
+        out[i] = total
+    return out
+
+
+@parallel_kernel
+def best_patterns(log_posterior: Floats, most: int) -> NDArray[np.int64]:
+    """The `most` patterns of the largest values of each row (n, 2^k), best first: int64 (n, most).
+
+    Of equal ones the lower pattern comes first.
+    """
+    n, patterns = log_posterior.shape
+    out = np.zeros((n, most), dtype=np.int64)
+    for i in numba.prange(n):
+        values = np.full(most, -np.inf)
+        found = 0
+        for p in range(patterns):
+            value = log_posterior[i, p]
+            if found == most and not value > values[most - 1]:
+                continue
+            place = min(found, most - 1)
+            while place > 0 and value > values[place - 1]:
+                values[place] = values[place - 1]
+                out[i, place] = out[i, place - 1]
+                place -= 1
+            values[place] = value
+            out[i, place] = p
+            found = min(found + 1, most)
+    return out

@@ -1,0 +1,167 @@
+"""One observer of recorded rounds: what it knows, and the views that it gets of each round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.beliefs import click_belief
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.dataset import joined
+from foltr_audit.records.frozen import Features
+from foltr_audit.records.rounds import RoundRecord
+from foltr_audit.records.view import Candidates, Knowledge, View
+from foltr_audit.trace import TraceHeader
+from foltr_audit.views import Placement, features_of, knowledge_of
+
+T = TypeVar("T", bound=np.generic)
+
+_CHUNK = 2048  # messages in one view: bounds the memory that the feature rows take
+
+
+class Seen(NamedTuple):
+    """A part of a round as it is seen.
+
+    Attributes:
+        rows: which messages of the round.
+        view: what is seen of them.
+        order: where each document of the view stands in the recorded list, int64 (n, B, k), where the
+            observer does not know the order; else None.
+    """
+
+    rows: slice
+    view: View
+    order: NDArray[np.int64] | None
+
+    def restored(self, answers: NDArray[T]) -> NDArray[T]:
+        """Answers (n, B, k) about the view's documents, in the recorded order."""
+        if self.order is None:
+            return answers
+        out = np.empty_like(answers)
+        np.put_along_axis(out, self.order, answers, axis=2)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """A server that sees each message of some recorded rounds.
+
+    Attributes:
+        header: of the recorded rounds.
+        collection: the data set; None if the features are embedded.
+        hidden: names of `KNOWLEDGE` that this observer is to do without.
+    """
+
+    header: TraceHeader
+    collection: Collection | None
+    hidden: frozenset[str] = field(default_factory=frozenset)
+
+    @cached_property
+    def _knowledge(self) -> Knowledge:
+        return knowledge_of(self.header)
+
+    def views(self, record: RoundRecord) -> Iterator[Seen]:
+        """The views of a round's messages, in chunks of messages.
+
+        Raises:
+            TraceError: a number that is not finite, or documents that the data set does not have.
+            UsageError: features are neither embedded nor is the data set given.
+        """
+        if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
+            raise TraceError(f"trace: round {record.round} holds a number that is not finite")
+        placement = Placement.of(record)
+        features = features_of(record, self.header, self.collection)
+        knowledge = self.knowledge(record)
+        for first in range(0, record.n_messages, _CHUNK):
+            rows = slice(first, min(first + _CHUNK, record.n_messages))
+            yield self._seen(record, placement, features, knowledge, rows)
+
+    def knowledge(self, record: RoundRecord) -> Knowledge:
+        """What is known in a round."""
+        given = self._knowledge
+        if self.collection is not None:
+            belief = click_belief(
+                self.collection, given.ranker, record.parameters, given.click_model, given.lists
+            )
+            given = given.having(candidates=True, relevance=True, belief=belief)
+        return given.without(self.hidden)
+
+    def _seen(
+        self,
+        record: RoundRecord,
+        placement: Placement,
+        features: Features,
+        knowledge: Knowledge,
+        rows: slice,
+    ) -> Seen:
+        here = (placement.slot >= rows.start) & (placement.slot < rows.stop)
+        part = Placement(
+            slot=placement.slot[here] - rows.start,
+            place=placement.place[here],
+            shape=(rows.stop - rows.start, placement.shape[1]),
+        )
+        shown, rows_of = part.spread(record.shown[here], -1), part.spread(features[here], 0)
+        order = None if knowledge.order else np.argsort(np.where(shown < 0, shown.max(initial=0) + 1, shown))
+        if order is not None:
+            shown = np.take_along_axis(shown, order, axis=2)
+            rows_of = np.take_along_axis(rows_of, order[..., np.newaxis], axis=2)
+        asked = self._asked(record) if self.collection is not None else None
+        candidates, labels = None, None
+        if asked is not None:
+            query = part.spread(asked.query[here], -1)
+            if knowledge.candidates:
+                candidates = Candidates(features=asked.data.features, offsets=asked.data.offsets, query=query)
+            if knowledge.relevance:
+                labels = asked.labels(query, shown)
+        view = View(
+            observer="individual",
+            kind=self.header.kind,
+            parameters=np.tile(record.parameters, (part.shape[0], 1)),
+            messages=record.messages[rows].astype(np.float64),
+            shown=shown,
+            features=cast(Features, rows_of),
+            candidates=candidates,
+            labels=labels,
+            knowledge=knowledge,
+        )
+        return Seen(rows, view, order)
+
+    def _asked(self, record: RoundRecord) -> Asked:
+        """The parts of the data set that a round's lists come from, one after the other."""
+        if self.collection is None:
+            raise UsageError("trace: the data set is not there; give it with --data")
+        used = tuple(np.unique(record.part).tolist()) or (0,)
+        if used not in self._joined:
+            parts = [self.collection.part(self.header.dataset.parts[part]) for part in used]
+            self._joined[used] = parts[0] if len(parts) == 1 else joined(parts)
+        sizes = [self.collection.part(self.header.dataset.parts[part]).n_queries for part in used]
+        first = np.zeros(len(self.header.dataset.parts), dtype=np.int64)
+        first[list(used)] = np.cumsum([0, *sizes[:-1]])
+        return Asked(self._joined[used], np.asarray(first[record.part] + record.query))
+
+    @cached_property
+    def _joined(self) -> dict[tuple[int, ...], Dataset]:
+        return {}
+
+
+class Asked(NamedTuple):
+    """The queries that lists answer.
+
+    Attributes:
+        data: the data that hold them.
+        query: number of each interaction's query in it, int64 (I,).
+    """
+
+    data: Dataset
+    query: NDArray[np.int64]
+
+    def labels(self, query: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Grade of each shown document (n, B, k) of queries (n, B), -1 at the padding."""
+        flat = self.data.shown_labels(np.maximum(query, 0).reshape(-1), shown.reshape(-1, shown.shape[2]))
+        return flat.reshape(shown.shape)

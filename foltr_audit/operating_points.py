@@ -1,0 +1,82 @@
+"""What scores are worth at every threshold: the ROC curve over pooled items, its area, its low end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.bootstrap import Resamples, Score, interval
+
+FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
+"""The false positive rates at which true positives are reported: one in so many, 1 % and 0.1 %."""
+
+_ENOUGH = 2  # false positives that a level must allow, so that resampling shows how uncertain a rate is
+
+
+class Ranked(NamedTuple):
+    """D scored items in rising order of score.
+
+    Attributes:
+        positive: the truth, bool (D,).
+        tie: number of the distinct score, int64 (D,).
+        cluster: number of the query that an item belongs to, int64 (D,).
+    """
+
+    positive: NDArray[np.bool_]
+    tie: NDArray[np.int64]
+    cluster: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, scores: NDArray[np.float64], positive: NDArray[np.bool_], cluster: NDArray[np.int64]
+    ) -> Ranked:
+        """Items (D,) put in order; scores may be infinite, but no NaN."""
+        order = np.argsort(scores, kind="stable")
+        ranked = scores[order]
+        tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
+        return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
+
+    def auc(self, resamples: Resamples) -> Score:
+        """Area under the ROC curve, ties one half; NaN where one class is missing."""
+        from foltr_audit.kernels.auc import weighted_auc
+
+        curve = weighted_auc(self.positive, self.tie, self.cluster, _with_everybody(resamples))
+        return Score(float(curve[0]), interval(curve[1:], resamples.names.size))
+
+    def true_positives(self, resamples: Resamples) -> dict[str, Score]:
+        """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
+
+        Items of equal score are named together or not at all, so no threshold is used that an observer
+        does not have. With N unclicked items the FPR moves in steps of 1/N: with fewer than 100 (1,000) of
+        them, it is the TPR before the first false positive (Carlini et al. 2022, "Membership inference
+        attacks from first principles", section III, on why to look there). There is no interval where a
+        level allows fewer than two false positives: resampled queries then say too little of how uncertain
+        it is (in simulations 95 % intervals held the truth 38 to 93 times in 100, else 92 to 97 times).
+        """
+        from foltr_audit.kernels.auc import weighted_hits
+
+        weights, one_in = _with_everybody(resamples), np.array(list(FALSE_POSITIVES.values()))
+        clicked, unclicked = (self._totals(weights, which) for which in (self.positive, ~self.positive))
+        allowed = unclicked[:, np.newaxis] // one_in
+        hits = weighted_hits(self.positive, self.tie, self.cluster, weights, allowed).astype(np.float64)
+        both = ((clicked > 0) & (unclicked > 0))[:, np.newaxis]
+        rates = np.divide(hits, clicked[:, np.newaxis], out=np.full_like(hits, np.nan), where=both)
+        found = {}
+        for level, name in enumerate(FALSE_POSITIVES):
+            enough = allowed[0, level] >= _ENOUGH
+            ends = interval(rates[1:, level], resamples.names.size) if enough else None
+            found[name] = Score(float(rates[0, level]), ends)
+        return found
+
+    def _totals(self, weights: NDArray[np.int64], which: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """How many of some items each resample holds, int64 (R,)."""
+        counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
+        totals: NDArray[np.int64] = np.einsum("bq,q->b", weights, counts)
+        return totals
+
+
+def _with_everybody(resamples: Resamples) -> NDArray[np.int64]:
+    """The weights with a first row in which every query counts once."""
+    return np.concatenate([np.ones((1, resamples.names.size), dtype=np.int64), resamples.weights])

@@ -1,0 +1,64 @@
+"""How scores changed from the global model to the client's: of documents or of positions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foltr_audit.plugins import Attack, View
+
+Floats = NDArray[np.float64]
+
+
+class RankChanges(Attack):
+    """An attack on the change of scores within a list; subclasses say what they make of it.
+
+    `compare=documents` sets each document's score under the client's model beside its score under the
+    global one. `compare=positions` repeats the program published with Pham 2022: the shown documents are
+    ranked under both models, and what stands at rank i of the new ranking is set beside what stood at
+    rank i of the old one, as if it were the same document. That is weaker: a clicked document that climbs
+    past others leaves its evidence at its new rank, where another document is named for it.
+
+    Source: the program published with Pham 2022, "Federated learning for online learning to rank".
+    """
+
+    compare: Literal["documents", "positions"] = Field(
+        "documents",
+        description="what is set side by side: documents, or positions as the published program has it",
+    )
+
+    def why_not(self, view: View) -> str | None:
+        """Positions are also refused to an observer who does not know the order of a list."""
+        reason = super().why_not(view)
+        if reason is None and self.compare == "positions" and not view.knowledge.has("order"):
+            return "the observer does not know: order (compare=positions needs it)"
+        return reason
+
+    def changes(self, view: View) -> Floats:
+        """Score under the client's model less that under the global one, float64 (n, B, k)."""
+        if self.compare == "documents":
+            return view.score_changes
+        before, after = self.scores(view)
+        return after - before
+
+    def scores(self, view: View) -> tuple[Floats, Floats]:
+        """Scores under the global and under the client's model, float64 (n, B, k) each, 0 at the padding."""
+        before, after = view.scores_before, view.scores_before + view.score_changes
+        if self.compare == "documents":
+            return before, after
+        return by_rank(before, view.is_document), by_rank(after, view.is_document)
+
+
+def by_rank(scores: Floats, is_document: NDArray[np.bool_]) -> Floats:
+    """The i-th largest score of a list at the place of its i-th shown document, 0 at the padding.
+
+    Args:
+        scores: float64 (n, B, k).
+        is_document: False at the padding, bool (n, B, k).
+    """
+    largest = -np.sort(np.where(is_document, -scores, np.inf), axis=-1)
+    rank = np.maximum(is_document.cumsum(axis=-1) - 1, 0)
+    return np.where(is_document, np.take_along_axis(largest, rank, axis=-1), 0.0)

@@ -1,0 +1,51 @@
+"""What an observer believes about clicks before it sees a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.frozen import read_only
+
+Probabilities = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClickBelief:
+    """A cascade click model, and how often each position shows each grade.
+
+    Grades of different positions count as independent; then clicks on lists of unknown grades follow a
+    cascade again, with probabilities by position.
+
+    Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", section 3 (the cascade).
+
+    Attributes:
+        click: P(click | grade), float64 (G,).
+        stop: P(stop | click, grade), float64 (G,).
+        grades: P(grade | position), float64 (k, G).
+    """
+
+    click: NDArray[np.float64]
+    stop: NDArray[np.float64]
+    grades: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        for name in ("click", "stop", "grades"):
+            object.__setattr__(self, name, read_only(getattr(self, name), np.float64))
+
+    def by_position(self, k: int) -> Probabilities:
+        """P(click | examined) and P(stop | clicked) of k positions where grades are unknown, each (k,).
+
+        Positions beyond the known ones are like the last one.
+        """
+        grades = self.grades[np.minimum(np.arange(k), len(self.grades) - 1)]
+        click = np.einsum("kg,g->k", grades, self.click)
+        both = np.einsum("kg,g->k", grades, self.click * self.stop)
+        return click, np.divide(both, click, out=np.zeros_like(click), where=click > 0)
+
+    def by_grade(self, labels: NDArray[np.int64]) -> Probabilities:
+        """The same for documents of known grades (..., k); -1 is the padding, which is never clicked."""
+        grade = np.clip(labels, 0, self.click.size - 1)
+        return np.where(labels >= 0, self.click[grade], 0.0), np.where(labels >= 0, self.stop[grade], 0.0)

@@ -1,0 +1,130 @@
+"""Clicks as numbers between 0 and 1, in which an update is linear: PDGD's Laplacian form, solved in a box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.view import View
+from foltr_audit.replay import Replay
+from foltr_audit.systems import observed_lengths
+
+Floats = NDArray[np.float64]
+Loss = Literal["least-squares", "least-absolute"]
+
+_LEVELS = (0.5, 0.25, 0.75)  # where relaxed clicks are rounded to begin a search
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxedClicks:
+    """The update of a view's messages as a linear function of relaxed clicks.
+
+    `y ~ sum_b eta J_b^T L_b c_b`, L_b the Laplacian of PDGD's pair weights among the observed documents of
+    list b at the local model before it. That model drifts with the clicks on the lists before.
+
+    Source: the gradient of Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank",
+    eq. 5-8, collected by document.
+
+    Attributes:
+        view: what is known; `replay.why_no_replay` must have found nothing against it.
+    """
+
+    view: View
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The local steps."""
+        return Replay(self.view)
+
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """Documents that take part in pairs, as far as a regression tells: bool (n, B, k)."""
+        return np.arange(self.view.shown.shape[2]) < observed_lengths(self.view)[..., np.newaxis]
+
+    @cached_property
+    def at_start(self) -> Floats:
+        """Every list at the global model: local models (B, n, P)."""
+        B = self.view.shown.shape[1]
+        return np.broadcast_to(self.view.parameters, (B, *self.view.parameters.shape))
+
+    @cached_property
+    def _first_effect(self) -> Floats:
+        return self._effect(self.view.parameters, 0)
+
+    def effect(self, models: Floats, b: int) -> Floats:
+        """`eta J^T L` of list b at local models (n, P): float64 (n, P, k). The first list's never changes."""
+        return self._first_effect if b == 0 else self._effect(models, b)
+
+    def _effect(self, models: Floats, b: int) -> Floats:
+        every, here = np.arange(len(self.view)), self.observed[:, b]
+        W = self.replay.weights(models, every, b) * (here[:, :, np.newaxis] & here[:, np.newaxis])
+        L = W.sum(axis=2)[..., np.newaxis] * np.eye(W.shape[1]) - W
+        rows = self.replay.jacobian(models, every, b)
+        return np.asarray(self.replay.learning_rate * np.einsum("nkp,nkj->npj", rows, L))
+
+    def path(self, clicks: Floats) -> Floats:
+        """Local models before each interaction of relaxed clicks (n, B, k): (B, n, P)."""
+        path = np.array(self.at_start)
+        for b in range(len(path) - 1):
+            path[b + 1] = self._stepped(path[b], self.effect(path[b], b), clicks[:, b])
+        return path
+
+    def _stepped(self, models: Floats, effect: Floats, clicks: Floats) -> Floats:
+        return self.replay.clipped(models + np.einsum("npk,nk->np", effect, clicks))
+
+    def gradient(self, clicks: Floats) -> Floats:
+        """How half the squared distance of the replayed model to the message grows with clicks, (n, B, k).
+
+        Each list's own effect on the model counts, not what it changes in the effect of later lists. A clip
+        counts as the factor that it multiplies the model by.
+        """
+        model, effects, factor = self.view.parameters, [], np.ones((len(self.view), 1))
+        for b in range(clicks.shape[1]):
+            effects.append(self.effect(model, b))
+            free = model + np.einsum("npk,nk->np", effects[b], clicks[:, b])
+            model = self.replay.clipped(free)
+            size = np.linalg.norm(free, axis=1, keepdims=True)
+            factor *= np.divide(
+                np.linalg.norm(model, axis=1, keepdims=True), size, out=np.ones_like(size), where=size > 0
+            )
+        miss = factor * (model - self.view.models)
+        slopes = [np.einsum("npk,np->nk", effect, miss) for effect in effects]
+        return np.stack(slopes, axis=1) if slopes else np.zeros(clicks.shape)
+
+    def solved(self, loss: Loss, models: Floats) -> Floats:
+        """Relaxed clicks (n, B, k) that explain the updates best, lists at local models (B, n, P).
+
+        The global model is one more column, which takes up what an active clip adds.
+        """
+        from foltr_audit.kernels.box import box_least_absolute, box_least_squares
+
+        n, B, k = self.view.shown.shape
+        P = self.view.parameters.shape[1]
+        design = np.empty((n, P, B * k + 1))
+        for b in range(B):
+            design[:, :, b * k : (b + 1) * k] = self.effect(models[b], b)
+        design[:, :, -1] = -self.view.parameters
+        upper = np.empty((n, B * k + 1))
+        upper[:, :-1] = self.observed.reshape(n, B * k)
+        upper[:, -1] = self.view.knowledge.clip is not None
+        solve = box_least_squares if loss == "least-squares" else box_least_absolute
+        return solve(design, self.view.updates, upper)[:, :-1].reshape(n, B, k)
+
+    def settled(self, loss: Loss, turns: int) -> Floats:
+        """Relaxed clicks (n, B, k) after some turns of solving at the local models of the last solution."""
+        clicks = self.solved(loss, self.at_start)
+        for _ in range(turns if self.view.shown.shape[1] > 1 else 0):
+            clicks = self.solved(loss, self.path(clicks))
+        return clicks
+
+    def starts(self, turns: int) -> NDArray[np.bool_]:
+        """Where a search for clicks may begin: relaxed solutions, rounded at several levels, (n, S, B, k)."""
+        found = []
+        for loss in ("least-absolute", "least-squares"):
+            clicks = self.settled(loss, turns)
+            found += [clicks > level for level in _LEVELS]
+        return np.stack(found, axis=1) & self.view.is_document[:, np.newaxis]

@@ -1,0 +1,126 @@
+"""What clients would have computed: PDGD steps replayed from what an observer knows.
+
+A hypothesis is a message's number with the clicks on its lists. Replays of many hypotheses run at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.view import View
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
+"""Knowledge that a replay cannot do without."""
+
+
+def why_no_replay(view: View) -> str | None:
+    """Why the clients' steps cannot be replayed although `NEEDS` are known, or None."""
+    known = view.knowledge
+    if known.normaliser == "candidates" and not known.has("candidates"):
+        return "the observer does not know: candidates (PDGD normalises over them)"
+    if known.pairs not in ("all", "last-click+1"):
+        return f"unknown pairs {known.pairs!r}; expected all or last-click+1"
+    if known.normaliser not in ("shown", "candidates"):
+        return f"unknown normaliser {known.normaliser!r}; expected shown or candidates"
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """The local steps behind the messages of a view.
+
+    Attributes:
+        view: what is known; `why_no_replay` must have found nothing against it.
+    """
+
+    view: View
+
+    @property
+    def only_observed(self) -> bool:
+        """Whether only documents down to one below the last click form pairs."""
+        return self.view.knowledge.pairs == "last-click+1"
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size eta."""
+        return float(self.view.knowledge.learning_rate or 0.0)
+
+    @property
+    def over_candidates(self) -> bool:
+        """Whether PDGD's normaliser sums over all candidates."""
+        return self.view.knowledge.normaliser == "candidates"
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Number of documents of each list, int64 (n, B)."""
+        return np.asarray(self.view.is_document.sum(axis=2))
+
+    def weights(self, models: Floats, messages: Ints, b: int) -> Floats:
+        """PDGD's pair weights of list b of some messages (H,) at local models (H, P): (H, k, k)."""
+        from foltr_audit.kernels.pdgd import pair_weights
+
+        scores, starts, shown = self._scored(models, messages, b)
+        return pair_weights(scores, starts, shown, self.over_candidates)
+
+    def jacobian(self, models: Floats, messages: Ints, b: int) -> Floats:
+        """Jacobian rows of the documents of list b at local models (H, P): (H, k, P), 0 at the padding."""
+        rows = self.view.ranker.jacobian(models, self.view.features[messages, b])
+        return np.where(self.view.is_document[messages, b][..., np.newaxis], rows, 0.0)
+
+    def step(self, models: Floats, messages: Ints, b: int, clicks: NDArray[np.bool_]) -> Floats:
+        """Local models (H, P) after interaction b with clicks (H, k) and the step stage."""
+        from foltr_audit.kernels.pdgd import pdgd_coefficients
+
+        scores, starts, shown = self._scored(models, messages, b)
+        coefficients, pairs = pdgd_coefficients(
+            scores, starts, shown, np.ascontiguousarray(clicks), self.over_candidates, self.only_observed
+        )
+        gradient = np.einsum("hk,hkp->hp", coefficients, self.jacobian(models, messages, b))
+        moved = (pairs > 0)[:, np.newaxis]
+        stepped = np.where(moved, models + self.learning_rate * gradient, models)
+        there = (self.lengths[messages, b] > 0)[:, np.newaxis]
+        return np.where(
+            there & (moved | self.view.knowledge.clip_without_pairs), self.clipped(stepped), stepped
+        )
+
+    def clipped(self, models: Floats) -> Floats:
+        """Models (H, P) scaled into the ball of the step stage, if one is known."""
+        from foltr_audit.kernels.ball import projected
+
+        ball = self.view.knowledge.clip
+        return models if ball is None else projected(np.ascontiguousarray(models), ball.norm, ball.ord)
+
+    def paths(self, messages: Ints, clicks: NDArray[np.bool_]) -> Floats:
+        """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k)."""
+        B = self.view.shown.shape[1]
+        path = np.empty((B + 1, messages.size, self.view.parameters.shape[1]))
+        path[0] = self.view.parameters[messages]
+        for b in range(B):
+            path[b + 1] = self.step(path[b], messages, b, clicks[:, b])
+        return path
+
+    def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
+        """Flat scores, `starts` (H + 1,) and the lists (H, k) as positions among what is scored."""
+        shown = self.view.shown[messages, b]
+        if self.over_candidates:
+            scores, starts = self._candidate_scores(models, messages, b)
+            return scores, starts, shown
+        k = shown.shape[1]
+        scores = self.view.ranker.score(models, self.view.features[messages, b])
+        starts = np.arange(messages.size + 1) * k
+        places = np.where(shown >= 0, np.arange(k), -1)
+        return np.ascontiguousarray(scores).reshape(-1), starts, places
+
+    def _candidate_scores(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints]:
+        candidates = self.view.candidates
+        if candidates is None:
+            raise ValueError("a replay over candidates needs them")
+        query = np.maximum(candidates.query[messages, b], 0)
+        return self.view.ranker.scores(np.ascontiguousarray(models), candidates, query)

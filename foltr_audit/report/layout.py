@@ -1,0 +1,77 @@
+"""What the terminal tables have in common: their frame, their cells, and which rows belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.report.base import Row
+from foltr_audit.report.plain import epsilon, short
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def table(title: str | None, caption: str | None = None, space: int = 1) -> Table:
+    """A table that fits a terminal of 80 columns."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, space, 0, 0),
+        show_edge=False,
+    )
+
+
+def world(row: Row) -> str:
+    """What a table's rows have in common: click model, view, and Spec fields without a column."""
+    more = [f", {name}={row[name]}" for name in row if "." in name]
+    return escape(f"{row['click_model']} clicks, view {row['view']}{''.join(more)}")
+
+
+def of_world(rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows of one world."""
+    return [row for row in rows if world(row) == name]
+
+
+def by_method(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The rows of each method, in the order of the methods."""
+    for method in dict.fromkeys(row["method"] for row in rows):
+        yield [row for row in rows if row["method"] == method]
+
+
+def at_eps(row: Row, rows: Sequence[Row]) -> str:
+    """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
+    several = len({other["eps_claimed"] for other in rows}) > 1
+    return f"eps {epsilon(row['eps_claimed'])}: " if several else ""
+
+
+def below(row: Row, name: str) -> str:
+    """A metric with its interval on a second line."""
+    return _joined(row, name, "\n")
+
+
+def beside(row: Row, name: str) -> str:
+    """A metric with its interval beside it."""
+    return _joined(row, name, " ")
+
+
+def _joined(row: Row, name: str, between: str) -> str:
+    value, interval = short(row[name]), row[f"{name}_ci95"]
+    if interval is None:
+        return value
+    low, high = (short(end, 2).replace("1.00", "1.0") for end in interval)
+    return f"{value}{between}{low}-{high}"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage; `-` where there is none."""
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.1f} %"

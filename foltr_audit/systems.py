@@ -1,0 +1,102 @@
+"""Systems of linear equations behind a message: documents as unknowns, and how exactly they are known."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.view import Inference, View
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SURE = 4.0  # rounding errors (standard deviations) that a weight must exceed
+
+
+def with_model_column(view: View) -> Floats:
+    """Jacobian columns of a message's documents and, last, the global model: float64 (n, P, B k + 1).
+
+    An active clip shrinks the model, which adds a multiple of it to the update.
+    """
+    return np.concatenate([view.columns, view.parameters[:, :, np.newaxis]], axis=2)
+
+
+class Fit(NamedTuple):
+    """A least-squares fit of each of n systems.
+
+    Attributes:
+        weights: the shortest solution, float64 (n, m).
+        errors: what rounding of the values alone does to each weight (one standard deviation), (n, m).
+    """
+
+    weights: Floats
+    errors: Floats
+
+
+def least_squares(columns: Floats, values: Floats, roundings: Floats) -> Fit:
+    """The shortest least-squares solution of each of n systems.
+
+    Args:
+        columns: float64 (n, P, m), one column per unknown.
+        values: float64 (n, P).
+        roundings: how exactly each value is known, float64 (n, P).
+
+    Returns:
+        The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so twin documents
+        share their weight and a system without columns answers zeros.
+    """
+    if not columns.size:
+        nothing = np.zeros((columns.shape[0], columns.shape[2]))
+        return Fit(nothing, nothing)
+    U, s, Vt = np.linalg.svd(columns, full_matrices=False)
+    floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
+    inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
+    weights = np.einsum("nrm,nr->nm", Vt, inverse * np.einsum("npr,np->nr", U, values))
+    spread = roundings.max(axis=1, keepdims=True, initial=0.0)
+    return Fit(weights, spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2)))
+
+
+def rounding_fit(view: View, columns: Floats, weights: Floats) -> Fit:
+    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding."""
+    errors = least_squares(columns, view.updates, roundings(view)).errors
+    return Fit(weights, errors[:, : weights.shape[1]])
+
+
+def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:
+    """The answer that names documents with a positive weight: weights (n, B k) are the scores.
+
+    A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
+    to four times what rounding alone makes.
+    """
+    weights = fit.weights.reshape(view.shown.shape)
+    if tolerance is None:
+        least = _SURE * fit.errors.reshape(view.shown.shape)
+    else:
+        least = tolerance * np.max(np.abs(weights), axis=(1, 2), keepdims=True, initial=0.0)
+    return Inference(scores=weights, guess=(weights > least) & view.is_document)
+
+
+def roundings(view: View) -> Floats:
+    """How exactly the numbers of a message are known, given its number format: float64 (n, P)."""
+    return view.knowledge.resolution * np.abs(view.messages)
+
+
+def observed_lengths(view: View) -> Ints:
+    """How many top documents of each list seem to take part in pairs, int64 (n, B).
+
+    All of them where all form pairs; else the documents down to the last one with a coefficient in the
+    least-absolute-deviations fit, since the others' is 0 up to rounding.
+    """
+    from foltr_audit.kernels.lad import least_absolute
+
+    n, B, k = view.shown.shape
+    lengths: Ints = view.is_document.sum(axis=2)
+    if view.knowledge.pairs != "last-click+1" or not view.shown.size:
+        return lengths
+    columns = with_model_column(view)
+    fit = rounding_fit(view, columns, least_absolute(columns, view.updates)[:, :-1])
+    there = (np.abs(fit.weights) > _SURE * fit.errors).reshape(n, B, k)
+    last = np.where(there, np.arange(k), -1).max(axis=2)
+    return np.asarray(np.minimum(last + 1, lengths))

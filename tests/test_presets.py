@@ -1,0 +1,309 @@
+"""Presets: they load, their cells are Specs that can be made, their figures stand beside what was found."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.chain import parse_chain
+from foltr_audit.errors import UsageError
+from foltr_audit.plan import Plan
+from foltr_audit.plugins import Attack, ClickModel, Learner, Scenario
+from foltr_audit.presets import RANDOM, load_preset, preset_names, read_preset
+from foltr_audit.registry import make
+from foltr_audit.report.published import COMPARED
+from foltr_audit.spec import Spec
+from tests.command import SHARED, run
+from tests.test_architecture import ROOT
+
+PAPER = SHARED / "papers" / "fpdgd-label-attacks-pham-2022.txt"
+QUICK = ("--clients", 30, "--rounds", 2)
+SMALL = ("attack", "--preset", "pham-2022", "--data", "synthetic:mq2007:60", *QUICK)
+CELLS = ("as published", "corrected")
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", preset_names())
+class TestEveryPreset:
+    def test_says_what_it_is(self, name: str) -> None:
+        preset = load_preset(name)
+        assert preset.name == name
+        assert preset.about.endswith(".")
+        assert "--data" in preset.data
+        assert re.search(r"\b(19|20)\d\d\b", preset.source), "a year"
+
+    def test_its_cells_are_canonical_specs_whose_plugins_can_be_made(self, name: str) -> None:
+        for table in load_preset(name).tables().values():
+            spec = Spec.parse(table)
+            assert Spec.from_toml(spec.toml) == spec
+            assert spec.attack is not None
+            for text in spec.attack.methods:
+                assert make(Attack, text).text == text
+            for text in (*spec.attack.click_models, spec.train.click_model):
+                assert make(ClickModel, text).text == text
+            assert make(Learner, spec.train.learner).text == spec.train.learner
+            assert make(Scenario, spec.population.scenario).text == spec.population.scenario
+            assert tuple(link.text for link in parse_chain(spec.defense)) == spec.defense
+
+    def test_its_cells_differ_and_make_a_plan(self, name: str) -> None:
+        tables = load_preset(name).tables()
+        assert len(Plan.of(list(tables.values())).specs) == len(tables)
+
+    def test_every_cell_runs_what_was_published(self, name: str) -> None:
+        preset = load_preset(name)
+        for table in preset.tables().values():
+            attack = Spec.parse(table).attack
+            assert attack is not None
+            found = {
+                (text.partition(":")[0], model) for text in attack.methods for model in attack.click_models
+            }
+            wanted = {(one.method, one.click_model) for one in preset.published.figures}
+            assert found == {pair for pair in wanted if not pair[0].startswith(RANDOM)}
+
+    def test_its_tables_may_be_changed(self, name: str) -> None:
+        preset = load_preset(name)
+        for table in preset.tables().values():
+            table["attack"]["on"].append("test")
+        assert preset == load_preset(name)
+
+    def test_is_packaged(self, name: str) -> None:
+        table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        patterns = table["tool"]["setuptools"]["package-data"]["scenarios"]
+        assert any(fnmatch(f"presets/{name}.toml", pattern) for pattern in patterns)
+        assert (ROOT / "scenarios" / "presets" / f"{name}.toml").is_file()
+
+
+@pytest.mark.skipif(not PAPER.is_file(), reason="the shared papers are not here")
+@pytest.mark.parametrize(("name", "column"), [("pham-2022-mslr-web10k", 0), ("pham-2022", 1)])
+def test_the_figures_are_those_of_the_paper(name: str, column: int) -> None:
+    names = {
+        "Random 3": "random:k=3",
+        "Random 4": "random:k=4",
+        "Higher score": "higher-score",
+        "Higher prob.": "higher-probability",
+        "Higher dist.": "higher-distance",
+        "OLSR": "olsr",
+    }
+    text = PAPER.read_text()
+    expected: dict[tuple[str, str], list[float]] = {}
+    method = ""
+    for line in text[text.index("Table 4. Average") :].splitlines():
+        method = names.get(line.strip(), method)
+        pairs = re.findall(r"([\d.]+) \(([\d.]+)\)", line)
+        if len(pairs) == 3:
+            expected[method, line.split()[0].lower()] = [float(pair[column]) for pair in pairs]
+    assert len(expected) == 18
+    figures = load_preset(name).published.figures
+    found = {(one.method, one.click_model): [one.accuracy, one.precision, one.recall] for one in figures}
+    assert found == expected
+
+
+def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:
+    published, corrected = (Spec.parse(table) for table in load_preset("pham-2022").tables().values())
+    assert published.attack is not None
+    assert corrected.attack is not None
+    assert published.data.normalise == "zscore-parts"
+    assert corrected.data.normalise == "zscore"
+    assert all("compare=positions" in text for text in published.attack.methods[:3])
+    assert not any("positions" in text for text in corrected.attack.methods)
+    same = {"data": corrected.data, "attack": corrected.attack}
+    assert published.model_copy(update=same) == corrected
+    assert corrected.train.rounds == 200
+    assert corrected.attack.on == ("vali",)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+GOOD = (ROOT / "scenarios" / "presets" / "pham-2022.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[shared]", "[shared", "preset mine: not TOML: "),
+        ("about =", "abuot =", "preset mine: about is missing"),
+        ("[[cells]]", "[[cells]]\nextra = 1", "preset mine: cells.extra=1: "),
+        ("rounds = 200", "round = 200", "preset mine: unknown field train.round; did you mean 'rounds'?"),
+        ("rounds = 200", "rounds = 0", "preset mine: train.rounds=0: "),
+        ('name = "corrected"', 'name = "as published"', "preset mine: cells: expected different names, "),
+        ("accuracy = 0.57", "accuracy = 57", "preset mine: published.figures.accuracy=57: "),
+        ('method = "olsr"', 'method = "olrs"', "preset mine: unknown attack 'olrs'; did you mean 'olsr'?"),
+        ('"random:k=3"', '"random:k=x"', "preset mine: published.figures.method: 'random:k=x'; expected "),
+        (
+            'click_model = "perfect", acc',
+            'click_model = "rude", acc',
+            "preset mine: unknown click model 'rude'",
+        ),
+    ],
+)
+def test_a_wrong_preset_is_one_clear_line(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageError) as caught:
+        read_preset(GOOD.replace(old, new), "mine")
+    assert str(caught.value).startswith(message)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(UsageError, match=r"--preset: unknown preset 'pham2022'; did you mean 'pham-2022'\?"):
+        load_preset("pham2022")
+
+
+@pytest.mark.parametrize("name", ["../presets/pham-2022", "pham-2022.toml", "", "/etc/passwd"])
+def test_a_name_is_no_path(name: str) -> None:
+    done = run("attack", "--preset", name)
+    assert done.code == 2
+    assert "unknown preset" in done.one_error()
+
+
+def test_options_that_do_not_go_with_a_preset(tmp_path: Path) -> None:
+    config = tmp_path / "spec.toml"
+    config.write_text("seed = 1")
+    both = run("attack", "--preset", "pham-2022", "--config", config)
+    assert both.code == 2
+    assert "--config and --preset" in both.one_error()
+    traced = run("attack", "--preset", "pham-2022", "--trace", tmp_path)
+    assert traced.code == 2
+    assert "--preset: not with --trace" in traced.one_error()
+    refused = run(*SMALL, "--rounds", 0)
+    assert refused.code == 2
+    assert "--rounds=0" in refused.one_error()
+    lost = run(*SMALL, "--data", tmp_path / "nowhere")
+    assert lost.code == 2
+    assert "no such file" in lost.one_error()
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_list_presets() -> None:
+    rows = run("list", "presets", "--json").json()["presets"]
+    assert [row["name"] for row in rows] == list(preset_names())
+    shown = run("list", "presets")
+    assert shown.code == 0
+    for row in rows:
+        assert row["name"] in shown.out
+        assert row["cells"] == list(CELLS)
+    assert "table 4 of" in shown.out
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    done = run(*SMALL, "--json")
+    assert done.code == 0, done.err
+    return dict(done.json())
+
+
+def test_rows_are_those_of_the_report(report: dict[str, Any]) -> None:
+    """Scored by another piece of code: without folds the comparison and the results must agree."""
+    published = report["published"]
+    assert published["preset"] == "pham-2022"
+    assert published["synthetic"] is True
+    assert {row["cell"] for row in published["rows"]} == set(CELLS)
+    prepared = {"as published": "zscore-parts", "corrected": "zscore"}
+    results = {(row["data.normalise"], row["click_model"], row["method"]): row for row in report["results"]}
+    assert len(published["rows"]) == 2 * 3 * (2 + 4)
+    for row in published["rows"]:
+        wanted = results[prepared[row["cell"]], row["click_model"], row["method"]]
+        for name in COMPARED:
+            assert row[name] == (
+                wanted[name] if wanted[name] is None else pytest.approx(wanted[name], abs=1e-12)
+            )
+            assert 0 <= row[f"published_{name}"] <= 1
+
+
+def test_only_the_validation_part_is_attacked(report: dict[str, Any]) -> None:
+    assert report["config"]["attack"]["on"] == ["vali"]
+    assert {row["queries"] for row in report["results"]} <= set(range(13))  # a fifth of 60 queries
+    assert len(report["utility"]) == 2
+
+
+def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run(*SMALL)
+    assert done.code == 0
+    lines = done.out[done.out.index("Pham 2022, table 4") :].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"published +as published +corrected", lines[1])
+    assert any(re.search(r"olsr +\.88/\.80/\.93 +[\d.]+/[\d.-]+/[\d.]+ +[\d.]+/", line) for line in lines)
+    assert sum("higher-probability" in line for line in lines) == 3
+    assert "of MQ2007" in lines[-2] + lines[-3] + lines[-4]
+    assert "synthetic" in done.out
+
+
+def test_options_override_every_cell() -> None:
+    options = ("--method", "olsr", "--method", "higher-score", "--click-model", "perfect", "--repeats", 2)
+    told = run(*SMALL, *options, "--eps", 1.2, "--eps", 5, "--seed", 9, "--json").json()
+    assert told["config"]["seed"] == 9
+    assert told["config"]["attack"]["repeats"] == 2
+    assert told["config"]["train"]["rounds"] == 2
+    assert told["config"]["population"]["clients"] == 30
+    rows = told["published"]["rows"]
+    assert {row["method"] for row in rows} == {"olsr", "higher-score", "random:k=3", "random:k=4"}
+    assert {row["click_model"] for row in rows} == {"perfect"}
+    assert {row["defense"] for row in rows} == {
+        "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3",
+        "clip:norm=1.5+gamma-laplace:eps=5,sensitivity=3",
+    }
+    assert len(rows) == 2 * 2 * 4
+    shown = run(*SMALL, *options, "--eps", 1.2, "--eps", 5).out
+    assert "Pham 2022, table 4, eps 1.2, trained on perfect" in shown
+    assert "Pham 2022, table 4, eps 5, trained on perfect" in shown
+
+
+def test_cells_that_options_make_equal_are_run_once() -> None:
+    told = run(
+        *SMALL, "--method", "olsr", "--normalise", "zscore", "--click-model", "perfect", "--json"
+    ).json()
+    assert "cells" not in told["config"]
+    rows = [row for row in told["published"]["rows"] if row["method"] == "olsr"]
+    assert [row["cell"] for row in rows] == list(CELLS)
+    assert rows[0]["accuracy"] == rows[1]["accuracy"]
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folds: the second has the parts of the first in other roles."""
+    folder = tmp_path_factory.mktemp("folds")
+    assert run("data", "synth", "--queries", 60, "--out", folder / "made").code == 0
+    for number, parts in enumerate((("train", "vali", "test"), ("train", "test", "vali")), start=1):
+        (folder / f"Fold{number}").mkdir()
+        for part, source in zip(("train", "vali", "test"), parts, strict=True):
+            shutil.copy(folder / "made" / f"{source}.txt", folder / f"Fold{number}" / f"{part}.txt")
+    shutil.rmtree(folder / "made")
+    return folder
+
+
+def test_all_folds_are_run_and_their_means_averaged(folds: Path) -> None:
+    options = ("attack", "--preset", "pham-2022", *QUICK, "--click-model", "informational", "--json")
+    every = run(*options, "--data", folds).json()["published"]["rows"]
+    alone = [run(*options, "--data", folds, "--fold", fold).json()["published"]["rows"] for fold in (1, 2)]
+    assert {row["folds"] for row in every} == {2}
+    assert {row["folds"] for rows in alone for row in rows} == {1}
+    single = [row for row in alone[0] if row["method"].startswith("random")]
+    both = [row for row in every if row["method"].startswith("random")]
+    other = [row for row in alone[1] if row["method"].startswith("random")]
+    for row, first, second in zip(both, single, other, strict=True):
+        assert row["accuracy"] == pytest.approx((first["accuracy"] + second["accuracy"]) / 2, abs=0.05)
+    spread = run(*options, "--data", folds, "--runs", 3).json()
+    assert {row["folds"] for row in spread["published"]["rows"]} == {2}
+    assert {row["runs"] for row in spread["utility"]} == {3}
+
+
+def test_a_kept_run_holds_the_comparison_and_its_plan_repeats_it(tmp_path: Path) -> None:
+    config, folder = tmp_path / "plan.toml", tmp_path / "run"
+    options = ("--click-model", "perfect", "--json")
+    first = run(*SMALL, *options, "--save-config", config, "--out", folder)
+    assert first.out.strip() == (folder / "results.json").read_text().strip()
+    again = run("attack", "--config", config, "--json").json()
+    told = first.json()
+    assert told.pop("published")["rows"]
+    assert again == told
+    assert run("trace", "validate", folder).code == 0
