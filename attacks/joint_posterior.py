@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +19,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_TURNS = 3  # times the relaxed start reckons the drift of the local model anew
+_TURNS = 6  # times the relaxed start reckons the drift of the local model anew
+_TRIED = 32  # patterns of one list that are tried with the best pattern of another
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
@@ -38,14 +41,21 @@ class State(NamedTuple):
         """Some of the hypotheses."""
         return State(self.message[rows], self.clicks[rows], self.value[rows])
 
+    def with_rows(self, rows: Ints, new: State) -> State:
+        """The hypotheses with some of them replaced."""
+        clicks, value = self.clicks.copy(), self.value.copy()
+        clicks[rows], value[rows] = new.clicks, new.value
+        return State(self.message, clicks, value)
+
 
 class JointMaximumPosterior(Attack):
     """Searches for the most probable clicks of all lists of a message at once.
 
     Starts from relaxed solutions, rounded. Then one list after the other takes its best pattern given the
     others: all 2^k are weighed with the later steps held fixed, and the `shortlist` best of them replayed
-    exactly, drift of the local model and clips included, until no list changes. The start with the highest
-    posterior wins. It is a search: with many lists it may miss the maximum.
+    exactly, drift of the local model and clips included, until no list changes. Where the best start does
+    not explain the message as the noise law lets expect, pairs of lists change together. It is a search: with
+    many lists it may miss the maximum.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip,
     the noise law, the click model with the grades that positions usually show.
@@ -87,7 +97,8 @@ class _Search:
     def __init__(self, decoder: Decoder, shortlist: int, sweeps: int) -> None:
         self.decoder = decoder
         self.view = decoder.view
-        self.shortlist = min(shortlist, 1 << self.view.shown.shape[2])
+        patterns = 1 << self.view.shown.shape[2]
+        self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
         self.sweeps = sweeps
 
     def best(self, rows: Ints, starts: Bools) -> State:
@@ -95,55 +106,69 @@ class _Search:
         S = starts.shape[1]
         message = np.repeat(rows, S)
         clicks = starts.reshape(rows.size * S, *starts.shape[2:])
-        state = State(message, clicks, self.values(message, clicks))
-        moving = np.arange(message.size)
+        state = self.settled(State(message, clicks, self.values(message, clicks)), self.sweep)
+        state = state.at(state.value.reshape(rows.size, S).argmax(axis=1) + S * np.arange(rows.size))
+        open_ = np.flatnonzero(self.unexplained(state))
+        if not open_.size or starts.shape[2] == 1:
+            return state
+        return state.with_rows(open_, self.settled(state.at(open_), self.paired_sweep))
+
+    def settled(self, state: State, move: Callable[[State], State]) -> State:
+        """Moves every hypothesis until it gets no better, or `sweeps` times."""
+        moving = np.arange(state.message.size)
         for _ in range(self.sweeps):
+            part = state.at(moving)
+            after = move(part)
+            state = state.with_rows(moving, after)
+            moving = moving[after.value > part.value]
             if not moving.size:
                 break
-            part = state.at(moving)
-            after = self.sweep(part)
-            state.clicks[moving], state.value[moving] = after.clicks, after.value
-            moving = moving[after.value > part.value]
-        winner = state.value.reshape(rows.size, S).argmax(axis=1) + S * np.arange(rows.size)
-        return state.at(winner)
-
-    def values(self, message: Ints, clicks: Bools) -> Floats:
-        """Log posterior of hypotheses, up to one constant a message: (H,)."""
-        from foltr_audit.kernels.patterns import log_likelihoods
-
-        final = self.decoder.replay.paths(message, clicks)[-1]
-        fit = log_likelihoods(self.view.models[message] - final, self.decoder.table)
-        return fit + self.priors(message, clicks)
-
-    def priors(self, message: Ints, clicks: Bools) -> Floats:
-        """Log prior of hypotheses, (H,)."""
-        total = np.zeros(message.size)
-        for b in range(clicks.shape[1]):
-            total += self.decoder.log_prior_of(message, b, clicks[:, b])
-        return total
+        return state
 
     def sweep(self, state: State) -> State:
         """Every list in its turn takes its best pattern given the others."""
         for b in range(state.clicks.shape[1]):
-            state = self.improved(state, b)
+            state = self.better(state, self.alternatives(state, b, self.shortlist))
         return state
 
-    def improved(self, state: State, b: int) -> State:
-        """The hypotheses with the best pattern for list b, if one is better."""
+    def paired_sweep(self, state: State) -> State:
+        """Every list tries its likeliest patterns, each with the best pattern of every other list in turn."""
+        for b, other in permutations(range(state.clicks.shape[1]), 2):
+            clicks = self.alternatives(state, b, self.tried)
+            message = np.repeat(state.message, self.tried)
+            guess = State(message, clicks, np.zeros(message.size))
+            state = self.better(state, self.alternatives(guess, other, 1))
+        return self.sweep(state)
+
+    def alternatives(self, state: State, b: int, most: int) -> Bools:
+        """Each hypothesis with its `most` likeliest patterns of list b instead, bool (H most, B, k)."""
         from foltr_audit.kernels.patterns import best_patterns
 
-        M, k = self.shortlist, state.clicks.shape[2]
-        likely = best_patterns(self.posteriors(state, b), M)
-        message = np.repeat(state.message, M)
-        tried = np.repeat(state.clicks, M, axis=0)
-        tried[:, b] = patterns_as_clicks(likely.reshape(-1), k)
-        tried[:, b] &= self.view.is_document[message, b]
-        values = self.values(message, tried).reshape(-1, M)
-        pick = values.argmax(axis=1)
-        at = np.arange(pick.size)
+        likely = best_patterns(self.posteriors(state, b), most)
+        clicks = np.repeat(state.clicks, most, axis=0)
+        clicks[:, b] = patterns_as_clicks(likely.reshape(-1), clicks.shape[2])
+        return clicks
+
+    def better(self, state: State, tried: Bools) -> State:
+        """Each hypothesis, or the best of its alternatives (H T, B, k) if that is better."""
+        T = tried.shape[0] // state.message.size
+        values = self.values(np.repeat(state.message, T), tried).reshape(-1, T)
+        at, pick = np.arange(state.message.size), values.argmax(axis=1)
         better = values[at, pick] > state.value
-        clicks = np.where(better[:, np.newaxis, np.newaxis], tried[pick + M * at], state.clicks)
+        clicks = np.where(better[:, np.newaxis, np.newaxis], tried[pick + T * at], state.clicks)
         return State(state.message, clicks, np.where(better, values[at, pick], state.value))
+
+    def values(self, message: Ints, clicks: Bools) -> Floats:
+        """Log posterior of hypotheses, up to one constant a message: (H,)."""
+        fit = self.decoder.fit(message, self.decoder.replay.paths(message, clicks)[-1])
+        for b in range(clicks.shape[1]):
+            fit += self.decoder.log_prior_of(message, b, clicks[:, b])
+        return fit
+
+    def unexplained(self, state: State) -> Bools:
+        """Hypotheses that leave more of a message than the noise law lets expect, (H,)."""
+        final = self.decoder.replay.paths(state.message, state.clicks)[-1]
+        return self.decoder.fit(state.message, final) < self.decoder.usual_fit
 
     def posteriors(self, state: State, b: int) -> Floats:
         """Log posterior of every pattern of list b, the others fixed and later steps unchanged: (H, 2^k)."""

@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Prior = Literal["position", "relevance", "uniform"]
 
+_RARE = 4.0  # standard deviations
 _CHUNK_PATTERNS = 1 << 19
 
 
@@ -43,6 +44,22 @@ def density_table(law: NoiseLaw) -> DensityTable:
     from foltr_audit.kernels.density import tabulate
 
     return tabulate(law.log_density, law.scale)
+
+
+@lru_cache(maxsize=64)
+def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]:
+    """Mean and standard deviation of a law's log density at its own draws, and the share of draws below `least`.
+
+    Draws below `least` count as that. By the trapezoid rule over |x| on a logarithmic scale.
+    """
+    x = np.geomspace(least, 1e4 * law.scale, 20_001)
+    values = law.log_density(x)
+    density = 2.0 * np.exp(values)
+    mass = np.concatenate([[0.0], np.diff(x) * (density[1:] + density[:-1]) / 2])
+    small = max(0.0, 1.0 - float(mass.sum()))
+    mean = float(mass @ values) + small * float(values[0])
+    spread = float(mass @ (values - mean) ** 2) + small * (float(values[0]) - mean) ** 2
+    return mean, float(np.sqrt(spread)), small
 
 
 def why_too_long(view: View) -> str | None:
@@ -86,6 +103,23 @@ class Decoder:
         known = self.view.knowledge
         norm, order = (known.clip.norm, known.clip.ord) if known.clip else (np.inf, 2)
         return Ball(norm, order, known.clip_without_pairs)
+
+    @cached_property
+    def usual_fit(self) -> float:
+        """What the log likelihood of the right clicks hardly ever falls below; infinite where that says little.
+
+        It says something where most of the noise is as good as none: then no wrong clicks fit so well.
+        """
+        law, P = noise_law(self.view.knowledge), self.view.parameters.shape[1]
+        least = max(self.view.knowledge.resolution, 1e-9 * law.scale)
+        mean, spread, small = usual_log_density(law, least)
+        return P * mean - _RARE * spread * float(np.sqrt(P)) if small > 0.5 else np.inf
+
+    def fit(self, messages: Ints, models: Floats) -> Floats:
+        """Log likelihood of local models (H, P) behind some messages (H,): (H,)."""
+        from foltr_audit.kernels.patterns import log_likelihoods
+
+        return log_likelihoods(self.view.models[messages] - models, self.table)
 
     def chunks(self) -> Iterator[Ints]:
         """Numbers of the messages, a bounded number of patterns at a time."""

@@ -1,7 +1,8 @@
 """Regression whose unknowns lie in a box: decoders of clicks, which are 0 or 1.
 
-Source: Stark & Parker 1995, "Bounded-variable least-squares: an algorithm and applications"; Keller
-1973, "The general quadratic optimization problem", section 3 (the steps on a table); for absolute
+Source: for squares Stark & Parker 1995, "Bounded-variable least-squares: an algorithm and applications";
+Keller 1973, "The general quadratic optimization problem" (the steps, on a table); Rockafellar 1976,
+"Monotone operators and the proximal point algorithm" (the ridge that moves along). For absolute
 residuals see `kinks`.
 """
 
@@ -47,9 +48,10 @@ def box_least_squares(design: Floats, values: Floats, upper: Floats) -> Floats:
 def box_least_absolute(design: Floats, values: Floats, upper: Floats) -> Floats:
     """Unknowns c in `0 <= c <= upper` that minimise `sum |values - design c|`, for each of n systems.
 
-    Of several minimisers the answer is one with the least sum of c, each unknown weighed by its
-    column's sum of absolute values; of those, one that is best when equation i weighs `1 + 1.2e-10 u_i`,
-    u_i evenly spread numbers in [0, 1). Twin columns share their weight in the ratio of their bounds.
+    Of several minimisers the answer is the one with the least `sum_j s_j c_j + sum_i u_i |residual_i|`, s_j
+    the sum of the absolute values of column j, u_i evenly spread numbers in [0, 1): the order of columns
+    does not matter, and unknowns without a column are 0. Twin columns share their weight in the ratio of
+    their bounds. The choice may cost 1.2e-10 times that sum.
 
     Args:
         design: float64 (n, P, m), one column per unknown.

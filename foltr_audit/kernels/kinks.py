@@ -10,7 +10,8 @@ Rounding does not add up: where no edge falls the table is made afresh and looke
 descent marks time, since many variables are at a kink at once, they are moved off it for a while.
 
 Source: Barrodale & Roberts 1973, "An improved algorithm for discrete l1 linear approximation",
-section 3; Bloomfield & Steiger 1980, "Least absolute deviations curve-fitting", section 2.
+its passing of several kinks in a step; Bloomfield & Steiger 1980, "Least absolute deviations
+curve-fitting", its weighted median along an edge and its choice of the edge.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TIE = 2.0**-33
 """By how much, relative to it, what is minimised gives way so that one of several minimisers is best."""
 
 _FLAT = 1e-12  # a slope, relative to the steepest that the edge can have, that counts as none
-_SMALL = 2.0**-46  # a distance from a kink, in units of the largest value, that does not tell the side
+_SMALL = 2.0**-46  # a distance from a kink, in units of a typical value, that does not tell the side
 _NUDGE = 2.0**-40  # how far variables are moved off their kinks, in the same units
 _PATIENCE = 20  # steps on the spot before they are
 _STEPS = 30  # steps for each variable before a descent gives up
@@ -346,7 +347,7 @@ def lowest(
 
     Args:
         design: float64 (P, m), entries of about 1.
-        values: float64 (P,), the largest absolute one about 1.
+        values: float64 (P,), typical ones of about 1.
         cost: float64 (4, m + P), of the unknowns and then the residuals: lower kink (0), upper kink
             (the end of a box, else 0), slope beyond them (0 for a free unknown), slope between them.
             Beyond the ends of a box costs must rise so fast that nothing is gained there.

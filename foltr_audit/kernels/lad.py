@@ -19,10 +19,10 @@ from .scaling import largest_exponent, scaled, typical_exponent
 def least_absolute(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Unknowns b that minimise `sum |values - columns b|`, for each of n systems.
 
-    Of several minimisers the answer is the one whose residuals are least when equation i weighs
-    `1 + 1.2e-10 u_i`, u_i evenly spread numbers in [0, 1): the order of columns does not matter. Of all b
-    with its fit it is the shortest, so twin columns share their weight, zero columns have none, and
-    as many independent columns as equations or more answer as least squares do.
+    Of several fits the answer has the one with the least `sum_i u_i |residual_i|`, u_i evenly spread numbers
+    in [0, 1) (it is the best when equation i weighs `1 + 1.2e-10 u_i`): the order of columns does not
+    matter. Of all b with that fit it is the shortest, so twin columns share their weight, zero columns have
+    none, and as many independent columns as equations or more answer as least squares do.
 
     Args:
         columns: float64 (n, P, m), one column per unknown.

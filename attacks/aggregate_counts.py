@@ -1,0 +1,60 @@
+"""Counts of clicks from a sum over clients: what a server learns that never sees a single message."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from foltr_audit.counting import CountDecoder
+from foltr_audit.decoding import Prior, why_too_long
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.replay import NEEDS, why_no_replay
+
+_LONGEST = 64  # a start is drawn for so many documents, so that padding does not shift the draws
+
+
+class AggregateCounts(Attack):
+    """Estimates how many of a sum's clients clicked each document of the list that they all saw.
+
+    An update is linear in what PDGD makes of the clicks, so a sum is linear in how many clients clicked
+    in which pattern. Sums of independent clients are close to normal once the grades of the documents are
+    given. The attack looks for grades that explain the sum, bounding the evidence of each with the exact
+    law of the summed noise, and averages the expected counts over them. Counts that all rise alike send the
+    same sum where all documents form pairs; what is usual of grades and clicks decides.
+
+    Sees: the sum of updates and how many clients it sums, the global model, features and order of the list,
+    PDGD's settings, the clip, the noise law, the click model with the grades that positions usually show.
+
+    Source: Pham 2022, "Federated learning for online learning to rank", section 5, for the aggregate view;
+    Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for non-Gaussian latent variable
+    models", section 3.2, for the bound.
+    """
+
+    name: ClassVar[str] = "aggregate"
+    reads: ClassVar[frozenset[str]] = frozenset({"update"})
+    observers: ClassVar[frozenset[str]] = frozenset({"aggregate"})
+    asks: ClassVar[Literal["clicks", "query", "counts"]] = "counts"
+    needs: ClassVar[frozenset[str]] = NEEDS
+
+    prior: Prior = Field("position", description="belief before the sum: position, relevance or uniform")
+    restarts: int = Field(8, ge=0, le=1000, description="random grades that the search starts from as well")
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses sums over clients with several lists, and lists with too many patterns."""
+        if view.shown.shape[1] > 1:
+            return "it reads sums over clients who all saw one list"
+        return super().why_not(view) or why_no_replay(view) or why_too_long(view)
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the expected number of clicks; the guess, documents that most clients clicked."""
+        n, B, k = view.shown.shape
+        belief = view.knowledge.belief
+        grades = 1 if belief is None else belief.click.size
+        drawn = rng.integers(0, grades, size=(self.restarts, _LONGEST))[:, :k]
+        starts = np.concatenate([np.repeat(np.arange(grades)[:, np.newaxis], k, axis=1), drawn])
+        counts = CountDecoder(view, self.prior).counts(starts)
+        scores = np.repeat(counts[:, np.newaxis], B, axis=1).reshape(n, B, k)
+        guess = (2 * scores > view.clients[:, np.newaxis, np.newaxis]) & view.is_document
+        return Inference(scores=scores, guess=guess)

@@ -1,0 +1,283 @@
+"""Sums of what several clients sent who saw one list: how well a belief about their clicks explains a sum.
+
+A client's pattern of clicks fixes its steps, coefficients of a few columns. Of m clients with independent
+clicks of the same law, sums of steps and of clicks are close to normal, with moments that follow from the
+law. The noise is a scale mixture of normals: a normal law touches its density from below at a residual of
+any size, and residuals are taken where that bound on the evidence is highest.
+
+Source: Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for non-Gaussian latent
+variable models", section 3.2, for the bound; Dempster, Laird & Rubin 1980, "Iteratively reweighted least
+squares for linear regression when errors are normal/independent distributed", for the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .density import DensityTable, log_density_at
+from .jit import kernel, parallel_kernel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_NEVER = 1e-10  # a chance that counts as none
+_DEPENDENT = 1e-12  # a variance, relative to its own before others were taken out, that counts as none
+_ROUNDS = 60  # times that residuals are taken
+_ENOUGH = 1e-2  # a gain in log evidence that is too small to go on
+_HOPE = 20.0  # further gains count as at most so many times the last one
+
+
+class Sums(NamedTuple):
+    """n sums of what clients sent, and what one client adds to them.
+
+    Attributes:
+        received: the sums, (n, P).
+        design: columns whose coefficients are the steps, (n, P, q).
+        terms: steps and clicks of one client for every pattern, (n, 2^k, q + k).
+        lengths: documents of each list, (n,), at most k.
+        clients: how many clients each sums, (n,).
+        floors: how small a residual may be told from none, (n,), above 0.
+    """
+
+    received: Floats
+    design: Floats
+    terms: Floats
+    lengths: Ints
+    clients: Ints
+    floors: Floats
+
+
+class Noise(NamedTuple):
+    """The law f of the noise in a sum, as two tables of one scale.
+
+    Attributes:
+        inverse_scale: 1 / scale.
+        density: cubics of log f(x).
+        precision: cubics of the log of the weight that a residual has, `-f'(x) / (x f(x))`.
+    """
+
+    inverse_scale: float
+    density: Floats
+    precision: Floats
+
+
+@kernel
+def _fill_chances(click: Floats, stop: Floats, L: int, chances: Floats, reading: Floats) -> None:
+    """Fill in the chance of each of the 2^L patterns under a cascade; `reading` is room to work in."""
+    reading[0], chances[0] = 1.0, 0.0
+    size = 1
+    for j in range(L):
+        for p in range(size):
+            clicked = reading[p] * click[j]
+            reading[p + size] = clicked * (1.0 - stop[j])
+            chances[p + size] = clicked * stop[j]
+            reading[p] *= 1.0 - click[j]
+        size *= 2
+    for p in range(size):
+        chances[p] += reading[p]
+
+
+@kernel
+def _fill_moments(
+    sums: Sums, i: int, chances: Floats, mean: Floats, spread: Floats
+) -> None:
+    """Fill in the mean (q + k,) of the terms of sum i and their covariance with its steps (q + k, q).
+
+    The covariance is filled in where its row is not before its column.
+    """
+    terms, m = sums.terms, float(sums.clients[i])
+    w, q = spread.shape
+    patterns = 1 << sums.lengths[i]
+    mean[:] = 0.0
+    spread[:] = 0.0
+    for p in range(patterns):
+        if chances[p] > _NEVER:
+            for a in range(w):
+                mean[a] += chances[p] * terms[i, p, a]
+    beyond = np.empty(w)
+    for p in range(patterns):
+        if chances[p] > _NEVER:
+            for a in range(w):
+                beyond[a] = terms[i, p, a] - mean[a]
+            for a in range(w):
+                weight = m * chances[p] * beyond[a]
+                for b in range(min(a + 1, q)):
+                    spread[a, b] += weight * beyond[b]
+    for a in range(w):
+        mean[a] *= m
+
+
+@kernel
+def fill_cascade_moments(
+    sums: Sums, i: int, click: Floats, stop: Floats, mean: Floats, spread: Floats
+) -> None:
+    """As `_fill_moments`, of clients who click by a cascade, `click` and `stop` (k,) of each document."""
+    patterns = 1 << sums.lengths[i]
+    chances, reading = np.empty(patterns), np.empty(patterns)
+    _fill_chances(click, stop, sums.lengths[i], chances, reading)
+    _fill_moments(sums, i, chances, mean, spread)
+
+
+@kernel
+def _factor(spread: Floats) -> None:
+    """Replace a covariance (w, q) by its Cholesky factor; columns without variance of their own become 0."""
+    w, q = spread.shape
+    for b in range(q):
+        own = spread[b, b]
+        for c in range(b):
+            own -= spread[b, c] ** 2
+        if not own > _DEPENDENT * spread[b, b]:
+            for a in range(b, w):
+                spread[a, b] = 0.0
+            continue
+        root = math.sqrt(own)
+        for a in range(b + 1, w):
+            for c in range(b):
+                spread[a, b] -= spread[a, c] * spread[b, c]
+            spread[a, b] /= root
+        spread[b, b] = root
+
+
+@kernel
+def _solve(M: Floats, target: Floats, answer: Floats) -> float:
+    """Solve `M answer = target`, M positive definite (q, q), which its factor replaces; log of M's determinant."""
+    q = target.size
+    log_determinant = 0.0
+    for b in range(q):
+        for c in range(b):
+            M[b, b] -= M[b, c] ** 2
+        M[b, b] = math.sqrt(M[b, b])
+        log_determinant += 2.0 * math.log(M[b, b])
+        for a in range(b + 1, q):
+            for c in range(b):
+                M[a, b] -= M[a, c] * M[b, c]
+            M[a, b] /= M[b, b]
+    for a in range(q):
+        answer[a] = target[a]
+        for c in range(a):
+            answer[a] -= M[a, c] * answer[c]
+        answer[a] /= M[a, a]
+    for a in range(q - 1, -1, -1):
+        for c in range(a + 1, q):
+            answer[a] -= M[c, a] * answer[c]
+        answer[a] /= M[a, a]
+    return log_determinant
+
+
+@kernel
+def _bound(
+    residuals: Floats, columns: Floats, sizes: Floats, noise: Noise, M: Floats, hidden: Floats
+) -> float:
+    """The bound on the log evidence when residuals of these `sizes` (P,) are touched.
+
+    Fills in the mean of the `hidden` standard normal numbers (q,) and the factor M of their precision.
+    """
+    P, q = columns.shape
+    density = DensityTable(noise.inverse_scale, noise.density)
+    precision = DensityTable(noise.inverse_scale, noise.precision)
+    M[:] = 0.0
+    for a in range(q):
+        M[a, a] = 1.0
+    target = np.zeros(q)
+    total = 0.0
+    for p in range(P):
+        weight = math.exp(log_density_at(precision, sizes[p]))
+        total += log_density_at(density, sizes[p])
+        total += 0.5 * weight * (sizes[p] * sizes[p] - residuals[p] * residuals[p])
+        for a in range(q):
+            pull = weight * columns[p, a]
+            if pull != 0.0:
+                target[a] += pull * residuals[p]
+                for b in range(a + 1):
+                    M[a, b] += pull * columns[p, b]
+    total -= 0.5 * _solve(M, target, hidden)
+    for a in range(q):
+        total += 0.5 * target[a] * hidden[a]
+    return total
+
+
+@kernel
+def _fill_sizes(
+    residuals: Floats, columns: Floats, M: Floats, hidden: Floats, floor: float, sizes: Floats
+) -> None:
+    """Fill in the root mean square of each residual, at least the floor; M is the factor of a precision."""
+    P, q = columns.shape
+    z = np.empty(q)
+    for p in range(P):
+        rest, square = residuals[p], 0.0
+        for a in range(q):
+            rest -= columns[p, a] * hidden[a]
+            z[a] = columns[p, a]
+            for c in range(a):
+                z[a] -= M[a, c] * z[c]
+            z[a] /= M[a, a]
+            square += z[a] * z[a]
+        sizes[p] = max(math.sqrt(rest * rest + square), floor)
+
+
+@kernel
+def explained(
+    sums: Sums, i: int, noise: Noise, mean: Floats, spread: Floats, bar: float, counts: Floats
+) -> float:
+    """A lower bound on the log evidence of sum i when its steps and clicks have these moments.
+
+    It gives up early where the bound cannot well come to `bar`. Fills in the expected `counts` (k,) of
+    clicks. `spread` (q + k, q) is overwritten.
+    """
+    P, q = sums.received.shape[1], spread.shape[1]
+    _factor(spread)
+    columns, residuals, sizes = np.zeros((P, q)), np.empty(P), np.empty(P)
+    for p in range(P):
+        residuals[p] = sums.received[i, p]
+        square = 0.0
+        for a in range(q):
+            residuals[p] -= sums.design[i, p, a] * mean[a]
+            for b in range(a + 1):
+                columns[p, b] += sums.design[i, p, a] * spread[a, b]
+        for b in range(q):
+            square += columns[p, b] * columns[p, b]
+        sizes[p] = max(math.sqrt(residuals[p] * residuals[p] + square), sums.floors[i])
+    M, hidden = np.empty((q, q)), np.empty(q)
+    bound = -np.inf
+    for _ in range(_ROUNDS):
+        before = bound
+        bound = _bound(residuals, columns, sizes, noise, M, hidden)
+        gain = bound - before
+        if not gain > _ENOUGH or bound + _HOPE * gain < bar:
+            break
+        _fill_sizes(residuals, columns, M, hidden, sums.floors[i], sizes)
+    for j in range(sums.lengths[i]):
+        count = mean[q + j]
+        for b in range(q):
+            count += spread[q + j, b] * hidden[b]
+        counts[j] = min(max(count, 0.0), float(sums.clients[i]))
+    return bound
+
+
+@parallel_kernel
+def counts_by_cascade(sums: Sums, noise: Noise, click: Floats, stop: Floats) -> Floats:
+    """Expected clicks on each document (n, k) by clients of a known cascade, `click` and `stop` (n, k)."""
+    n, k = click.shape
+    out = np.zeros((n, k))
+    w, q = sums.terms.shape[2], sums.design.shape[2]
+    for i in numba.prange(n):
+        mean, spread = np.empty(w), np.empty((w, q))
+        fill_cascade_moments(sums, i, click[i], stop[i], mean, spread)
+        explained(sums, i, noise, mean, spread, -np.inf, out[i])
+    return out
+
+
+@parallel_kernel
+def counts_by_moments(sums: Sums, noise: Noise, means: Floats, spreads: Floats) -> Floats:
+    """Expected clicks on each document (n, k) when sums have these means (n, q + k) and (n, q + k, q)."""
+    n, w = means.shape
+    q = sums.design.shape[2]
+    out = np.zeros((n, w - q))
+    for i in numba.prange(n):
+        explained(sums, i, noise, means[i], spreads[i].copy(), -np.inf, out[i])
+    return out
