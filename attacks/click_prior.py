@@ -34,9 +34,12 @@ class PositionPrior(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the prior probability of a click; the guess is where that is above one half."""
+        del rng
+        return self._answer(view.trimmed()).widened(view.shown.shape[2])
+
+    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import marginals
 
-        del rng
         n, B, k = view.shown.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
         decoder, lengths = Decoder(view, self.prior), view.is_document.sum(axis=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations
 from typing import ClassVar, NamedTuple
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.noise_laws import ScaleFree
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.relaxed import RelaxedClicks
 from foltr_audit.replay import NEEDS, why_no_replay
@@ -21,6 +23,8 @@ Bools = NDArray[np.bool_]
 
 _TURNS = 6  # times the relaxed start reckons the drift of the local model anew
 _TRIED = 32  # patterns of one list that are tried with the best pattern of another
+_SOFT = tuple(ScaleFree(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
+_SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
@@ -79,15 +83,21 @@ class JointMaximumPosterior(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click given the guess of all other lists."""
         del rng
+        return self._answer(view.trimmed()).widened(view.shown.shape[2])
+
+    def _answer(self, view: View) -> Inference:
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
         search = _Search(Decoder(view, self.prior), self.shortlist, self.sweeps)
         starts = RelaxedClicks(view).starts(_TURNS)
         for first in range(0, n if B else 0, _CHUNK):
             rows = np.arange(first, min(first + _CHUNK, n))
-            best = search.best(rows, starts[rows])
+            best, votes = search.best(rows, starts[rows])
             guess[rows] = best.clicks
             scores[rows], any_click[rows] = search.conditionals(best)
+            lost = rows[search.unexplained(best) & (search.decoder.usual_fit < np.inf)]
+            scores[lost] = votes[lost - first]
+            guess[lost] = votes[lost - first] > 0.5
         return Inference(scores=scores, guess=guess, any_click=any_click)
 
 
@@ -101,22 +111,42 @@ class _Search:
         self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
         self.sweeps = sweeps
 
-    def best(self, rows: Ints, starts: Bools) -> State:
-        """The best hypothesis found for each of some messages, from starts (rows, S, B, k)."""
-        S = starts.shape[1]
-        message = np.repeat(rows, S)
-        clicks = starts.reshape(rows.size * S, *starts.shape[2:])
-        state = self.settled(State(message, clicks, self.values(message, clicks)), self.sweep)
-        state = state.at(state.value.reshape(rows.size, S).argmax(axis=1) + S * np.arange(rows.size))
-        open_ = np.flatnonzero(self.unexplained(state))
-        if not open_.size or starts.shape[2] == 1:
-            return state
-        return state.with_rows(open_, self.settled(state.at(open_), self.paired_sweep))
+    def best(self, rows: Ints, starts: Bools) -> tuple[State, Floats]:
+        """The best hypothesis found for each of some messages, from starts (rows, S, B, k).
 
-    def settled(self, state: State, move: Callable[[State], State]) -> State:
-        """Moves every hypothesis until it gets no better, or `sweeps` times."""
+        Also the share of all ends of the search that clicked each document, (rows, B, k).
+        """
+        n, S, B, _ = starts.shape
+        message = np.repeat(rows, S)
+        begin = starts.reshape(n * S, *starts.shape[2:])
+        clicks = np.concatenate([begin, self.softened(message, begin)]) if B > 1 else begin
+        message = np.tile(message, clicks.shape[0] // message.size)
+        ends = self.settled(State(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps)
+        by_message = np.argsort(ends.message, kind="stable").reshape(n, -1)
+        best = ends.at(by_message[np.arange(n), ends.value[by_message].argmax(axis=1)])
+        votes = ends.clicks[by_message].mean(axis=1)
+        open_ = np.flatnonzero(self.unexplained(best))
+        if open_.size and B > 1:
+            best = best.with_rows(open_, self.settled(best.at(open_), self.paired_sweep, self.sweeps))
+        return best, votes
+
+    def softened(self, message: Ints, clicks: Bools) -> Bools:
+        """Where the search leads from clicks (H, B, k) if numbers count as exact to few digits, then to more.
+
+        The exact likelihood of sparse noise hardly tells a wrong hypothesis from a slightly better one; a
+        coarse one has fewer dead ends (Blake & Zisserman 1987, "Visual reconstruction", chapter 7, call this
+        graduated non-convexity).
+        """
+        for law in _SOFT:
+            coarse = _Search(replace(self.decoder, law=law), self.shortlist, self.sweeps)
+            state = State(message, clicks, coarse.values(message, clicks))
+            clicks = coarse.settled(state, coarse.sweep, _SOFT_SWEEPS).clicks
+        return clicks
+
+    def settled(self, state: State, move: Callable[[State], State], most: int) -> State:
+        """Moves every hypothesis until it gets no better, or so many times."""
         moving = np.arange(state.message.size)
-        for _ in range(self.sweeps):
+        for _ in range(most):
             part = state.at(moving)
             after = move(part)
             state = state.with_rows(moving, after)

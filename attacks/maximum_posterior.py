@@ -46,9 +46,12 @@ class MaximumPosterior(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
+        del rng
+        return self._answer(view.trimmed()).widened(view.shown.shape[2])
+
+    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import marginals
 
-        del rng
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
         decoder = Decoder(view, self.prior)

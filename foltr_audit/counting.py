@@ -75,13 +75,6 @@ def noise_tables(law: NoiseLaw) -> Noise:
     return Noise(density.inverse_scale, density.cubics, precision.cubics)
 
 
-def expected_rates(click: Floats, stop: Floats) -> Floats:
-    """How often each document of a cascade is clicked, from P(click | examined) and P(stop | clicked), (..., k)."""
-    read_on = np.cumprod(1.0 - click * stop, axis=-1)
-    examined = np.concatenate([np.ones_like(read_on[..., :1]), read_on[..., :-1]], axis=-1)
-    return examined * click
-
-
 @dataclass(frozen=True, eq=False)
 class CountDecoder:
     """Decodes sums of updates: counts of clicks by document.
@@ -202,8 +195,7 @@ def _any_rate(sums: Sums) -> tuple[Floats, Floats]:
 
     Each document has a click rate of its own that all clients share, anything between 0 and 1 alike.
     """
-    n, patterns, w = sums.terms.shape
-    q = sums.design.shape[2]
+    n, q, w = sums.lengths.size, sums.design.shape[2], sums.terms.shape[2]
     means, spreads = np.zeros((n, w)), np.zeros((n, w, q))
     for i in range(n):
         m, terms = int(sums.clients[i]), sums.terms[i, : 1 << sums.lengths[i]]

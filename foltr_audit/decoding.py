@@ -48,7 +48,7 @@ def density_table(law: NoiseLaw) -> DensityTable:
 
 @lru_cache(maxsize=64)
 def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]:
-    """Mean and standard deviation of a law's log density at its own draws, and the share of draws below `least`.
+    """Mean and standard deviation of a law's log density at its own draws, and how many lie below `least`.
 
     Draws below `least` count as that. By the trapezoid rule over |x| on a logarithmic scale.
     """
@@ -66,10 +66,9 @@ def why_too_long(view: View) -> str | None:
     """Why lists are too long to weigh every click pattern, or None."""
     from foltr_audit.kernels.patterns import MOST_DOCUMENTS
 
-    longest = int(view.is_document.sum(axis=2).max(initial=0))
-    if longest <= MOST_DOCUMENTS:
+    if view.width <= MOST_DOCUMENTS:
         return None
-    return f"a list has {longest} documents; it weighs every click pattern of up to {MOST_DOCUMENTS}"
+    return f"a list has {view.width} documents; it weighs every click pattern of up to {MOST_DOCUMENTS}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +83,7 @@ class Decoder:
 
     view: View
     prior: Prior = "position"
+    law: NoiseLaw | None = None
 
     @cached_property
     def replay(self) -> Replay:
@@ -93,7 +93,7 @@ class Decoder:
     @cached_property
     def table(self) -> DensityTable:
         """Log density of the noise."""
-        return density_table(noise_law(self.view.knowledge))
+        return density_table(self.law or noise_law(self.view.knowledge))
 
     @cached_property
     def ball(self) -> Ball:
@@ -106,7 +106,7 @@ class Decoder:
 
     @cached_property
     def usual_fit(self) -> float:
-        """What the log likelihood of the right clicks hardly ever falls below; infinite where that says little.
+        """What the likelihood of the right clicks hardly ever falls below; infinite where that says little.
 
         It says something where most of the noise is as good as none: then no wrong clicks fit so well.
         """

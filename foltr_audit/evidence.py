@@ -91,7 +91,10 @@ class Evidence:
 
     @property
     def identifiable(self) -> NDArray[np.bool_]:
-        """Documents whose click can be told by whoever knows everything but the clicks, bool (L, k)."""
+        """Documents that a regression could tell if there were no noise, bool (L, k).
+
+        An attack that knows how much each pair weighs may tell twins apart as well, which count as not told.
+        """
         return np.asarray(self.told & ~self.ties[:, np.newaxis] & self.is_document)
 
     def at(self, rows: NDArray[Any]) -> Evidence:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.plugins import View
 from foltr_audit.replay import NEEDS, Replay, why_no_replay
-from foltr_audit.systems import least_squares, roundings
+from foltr_audit.systems import least_squares, roundings, with_model_column
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,11 @@ class Identifiability(NamedTuple):
 
 
 def identifiability(view: View) -> Identifiability:
-    """What the messages of a view can tell about their documents."""
+    """What the messages of a view can tell about their documents.
+
+    Where a message has several lists, all are taken at the global model: what the drift of the local one
+    adds is left out.
+    """
     n, B, k = view.shown.shape
     columns = view.columns
     if not columns.size:
@@ -74,7 +78,8 @@ def identifiability(view: View) -> Identifiability:
     independent = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document
     rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
     unknowns = np.broadcast_to(view.is_document.sum(axis=(1, 2))[:, np.newaxis], (n, B)).astype(np.int64)
-    errors = least_squares(columns, view.updates, roundings(view)).errors.reshape(n, B, k)
+    known = columns if view.knowledge.clip is None else with_model_column(view)
+    errors = least_squares(known, view.updates, roundings(view)).errors[:, : B * k].reshape(n, B, k)
     faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
     return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view))
 

@@ -12,6 +12,7 @@ from foltr_audit.records.view import Inference, View
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_ARITHMETIC = 2.0**-50  # of a sum of float64 products, relative to its terms
 _SURE = 4.0  # rounding errors (standard deviations) that a weight must exceed
 
 
@@ -28,7 +29,8 @@ class Fit(NamedTuple):
 
     Attributes:
         weights: the shortest solution, float64 (n, m).
-        errors: what rounding of the values alone does to each weight (one standard deviation), (n, m).
+        errors: what rounding alone, of the values and while solving, does to each weight (one standard
+            deviation), (n, m).
     """
 
     weights: Floats
@@ -54,7 +56,8 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats) -> Fit:
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
     weights = np.einsum("nrm,nr->nm", Vt, inverse * np.einsum("npr,np->nr", U, values))
-    spread = roundings.max(axis=1, keepdims=True, initial=0.0)
+    solving = _ARITHMETIC * np.einsum("npm,nm->np", np.abs(columns), np.abs(weights))
+    spread = roundings.max(axis=1, keepdims=True, initial=0.0) + solving.max(axis=1, keepdims=True)
     return Fit(weights, spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2)))
 
 
@@ -79,8 +82,11 @@ def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:
 
 
 def roundings(view: View) -> Floats:
-    """How exactly the numbers of a message are known, given its number format: float64 (n, P)."""
-    return view.knowledge.resolution * np.abs(view.messages)
+    """How exactly the numbers of a message are known: float64 (n, P).
+
+    A message is rounded to its number format; a client computes in float64 at the size of its model.
+    """
+    return view.knowledge.resolution * np.abs(view.messages) + _ARITHMETIC * np.abs(view.parameters)
 
 
 def observed_lengths(view: View) -> Ints:

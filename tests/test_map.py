@@ -156,7 +156,7 @@ def test_why_it_cannot_run() -> None:
     for name in ("learning_rate", "pairs", "normaliser", "order", "features", "shown"):
         hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
         assert PATTERN.why_not(hidden) == f"the observer does not know: {name}"
-    for name in ("clip", "noise", "click_model", "lists", "interactions", "query", "relevance", "candidates"):
+    for name in ("clip", "noise", "click_model", "lists", "interactions", "relevance", "candidates"):
         hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
         assert PATTERN.why_not(hidden) is None
     long = lists([15], known("all", "shown", None, NOISE), k=15)

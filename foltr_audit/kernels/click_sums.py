@@ -83,9 +83,7 @@ def _fill_chances(click: Floats, stop: Floats, L: int, chances: Floats, reading:
 
 
 @kernel
-def _fill_moments(
-    sums: Sums, i: int, chances: Floats, mean: Floats, spread: Floats
-) -> None:
+def _fill_moments(sums: Sums, i: int, chances: Floats, mean: Floats, spread: Floats) -> None:
     """Fill in the mean (q + k,) of the terms of sum i and their covariance with its steps (q + k, q).
 
     The covariance is filled in where its row is not before its column.
@@ -145,7 +143,7 @@ def _factor(spread: Floats) -> None:
 
 @kernel
 def _solve(M: Floats, target: Floats, answer: Floats) -> float:
-    """Solve `M answer = target`, M positive definite (q, q), which its factor replaces; log of M's determinant."""
+    """Solve `M answer = target`; the log of the determinant of M (q, q), which its factor replaces."""
     q = target.size
     log_determinant = 0.0
     for b in range(q):

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .click_sums import Floats, Ints, Noise, Sums, explained, fill_cascade_moments
 from .jit import kernel, parallel_kernel
@@ -53,7 +52,7 @@ def _weigh(
     code = 0
     for j in range(L):
         code = code * G + assigned[j]
-    number = tried.size[0]
+    number = int(tried.size[0])
     for a in range(number):
         if tried.codes[a] == code:
             return a
@@ -95,9 +94,7 @@ def _change(assigned: Ints, L: int, G: int, change: int, out: Ints) -> None:
 
 
 @kernel
-def _climb(
-    sums: Sums, i: int, noise: Noise, grades: Grades, assigned: Ints, tried: _Tried
-) -> None:
+def _climb(sums: Sums, i: int, noise: Noise, grades: Grades, assigned: Ints, tried: _Tried) -> None:
     """Take changes that make an assignment better until none does; two grades at once come last."""
     L, G = sums.lengths[i], grades.click.size
     small = L * G + 2
@@ -122,9 +119,7 @@ def _climb(
 
 
 @kernel
-def _search(
-    sums: Sums, i: int, noise: Noise, grades: Grades, starts: Ints, counts: Floats
-) -> None:
+def _search(sums: Sums, i: int, noise: Noise, grades: Grades, starts: Ints, counts: Floats) -> None:
     """Fill in the expected counts (k,) of sum i over all assignments that a search met."""
     k = counts.size
     tried = _Tried(

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from .density import DensityTable, log_density_at
 from .jit import inlined, kernel, parallel_kernel
 
+_SMALL, _LARGE = 1e-280, 1e280  # sums of squares between them lost nothing
+
 MOST_DOCUMENTS = 14
 """Longer lists have too many patterns to weigh each."""
 
@@ -53,6 +55,20 @@ def _fill_columns(W: Floats, rows: Floats, i: int, observed: int, columns: Float
                     columns[j, p] -= W[i, s, j] * rows[i, s, p]
 
 
+@kernel
+def _far_from_one(model: Floats) -> float:
+    """The L2 norm of a model whose squares may overflow or vanish."""
+    largest = 0.0
+    for p in range(model.size):
+        largest = max(largest, abs(model[p]))
+    if largest == 0.0:
+        return 0.0
+    size = 0.0
+    for p in range(model.size):
+        size += (model[p] / largest) ** 2
+    return largest * math.sqrt(size)
+
+
 @inlined
 def _shrunk(model: Floats, ball: Ball, acts: bool) -> float:
     """What the step stage multiplies a model by."""
@@ -65,7 +81,7 @@ def _shrunk(model: Floats, ball: Ball, acts: bool) -> float:
     else:
         for p in range(model.size):
             size += model[p] * model[p]
-        size = math.sqrt(size)
+        size = math.sqrt(size) if _SMALL < size < _LARGE else _far_from_one(model)
     return ball.norm / size if size > ball.norm else 1.0
 
 

@@ -90,6 +90,8 @@ class Knowledge:
         }
         if "click_model" in hidden:
             lost["belief"] = None
+        if "query" in hidden:  # whoever does not know the query knows nothing of its documents
+            lost |= dict.fromkeys(("shown", "order", "candidates", "relevance"), False)
         return replace(self, **lost)  # type: ignore[arg-type]
 
 
@@ -155,6 +157,17 @@ class View:
 
     def __len__(self) -> int:
         return int(self.messages.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Places of the longest list."""
+        return int(np.where(self.is_document, np.arange(1, self.shown.shape[2] + 1), 0).max(initial=0))
+
+    def trimmed(self) -> View:
+        """The same view with lists no wider than their longest."""
+        k = max(self.width, min(1, self.shown.shape[2]))
+        labels = None if self.labels is None else self.labels[:, :, :k]
+        return replace(self, shown=self.shown[:, :, :k], features=self.features[:, :, :k], labels=labels)
 
     @property
     def is_document(self) -> NDArray[np.bool_]:
@@ -223,6 +236,11 @@ class Inference:
     guess: NDArray[np.bool_]
     any_click: NDArray[np.float64] | None = None
     lists: NDArray[np.float64] | None = None
+
+    def widened(self, k: int) -> Inference:
+        """The same answer for lists padded to k places."""
+        more = ((0, 0), (0, 0), (0, k - self.guess.shape[2]))
+        return replace(self, scores=np.pad(self.scores, more), guess=np.pad(self.guess, more))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", read_only(self.scores, np.float64))

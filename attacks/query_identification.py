@@ -1,0 +1,79 @@
+"""Which query a client asked: the message weighed against the list of each candidate query."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.replay import why_no_replay
+
+
+class QueryIdentification(Attack):
+    """Tells which of several queries a client asked, and what it clicked there.
+
+    A server whose lists are deterministic can make the list of every candidate query. Its view holds those
+    lists of a message side by side. The evidence of a list sums over all 2^k click patterns what the prior
+    and the exact noise law say of the message; all lists are alike before. A message without a click, or
+    with every document clicked, says nothing of the query: all lists explain it alike.
+
+    Sees: the message, the global model, features of all candidate queries' documents, how lists are made of
+    them, PDGD's settings, the clip, the noise law, the click model with the grades that positions usually
+    show; not the query, nor what was shown.
+
+    Source: comparison of hypotheses by their evidence, MacKay 2003, "Information theory, inference, and
+    learning algorithms", section 28.1; the linear form of PDGD follows from Oosterhuis & de Rijke 2018,
+    eq. 5-8.
+    """
+
+    name: ClassVar[str] = "query-id"
+    asks: ClassVar[Literal["clicks", "query", "counts"]] = "query"
+    needs: ClassVar[frozenset[str]] = frozenset(
+        {"candidates", "features", "learning_rate", "lists", "normaliser", "order", "pairs"}
+    )
+
+    prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses sampled lists, which no server can make again, and lists with too many patterns."""
+        reason = super().why_not(view) or why_no_replay(view) or why_too_long(view)
+        if reason is None and view.knowledge.lists != "deterministic":
+            return (
+                f"it makes the lists of other queries: they must be deterministic, not {view.knowledge.lists}"
+            )
+        return reason
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """`lists` are posterior probabilities; the score, that the list was shown and the document clicked.
+
+        The guess is the most probable pattern on the most probable list.
+        """
+        from foltr_audit.kernels.patterns import marginals
+
+        del rng
+        n, m, k = view.shown.shape
+        clicked, pattern, evidence = np.zeros((n, m, k)), np.zeros((n, m), np.int64), np.zeros((n, m))
+        decoder = Decoder(view, self.prior)
+        for rows, b in product(decoder.chunks(), range(m)):
+            weighed = decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b)
+            told = marginals(weighed, decoder.replay.lengths[rows, b], k)
+            clicked[rows, b], pattern[rows, b], _, evidence[rows, b] = told
+        lists = normalised(np.where(view.is_document.any(axis=2), evidence, -np.inf))
+        guess = np.zeros(view.shown.shape, np.bool_)
+        if m:
+            best = np.arange(n), lists.argmax(axis=1)
+            guess[best] = patterns_as_clicks(pattern[best], k) & (lists[best] > 0)[:, np.newaxis]
+        return Inference(scores=lists[:, :, np.newaxis] * clicked, guess=guess, lists=lists)
+
+
+def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities (n, m) from log evidence; rows that are -inf throughout become 0."""
+    top = evidence.max(axis=1, keepdims=True, initial=-np.inf)
+    masses = np.exp(evidence - np.where(np.isfinite(top), top, 0.0))
+    total = masses.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(masses, total, out=np.zeros_like(masses), where=total > 0))

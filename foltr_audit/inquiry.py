@@ -1,0 +1,103 @@
+"""Attacks that ask for something else than clicks: which query a message came from, counts from sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from foltr_audit.judge_counts import CountEvidence, combined_counts, judge_counts
+from foltr_audit.judge_queries import QueryEvidence, combined_queries, judge_queries
+from foltr_audit.observer import Observer
+from foltr_audit.plugins import Attack
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.recording import Recording
+from foltr_audit.rng import Streams
+from foltr_audit.spec import AttackSpec
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inquiries:
+    """What attacks found that do not ask for clicks.
+
+    Attributes:
+        queries: of attacks that ask for a query; None where there was none.
+        counts: of a view of sums; None where the view is another.
+        not_here: why an attack does not fit into the view, by label.
+    """
+
+    queries: QueryEvidence | None = None
+    counts: CountEvidence | None = None
+    not_here: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why an attack could not run, by label."""
+        of_queries = {} if self.queries is None else self.queries.refused
+        of_counts = {} if self.counts is None else self.counts.refused
+        return {**self.not_here, **of_queries, **of_counts}
+
+
+def combined_inquiries(pieces: Sequence[Inquiries]) -> Inquiries:
+    """What several repetitions found, as one."""
+    queries = [piece.queries for piece in pieces if piece.queries is not None]
+    counts = [piece.counts for piece in pieces if piece.counts is not None]
+    return Inquiries(
+        queries=combined_queries(queries) if queries else None,
+        counts=combined_counts(counts) if counts else None,
+        not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
+    )
+
+
+def asking(attacks: Sequence[Attack], what: str) -> list[Attack]:
+    """The attacks that ask for `clicks`, `query` or `counts`."""
+    return [attack for attack in attacks if attack.asks == what]
+
+
+def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
+    """Why attacks have no clicks to tell, by label."""
+    return {
+        attack.label: f"it asks for the {attack.asks}, not for clicks"
+        for attack in attacks
+        if attack.asks != "clicks"
+    }
+
+
+def inquire(
+    recording: Recording,
+    observer: Observer,
+    attacks: Sequence[Attack],
+    protocol: AttackSpec,
+    streams: Streams,
+    progress: Progress = SILENT,
+    name: str = "",
+) -> Inquiries:
+    """Judge the attacks of a protocol that do not ask for the clicks behind single messages.
+
+    A view of sums is read by attacks that ask for counts; all others but baselines are refused there.
+
+    Args:
+        recording: observed rounds with their truth.
+        observer: who sees them.
+        attacks: every attack of the protocol, with different labels.
+        protocol: the view, and the number of choices.
+        streams: named random streams.
+        progress: told of every round.
+        name: what the recording is called there.
+
+    Raises:
+        UsageError: sums without truth, of no message, or of lists that are not deterministic.
+    """
+    if protocol.view == "aggregate":
+        readers = [attack for attack in attacks if not attack.baseline]
+        with progress.task(f"count {name}".strip(), recording.n_rounds) as tick:
+            return Inquiries(counts=judge_counts(recording, observer, readers, streams, tick))
+    alone = {
+        attack.label: "it counts the clicks in sums of messages: expected --view aggregate"
+        for attack in asking(attacks, "counts")
+    }
+    askers = asking(attacks, "query")
+    if not askers:
+        return Inquiries(not_here=alone)
+    with progress.task(f"tell queries {name}".strip(), recording.n_rounds) as tick:
+        queries = judge_queries(recording, observer, askers, protocol.choices, streams, tick)
+    return Inquiries(queries=queries, not_here=alone)
