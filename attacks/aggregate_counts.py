@@ -27,14 +27,14 @@ class AggregateCounts(Attack):
     Sees: the sum of updates and how many clients it sums, the global model, features and order of the list,
     PDGD's settings, the clip, the noise law, the click model with the grades that positions usually show.
 
-    Source: Pham 2022, "Federated learning for online learning to rank", section 5, for the aggregate view;
-    Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for non-Gaussian latent variable
-    models", section 3.2, for the bound.
+    Source: Pham 2022, "Federated learning for online learning to rank", section 4.3, expects that clicks can
+    be told from secure sums still. The linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8;
+    the bound is that of Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for
+    non-Gaussian latent variable models".
     """
 
     name: ClassVar[str] = "aggregate"
-    reads: ClassVar[frozenset[str]] = frozenset({"update"})
-    observers: ClassVar[frozenset[str]] = frozenset({"aggregate"})
+    observers: ClassVar[frozenset[str]] = frozenset({"aggregate", "individual"})  # a message sums one client
     asks: ClassVar[Literal["clicks", "query", "counts"]] = "counts"
     needs: ClassVar[frozenset[str]] = NEEDS
 
@@ -49,6 +49,9 @@ class AggregateCounts(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the expected number of clicks; the guess, documents that most clients clicked."""
+        return self._answer(view.trimmed(), rng).widened(view.shown.shape[2])
+
+    def _answer(self, view: View, rng: np.random.Generator) -> Inference:
         n, B, k = view.shown.shape
         belief = view.knowledge.belief
         grades = 1 if belief is None else belief.click.size

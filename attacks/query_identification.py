@@ -27,7 +27,7 @@ class QueryIdentification(Attack):
     show; not the query, nor what was shown.
 
     Source: comparison of hypotheses by their evidence, MacKay 2003, "Information theory, inference, and
-    learning algorithms", section 28.1; the linear form of PDGD follows from Oosterhuis & de Rijke 2018,
+    learning algorithms", chapter 28; the linear form of PDGD follows from Oosterhuis & de Rijke 2018,
     eq. 5-8.
     """
 
@@ -43,9 +43,7 @@ class QueryIdentification(Attack):
         """Also refuses sampled lists, which no server can make again, and lists with too many patterns."""
         reason = super().why_not(view) or why_no_replay(view) or why_too_long(view)
         if reason is None and view.knowledge.lists != "deterministic":
-            return (
-                f"it makes the lists of other queries: they must be deterministic, not {view.knowledge.lists}"
-            )
+            return f"it makes the lists of other queries: expected deterministic, not {view.knowledge.lists}"
         return reason
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -53,9 +51,12 @@ class QueryIdentification(Attack):
 
         The guess is the most probable pattern on the most probable list.
         """
+        del rng
+        return self._answer(view.trimmed()).widened(view.shown.shape[2])
+
+    def _answer(self, view: View) -> Inference:
         from foltr_audit.kernels.patterns import marginals
 
-        del rng
         n, m, k = view.shown.shape
         clicked, pattern, evidence = np.zeros((n, m, k)), np.zeros((n, m), np.int64), np.zeros((n, m))
         decoder = Decoder(view, self.prior)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Evaluation, Federation
 from foltr_audit.fresh import FreshClients
+from foltr_audit.inquiry import Inquiries, asking, inquire
 from foltr_audit.judge import judge
 from foltr_audit.metrics import online_sum
 from foltr_audit.observer import Observer
@@ -120,6 +122,18 @@ def train(
     )
 
 
+class Findings(NamedTuple):
+    """What the attacks of a protocol found in one recording.
+
+    Attributes:
+        clicks: judged lists; None in a view that has no single messages.
+        inquiries: what attacks found that ask for something else.
+    """
+
+    clicks: Evidence | None
+    inquiries: Inquiries
+
+
 def make_attacks(methods: Sequence[str]) -> list[Attack]:
     """Attacks of a Spec, with every registered baseline in front."""
     baselines = [name for name in names(Attack) if plugin_class(Attack, name).baseline]
@@ -133,8 +147,8 @@ def attack_fresh(
     parameters: NDArray[np.float64],
     folder: RunFolder | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Evidence]:
-    """Let fresh clients send to a trained model, and judge every attack; evidence by click model."""
+) -> dict[str, Findings]:
+    """Let fresh clients send to a trained model, and judge every attack; findings by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
         header = trace_header(
@@ -150,10 +164,34 @@ def attack_fresh(
                 keep=True,
                 tick=tick,
             )
-        found[click_model] = attack_recording(
+        found[click_model] = findings(
             recording, setup.collection, protocol, setup.streams, progress, click_model
         )
     return found
+
+
+def findings(
+    recording: Recording,
+    collection: Collection | None,
+    protocol: AttackSpec,
+    streams: Streams,
+    progress: Progress = SILENT,
+    name: str = "",
+) -> Findings:
+    """Judge every attack of a protocol, whatever it asks, on recorded rounds that hold their truth.
+
+    Raises:
+        UsageError: no attack of the protocol can run on what its observer sees.
+    """
+    clicks = None
+    if protocol.view == "individual":
+        clicks = attack_recording(recording, collection, protocol, streams, progress, name)
+    observer = Observer(recording.header, collection, frozenset(protocol.hide))
+    attacks = make_attacks(protocol.methods)
+    inquiries = inquire(recording, observer, attacks, protocol, streams, progress, name)
+    refused = {} if clicks is None else clicks.refused
+    refuse_if_none_runs(protocol.methods, {**refused, **inquiries.refused})
+    return Findings(clicks, inquiries)
 
 
 def attack_recording(
@@ -164,14 +202,15 @@ def attack_recording(
     progress: Progress = SILENT,
     name: str = "",
 ) -> Evidence:
-    """Judge attacks on recorded rounds that hold their truth.
+    """Judge attacks that ask for clicks on recorded rounds that hold their truth.
 
     Raises:
         UsageError: no attack of the protocol can run on what its observer sees.
     """
     observer = Observer(recording.header, collection, frozenset(protocol.hide))
+    attacks = asking(make_attacks(protocol.methods), "clicks")
     with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
-        evidence = judge(recording, observer, make_attacks(protocol.methods), streams, tick)
+        evidence = judge(recording, observer, attacks, streams, tick)
     refuse_if_none_runs(protocol.methods, evidence.refused)
     return evidence
 

@@ -226,10 +226,10 @@ def _baselines(view: View, counts: Ints) -> Iterator[tuple[str, Floats]]:
     if belief is None:
         return
     k = here.shape[1]
-    yield "prior:position", np.where(here, cascade_rates(*belief.by_position(k)) * clients, 0.0)
-    yield "prior:position,median", np.where(here, median_rates(belief, k) * clients, 0.0)
+    yield "position-prior", np.where(here, cascade_rates(*belief.by_position(k)) * clients, 0.0)
+    yield "position-prior:median", np.where(here, median_rates(belief, k) * clients, 0.0)
     if view.labels is not None:
         yield (
-            "prior:relevance",
+            "relevance-prior",
             np.where(here, cascade_rates(*belief.by_grade(view.labels[:, 0])) * clients, 0.0),
         )

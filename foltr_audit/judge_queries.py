@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 22  # feature values in one view: bounds its memory
+_LISTS_ARE_MADE = frozenset({"query", "shown"})  # not needed by who makes the list of every query
 _TIE = 1e-9  # relative difference of probabilities that counts as none
 
 
@@ -163,6 +164,7 @@ def _judged(
     pages = Pages.of(record, names)
     reason = why_not_one_list(record, observer.header) or pages.why_not(choices)
     labels = [attack.label for attack in attacks]
+    observer = replace(observer, hidden=observer.hidden - _LISTS_ARE_MADE)
     if reason is not None:
         return QueryEvidence(
             query=names[:0],

@@ -13,14 +13,15 @@ import numpy as np
 
 from foltr_audit import atomic
 from foltr_audit.errors import DataError, UsageError, did_you_mean
-from foltr_audit.experiment import attack_recording, make_attacks, refuse_if_none_runs
+from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
+from foltr_audit.inquiry import asking, not_for_clicks
 from foltr_audit.judge import infer_round
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
-from foltr_audit.report.attack import AttackReport, attack_rows, joined
+from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, writing
@@ -157,15 +158,19 @@ class Recorded:
         """
         pieces = []
         for click_model, trace in self.traces.items():
-            evidence = attack_recording(
-                trace, self.collection, self.protocol, self._streams, progress, click_model
-            )
+            found = findings(trace, self.collection, self.protocol, self._streams, progress, click_model)
             facts, streams = _facts(trace.header, self.spec), Streams(self._seed)
-            pieces.append(attack_rows(evidence, click_model, facts, streams, self.protocol.queries))
+            pieces.append(rows_of(*found, click_model, facts, streams, self.protocol.queries))
         config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.protocol.methods)}
         if self.spec is not None:
             config["spec"] = self.spec.table()
-        return AttackReport(config=config, dataset=self._dataset(), utility=self._utility(), **joined(pieces))
+        return AttackReport(
+            config=config,
+            dataset=self._dataset(),
+            utility=self._utility(),
+            **joined(pieces),
+            **joined(pieces, INQUIRIES),
+        )
 
     def _utility(self) -> list[Row]:
         """What a Run's training rounds recorded of its utility; nothing for a bare trace."""
@@ -223,12 +228,13 @@ class Recorded:
     def _guesses(self, click_model: str, trace: Trace, progress: Progress) -> pl.DataFrame:
         import polars as pl
 
-        attacks, pieces = make_attacks(self.protocol.methods), []
+        chosen, pieces = make_attacks(self.protocol.methods), []
+        attacks, others = asking(chosen, "clicks"), not_for_clicks(chosen)
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():
                 answers = infer_round(record, observer, attacks, self._streams)
-                refuse_if_none_runs(self.protocol.methods, answers.refused)
+                refuse_if_none_runs(self.protocol.methods, {**answers.refused, **others})
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)
                 for label, answer in answers.guessed.items():

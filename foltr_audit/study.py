@@ -9,8 +9,9 @@ from typing import Any
 from foltr_audit import atomic
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
-from foltr_audit.experiment import Trained, attack_fresh, attack_recording, train
+from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, train
 from foltr_audit.fresh import FreshClients
+from foltr_audit.inquiry import Inquiries
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.progress import SILENT, Progress
@@ -31,7 +32,8 @@ class Cell:
         data: plain facts of its data, see `data_facts`.
         trained: the trained model and its metrics, without the rounds themselves.
         undefended: offline nDCG@10 of the same training without a defense; None if it was not asked for.
-        evidence: judged attacks by the click model of the attacked clients.
+        evidence: judged attacks on single messages by the click model of the attacked clients.
+        inquiries: what attacks found that ask for something else than clicks, likewise.
         too_short: attacked queries that were left out for having too few documents.
     """
 
@@ -42,6 +44,7 @@ class Cell:
     trained: Trained
     undefended: float | None = None
     evidence: dict[str, Evidence] = field(default_factory=dict)
+    inquiries: dict[str, Inquiries] = field(default_factory=dict)
     too_short: int = 0
 
 
@@ -96,21 +99,22 @@ class Study:
             _ = clients.queries  # refuse data without a query to attack before training on them
         trained = train(setup, folder, keep=protocol.target == "training", progress=self.progress)
         if clients is not None:
-            evidence = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
+            found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
         else:
-            evidence = {spec.train.click_model: self._attack_training(setup, protocol, trained)}
+            found = {spec.train.click_model: self._attack_training(setup, protocol, trained)}
         return Cell(
             **facts,
             trained=replace(trained, recording=None),
             undefended=self._twin(spec, trained),
-            evidence=evidence,
+            evidence={name: one.clicks for name, one in found.items() if one.clicks is not None},
+            inquiries={name: one.inquiries for name, one in found.items()},
             too_short=clients.too_short if clients else 0,
         )
 
-    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Evidence:
+    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Findings:
         if trained.recording is None:
             raise UsageError("attack: the training rounds were not kept")
-        return attack_recording(trained.recording, setup.collection, protocol, setup.streams, self.progress)
+        return findings(trained.recording, setup.collection, protocol, setup.streams, self.progress)
 
     def _twin(self, spec: Spec, trained: Trained) -> float:
         """Offline nDCG@10 of the same training without defense."""

@@ -345,7 +345,9 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
     clients, model = FreshClients(setup, protocol), np.linspace(-0.3, 0.3, FEATURES)
     found = attack_fresh(setup, clients, model)
     assert list(found) == ["perfect", "informational"]
-    for click_model, evidence in found.items():
+    for click_model, findings in found.items():
+        evidence = findings.clicks
+        assert evidence is not None
         assert evidence.steps == 2 * clients.queries.size
         assert evidence.query.size == evidence.steps
         memory = MemoryRecording(trace_header(setup, click_model, clients.queries.size, "deterministic"))

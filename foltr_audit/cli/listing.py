@@ -10,25 +10,27 @@ import typer
 from foltr_audit.cli.output import print_line, stdout_console
 from foltr_audit.errors import UsageError, did_you_mean
 
-PRESETS = "presets"
-KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", PRESETS)
+PRESETS, KNOWLEDGE = "presets", "knowledge"
+KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", PRESETS, KNOWLEDGE)
 
 
 def listing(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show the plug-ins of a kind with their parameters, or the presets with what they repeat."""
+    """Show plug-ins with their parameters, presets with what they repeat, or what a server may know."""
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    rows = _preset_rows() if kind == PRESETS else _rows(kind)
+    rows = {PRESETS: _preset_rows, KNOWLEDGE: _knowledge_rows}.get(kind, lambda: _rows(kind))()
     if json:
         from foltr_audit.report.plain import json_text
 
-        key = PRESETS if kind == PRESETS else "plugins"
+        key = kind if kind in (PRESETS, KNOWLEDGE) else "plugins"
         print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, key: rows}))
     elif kind == PRESETS:
         _print_presets(rows)
+    elif kind == KNOWLEDGE:
+        _print_knowledge(rows)
     else:
         _print(kind, rows)
 
@@ -46,6 +48,23 @@ def _preset_rows() -> list[dict[str, Any]]:
         }
         for preset in map(load_preset, preset_names())
     ]
+
+
+def _knowledge_rows() -> list[dict[str, Any]]:
+    from foltr_audit.records.view import KNOWLEDGE as PIECES
+
+    return [{"name": name, "what": what} for name, what in PIECES.items()]
+
+
+def _print_knowledge(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(title="what a server may know; attack --hide NAME,... takes it away", title_justify="left")
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it is")
+    for row in rows:
+        table.add_row(row["name"], row["what"])
+    stdout_console().print(table)
 
 
 def _print_presets(rows: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ law. The noise is a scale mixture of normals: a normal law touches its density f
 any size, and residuals are taken where that bound on the evidence is highest.
 
 Source: Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for non-Gaussian latent
-variable models", section 3.2, for the bound; Dempster, Laird & Rubin 1980, "Iteratively reweighted least
+variable models", for the bound; Dempster, Laird & Rubin 1980, "Iteratively reweighted least
 squares for linear regression when errors are normal/independent distributed", for the weights.
 """
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
 from .jit import kernel, parallel_kernel
+from .patterns import Ball, shrunk
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -64,6 +65,63 @@ class Noise(NamedTuple):
     inverse_scale: float
     density: Floats
     precision: Floats
+
+
+@kernel
+def _fill_steps(weights: Floats, i: int, observed: int, pattern: int, rate: float, steps: Floats) -> None:
+    """Fill in the coefficient that PDGD's step with a pattern adds to each observed document."""
+    steps[:] = 0.0
+    for j in range(observed):
+        for s in range(observed):
+            steps[j] += rate * weights[i, j, s] * (((pattern >> j) & 1) - ((pattern >> s) & 1))
+
+
+@parallel_kernel
+def pattern_terms(
+    weights: Floats,
+    rows: Floats,
+    starts: Floats,
+    lengths: Ints,
+    rate: float,
+    only_observed: bool,
+    ball: Ball,
+) -> Floats:
+    """Steps and clicks of one client for every pattern, (n, 2^k, 2 k + 1); 0 beyond a list's patterns.
+
+    A client's update is `rows^T (s v) + (s - 1) start`, v what PDGD adds to the documents and s what the
+    step stage leaves. First come the k numbers s v, then s - 1, then the k clicks.
+
+    Args:
+        weights: PDGD's pair weights, (n, k, k).
+        rows: Jacobian rows of the shown documents, (n, k, P).
+        starts: the global model of each sum, (n, P).
+        lengths: documents of each list, (n,), at most k.
+        rate: the learning rate.
+        only_observed: pairs reach down to one document below the last click only.
+        ball: the step stage.
+    """
+    n, k, P = rows.shape
+    terms = np.zeros((n, 1 << k, 2 * k + 1))
+    for i in numba.prange(n):
+        L = lengths[i]
+        steps, model = np.zeros(k), np.empty(P)
+        last = -1
+        for pattern in range(1 << L):
+            if pattern >> (last + 1):
+                last += 1
+            observed = min(last + 2, L) if only_observed else L
+            _fill_steps(weights, i, observed, pattern, rate, steps)
+            model[:] = starts[i]
+            for j in range(L):
+                for p in range(P):
+                    model[p] += steps[j] * rows[i, j, p]
+            pairs = 0 < pattern < (1 << L) - 1
+            kept = shrunk(model, ball, pairs or (ball.always and L > 0))
+            for j in range(L):
+                terms[i, pattern, j] = kept * steps[j]
+                terms[i, pattern, k + 1 + j] = (pattern >> j) & 1
+            terms[i, pattern, k] = kept - 1.0
+    return terms
 
 
 @kernel
@@ -270,12 +328,53 @@ def counts_by_cascade(sums: Sums, noise: Noise, click: Floats, stop: Floats) -> 
     return out
 
 
+@kernel
+def _after_another_client(beyond: Floats, L: int) -> None:
+    """Replace terms (2^L, w) of each pattern by the mean ones of a second client, given that of the first.
+
+    Who clicks is followed by a click two times out of three (Laplace's rule of succession).
+    """
+    for j in range(L):
+        for p in range(1 << L):
+            if not (p >> j) & 1:
+                other = p | (1 << j)
+                for a in range(beyond.shape[1]):
+                    low, high = beyond[p, a], beyond[other, a]
+                    beyond[p, a] = (2.0 * low + high) / 3.0
+                    beyond[other, a] = (low + 2.0 * high) / 3.0
+
+
+@kernel
+def _fill_any_rate_moments(sums: Sums, i: int, mean: Floats, spread: Floats) -> None:
+    """As `_fill_moments`, of clients who share a click rate of each document, any one alike."""
+    L, m = sums.lengths[i], float(sums.clients[i])
+    patterns = 1 << L
+    w, q = spread.shape
+    _fill_moments(sums, i, np.full(patterns, 1.0 / patterns), mean, spread)
+    alone, other = np.empty((patterns, w)), np.empty((patterns, q))
+    for p in range(patterns):
+        for a in range(w):
+            alone[p, a] = sums.terms[i, p, a] - mean[a] / m
+        for b in range(q):
+            other[p, b] = alone[p, b]
+    _after_another_client(other, L)
+    share = m * (m - 1.0) / patterns
+    for p in range(patterns):
+        for a in range(w):
+            for b in range(min(a + 1, q)):
+                spread[a, b] += share * alone[p, a] * other[p, b]
+
+
 @parallel_kernel
-def counts_by_moments(sums: Sums, noise: Noise, means: Floats, spreads: Floats) -> Floats:
-    """Expected clicks on each document (n, k) when sums have these means (n, q + k) and (n, q + k, q)."""
-    n, w = means.shape
-    q = sums.design.shape[2]
+def counts_by_any_rate(sums: Sums, noise: Noise) -> Floats:
+    """Expected clicks on each document (n, k) by clients of whose clicks nothing is known.
+
+    But for this: every document has a click rate that all clients share, anything from 0 to 1 alike.
+    """
+    n, w, q = sums.lengths.size, sums.terms.shape[2], sums.design.shape[2]
     out = np.zeros((n, w - q))
     for i in numba.prange(n):
-        explained(sums, i, noise, means[i], spreads[i].copy(), -np.inf, out[i])
+        mean, spread = np.empty(w), np.empty((w, q))
+        _fill_any_rate_moments(sums, i, mean, spread)
+        explained(sums, i, noise, mean, spread, -np.inf, out[i])
     return out

@@ -70,7 +70,7 @@ def _far_from_one(model: Floats) -> float:
 
 
 @inlined
-def _shrunk(model: Floats, ball: Ball, acts: bool) -> float:
+def shrunk(model: Floats, ball: Ball, acts: bool) -> float:
     """What the step stage multiplies a model by."""
     if not acts or ball.norm == np.inf:
         return 1.0
@@ -111,7 +111,7 @@ def _walk(
     `model` holds the prediction of `fixed` alone; it is changed.
     """
     clicked = fixed
-    out[i, clicked] = _fit(received, i, model, _shrunk(model, ball, True), table)
+    out[i, clicked] = _fit(received, i, model, shrunk(model, ball, True), table)
     for turn in range(1, 1 << free):
         j = 0
         while not (turn >> j) & 1:
@@ -120,7 +120,7 @@ def _walk(
         sign = 1.0 if (clicked >> j) & 1 else -1.0
         for p in range(model.size):
             model[p] += sign * columns[j, p]
-        out[i, clicked] = _fit(received, i, model, _shrunk(model, ball, True), table)
+        out[i, clicked] = _fit(received, i, model, shrunk(model, ball, True), table)
 
 
 @parallel_kernel
@@ -166,7 +166,7 @@ def pattern_likelihoods(
                 _walk(received, i, model, columns, last - 1, 1 << (last - 1), ball, table, out)
         for p in range(P):
             model[p] = starts[i, p]
-        nothing = _fit(received, i, model, _shrunk(model, ball, ball.always and L > 0), table)
+        nothing = _fit(received, i, model, shrunk(model, ball, ball.always and L > 0), table)
         out[i, 0] = nothing
         out[i, (1 << L) - 1] = nothing  # all or none clicked: no pairs, the same message
     return out

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from foltr_audit.bootstrap import Resamples
 from foltr_audit.evidence import Evidence, combined
+from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer
 from foltr_audit.study import Cell
 
 KINDS = ("any_click", "calibration", "identifiability", "queries", "refused", "results")
 """The kinds of rows that come from evidence."""
+
+INQUIRIES = ("counts", "query_identification")
+"""The kinds of rows of attacks that ask for something else than clicks."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,10 @@ class AttackReport(Report):
     Attributes:
         any_click: one row per attack on whether a list has any click, over all lists.
         calibration: one row per attack whose scores are probabilities.
+        counts: one row per attack on sums over clients, estimates without a message first.
         identifiability: one row per setting: what its messages can tell whatever attack reads them.
         queries: one row per attack and attacked list of the named queries.
+        query_identification: one row per attack that told queries from others.
         refused: one row per attack that could not run, and why.
         results: one row per method, click model, claimed epsilon and view; baselines first.
     """
@@ -38,35 +45,57 @@ class AttackReport(Report):
 
     any_click: list[Row]
     calibration: list[Row]
+    counts: list[Row] = field(default_factory=list, kw_only=True)
     identifiability: list[Row]
     queries: list[Row]
+    query_identification: list[Row] = field(default_factory=list, kw_only=True)
     refused: list[Row]
     results: list[Row]
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[Cell]) -> AttackReport:
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
+        pieces = [rows for group in groups(cells) for rows in _rows(group)]
         return cls(
             config=plan.table(),
             dataset=dataset_table([cell.data for cell in cells])
             | {"queries_too_short": max(cell.too_short for cell in cells)},
             utility=utility_rows(cells),
-            **joined(rows for group in groups(cells) for rows in _rows(group)),
+            **joined(pieces),
+            **joined(pieces, INQUIRIES),
         )
 
 
 def _rows(group: Group) -> Iterator[dict[str, list[Row]]]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
-    for click_model in group.cells[0].evidence:
-        pooled = combined([cell.evidence[click_model] for cell in group.cells])
-        yield attack_rows(pooled, click_model, group.setting, Streams(spec.seed), queries)
+    for click_model in group.cells[0].inquiries:
+        clicks = [cell.evidence[click_model] for cell in group.cells if click_model in cell.evidence]
+        inquiries = combined_inquiries([cell.inquiries[click_model] for cell in group.cells])
+        pooled = combined(clicks) if clicks else None
+        yield rows_of(pooled, inquiries, click_model, group.setting, Streams(spec.seed), queries)
 
 
-def joined(pieces: Iterable[dict[str, list[Row]]]) -> dict[str, list[Row]]:
+def joined(pieces: Iterable[dict[str, list[Row]]], kinds: Sequence[str] = KINDS) -> dict[str, list[Row]]:
     """The rows of several settings, by kind."""
     several = list(pieces)
-    return {kind: [row for rows in several for row in rows[kind]] for kind in KINDS}
+    return {kind: [row for rows in several for row in rows[kind]] for kind in kinds}
+
+
+def rows_of(
+    clicks: Evidence | None,
+    inquiries: Inquiries,
+    click_model: str,
+    setting: Row,
+    streams: Streams,
+    queries: Sequence[str] = (),
+) -> dict[str, list[Row]]:
+    """Rows of every kind, by the names of `KINDS` and `INQUIRIES`; arguments as for `attack_rows`."""
+    rows: dict[str, list[Row]] = {kind: [] for kind in KINDS}
+    if clicks is not None:
+        rows = attack_rows(clicks, click_model, setting, streams, queries)
+    asked = inquiry_rows(inquiries, click_model, setting, streams)
+    return {**rows, **asked, "refused": rows["refused"] + asked["refused"]}
 
 
 def attack_rows(

@@ -17,7 +17,7 @@ from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]
 
-_DIGITS = 6  # estimates that agree in so many are tied
+_DIGITS = 2  # estimates that agree in so many are tied
 
 
 def inquiry_rows(
@@ -82,8 +82,8 @@ def count_rows(evidence: CountEvidence, where: Row, streams: Streams) -> Iterato
     `error` is the mean absolute error of a document's click-through rate, `rmse` the root of the mean
     squared one, `spearman` the mean over lists of the rank correlation within a list where it is defined,
     `exact` the share of documents whose rounded count is right. `constant` is the one rate that errs
-    least in hindsight; `prior:position` what is expected of the grades that positions usually show,
-    `prior:position,median` what errs least in absolute value of that, `prior:relevance` what is expected
+    least in hindsight; `position-prior` what is expected of the grades that positions usually show,
+    `position-prior:median` what errs least in absolute value of that, `relevance-prior` what is expected
     where grades are known.
     """
     resamples = Resamples(evidence.query, streams)
@@ -119,7 +119,7 @@ def rank_correlations(estimates: Floats, counts: NDArray[np.int64], here: NDArra
     """Spearman's rank correlation within each list (L,); NaN where either side is constant.
 
     Args:
-        estimates: of each document, (L, k); they are rounded to 6 digits, which makes ties.
+        estimates: of each document, (L, k); they are rounded to hundredths, which makes ties.
         counts: what is right, (L, k).
         here: False at the padding, (L, k).
     """

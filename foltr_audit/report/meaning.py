@@ -20,7 +20,8 @@ def meaning(results: Sequence[Row]) -> str:
         return "No list with a click was attacked, so nothing can be said."
     smallest = min(row["eps_claimed"] for row in rows)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
-    row = max(rows, key=lambda row: sure_auc(row, len(rows)))
+    sure = [row for row in rows if sure_auc(row, len(rows)) > 0.5]
+    row = max(sure or rows, key=lambda row: float(row["auc"]))
     claimed = f"At a claimed epsilon of {epsilon(smallest)}"
     claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
     if not sure_auc(row, len(rows)) > 0.5:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from foltr_audit.report import attack_tables as beside_results
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.base import Row
+from foltr_audit.report.inquiries import print_inquiries
 from foltr_audit.report.layout import below, by_method, of_world, percent, table, world
 from foltr_audit.report.meaning import meaning
 from foltr_audit.report.plain import epsilon, short
@@ -31,14 +32,18 @@ COLUMNS = {
 
 def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results with what stands beside them, utility, named queries, meaning."""
-    console.print(_dataset_line(report.dataset, report.config, report.results))
+    console.print(_dataset_line(report.dataset, report.config, report.results or report.counts))
     for name in dict.fromkeys(world(row) for row in report.results):
         _print_world(report, name, console)
     if report.utility:
         console.print(_utility_table(report.utility))
         console.print()
     _print_queries(report, console)
-    console.print(escape(meaning(report.results)), style="bold", highlight=False)
+    print_inquiries(report, console)
+    if any(not row["baseline"] for row in report.results) or not (
+        report.counts or report.query_identification
+    ):
+        console.print(escape(meaning(report.results)), style="bold", highlight=False)
 
 
 def _print_world(report: AttackReport, name: str, console: Console) -> None:

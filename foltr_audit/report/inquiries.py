@@ -1,0 +1,139 @@
+"""On a terminal: queries told from others, and counts told from sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.report.attack_tables import refused_lines
+from foltr_audit.report.base import Row
+from foltr_audit.report.layout import below, beside, by_method, of_world, table, world
+from foltr_audit.report.plain import epsilon, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from foltr_audit.report.attack import AttackReport
+
+_QUERIES = {
+    "accuracy": "accuracy",
+    "mrr": "MRR",
+    "accuracy_with_pairs": "with pairs",
+    "mrr_with_pairs": "MRR",
+}
+_COUNTS = {"error": "error", "rmse": "RMSE", "spearman": "Spearman", "exact": "exact"}
+
+
+def print_inquiries(report: AttackReport, console: Console) -> None:
+    """The tables of both kinds, one per click model and view, and what they say."""
+    tables = [
+        *_tables(report.query_identification, query_table),
+        *_tables(report.counts, count_table),
+    ]
+    for found in tables:
+        console.print(found)
+        console.print()
+    told = {world(row) for row in report.results}  # their refusals stand below the results
+    for line in refused_lines([row for row in report.refused if world(row) not in told]):
+        console.print(line, highlight=False)
+    for line in (*_query_sentences(report.query_identification), *_count_sentences(report.counts)):
+        console.print(line, style="bold", highlight=False)
+
+
+def _tables(rows: Sequence[Row], made: Callable[[str, Sequence[Row]], Table]) -> Iterator[Table]:
+    for name in dict.fromkeys(world(row) for row in rows):
+        yield made(name, of_world(rows, name))
+
+
+def query_table(name: str, rows: Sequence[Row]) -> Table:
+    """How often each attack names the query, beside guessing; rows of one world."""
+    found = table(f"which query? {name}", _choices(rows))
+    found.add_column("method", overflow="fold")
+    found.add_column("eps", justify="right", no_wrap=True)
+    for heading in _QUERIES.values():
+        found.add_column(heading, no_wrap=True)
+    chance, chance_mrr = short(rows[0]["chance"]), short(rows[0]["chance_mrr"])
+    found.add_row("guessing", "", chance, chance_mrr, chance, chance_mrr, style="dim")
+    for mine in by_method(rows):
+        for row in mine:
+            cells = [beside(row, metric) for metric in _QUERIES]
+            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *cells)
+    return found
+
+
+def _choices(rows: Sequence[Row]) -> str:
+    row = rows[0]
+    fewer = (
+        f", not {row['choices_asked']}: there are no more" if row["choices"] < row["choices_asked"] else ""
+    )
+    return (
+        f"one of {row['choices']} queries{fewer}; {row['messages']} messages of {row['queries']} queries\n"
+        f"with pairs: the {row['messages_with_pairs']} from whose clicks anything was learnt; the others say "
+        "nothing of the query\nMRR: mean reciprocal rank of the right one"
+    )
+
+
+def count_table(name: str, rows: Sequence[Row]) -> Table:
+    """How well click counts are estimated, beside estimates without a message; rows of one world."""
+    found = table(f"click counts, {name}", _sums(rows), space=2)
+    found.add_column("method", overflow="fold")
+    found.add_column("eps", justify="right", no_wrap=True)
+    for heading in _COUNTS.values():
+        found.add_column(heading, justify="right", no_wrap=True)
+    for mine in by_method(rows):
+        for row in mine:
+            cells = [below(row, metric) for metric in _COUNTS]
+            style = "dim" if row["baseline"] else None
+            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *cells, style=style)
+    return found
+
+
+def _sums(rows: Sequence[Row]) -> str:
+    row = rows[0]
+    return (
+        f"{row['lists']} lists of {row['queries']} queries, sums over {_clients(row)} clients\n"
+        "below each value: its 95 % interval over queries; errors are those of click-through rates\n"
+        "constant: the best one in hindsight; prior: what is usual, without a sum"
+    )
+
+
+def _clients(row: Row) -> str:
+    least, most = row["clients_min"], row["clients_max"]
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def _query_sentences(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        yield escape(
+            f"{_setting(row)}: {row['method']} names {_share(row['accuracy'])} of the queries among "
+            f"{row['choices']}, {_share(row['accuracy_with_pairs'])} where anything was learnt "
+            f"(guessing: {_share(row['chance'])})."
+        )
+
+
+def _count_sentences(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        if row["baseline"]:
+            continue
+        usual = [
+            other
+            for other in rows
+            if other["method"] == "position-prior:median" and _setting(other) == _setting(row)
+        ]
+        beside_it = f" (without the sums: {short(usual[0]['error'])})" if usual else ""
+        yield escape(
+            f"{_setting(row)}: {row['method']} tells click-through rates from sums over {_clients(row)} "
+            f"clients to within {short(row['error'])} in the mean{beside_it}."
+        )
+
+
+def _setting(row: Row) -> str:
+    more = "".join(f", {name}={row[name]}" for name in row if "." in name)
+    return f"{row['click_model']} clicks, eps {epsilon(row['eps_claimed'])}{more}"
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else f"{100 * value:.0f} %"
