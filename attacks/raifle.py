@@ -20,10 +20,10 @@ _DECAY_MEAN, _DECAY_SQUARE, _TINY = 0.9, 0.999, 1e-12  # Adam's usual constants
 class Raifle(Attack):
     """Reconstructs interactions as the server that follows the protocol: nothing it sends is manipulated.
 
-    Clicks are sigmoids of free numbers. The client's steps are replayed with them, drift and clips included,
-    and the squared distance of the replayed model to the message is brought down by Adam, along the exact
-    gradient but for the part of the drift that a click causes in later steps. Where only documents down to
-    one below the last click form pairs, those are read off a regression first.
+    Clicks are sigmoids of free numbers. The client's steps are replayed with them, drift and clips included;
+    the squared distance of the replayed model to the message is brought down by Adam, along a gradient
+    that leaves out the drift that a click causes in later steps and takes a clip as a fixed factor. Where
+    only documents down to one below the last click form pairs, those are read off a regression first.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
 

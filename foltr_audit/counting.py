@@ -41,29 +41,29 @@ def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
     return law
 
 
-def log_precision(law: NoiseLaw) -> Callable[[Floats], Floats]:
-    """The logarithm of `-f'(x) / (x f(x))` of a law with density f.
+def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:
+    """`- d ln f(x) / d ln |x|` of a law with density f.
 
-    It is the mean precision given x where the law is a scale mixture of normals (Dempster, Laird & Rubin
-    1980, "Iteratively reweighted least squares for linear regression when errors are normal/independent
-    distributed"), and never rises with |x|. Below the point where it is lost in rounding, it is constant.
+    Over x^2 it is the mean precision given x where the law is a scale mixture of normals (Dempster, Laird &
+    Rubin 1980, "Iteratively reweighted least squares for linear regression when errors are
+    normal/independent distributed"). Near 0, where it is lost in rounding, that precision is constant.
     """
 
-    def steepness(x: Floats) -> Floats:
+    def measured(x: Floats) -> Floats:
         ratio = np.exp(_STEP)
         near = law.log_density(x / ratio) - law.log_density(x * ratio)
         far = law.log_density(x / ratio**2) - law.log_density(x * ratio**2)
         return np.asarray((8 * near - far) / (12 * _STEP))
 
     grid = law.scale * 10.0 ** np.linspace(-8, 0, 81)
-    steep = np.flatnonzero(steepness(grid) > _STEEP)
+    steep = np.flatnonzero(measured(grid) > _STEEP)
     least = float(grid[steep[0] if steep.size else -1])
 
-    def logarithm(x: Floats) -> Floats:
-        x = np.maximum(np.abs(x), least)
-        return np.asarray(np.log(np.maximum(steepness(x), 1e-300)) - 2 * np.log(x))
+    def of(x: Floats) -> Floats:
+        size = np.abs(x)
+        return np.asarray(measured(np.maximum(size, least)) * np.minimum(size / least, 1.0) ** 2)
 
-    return logarithm
+    return of
 
 
 @lru_cache(maxsize=64)
@@ -72,8 +72,8 @@ def noise_tables(law: NoiseLaw) -> Noise:
     from foltr_audit.kernels.click_sums import Noise
     from foltr_audit.kernels.density import tabulate
 
-    density, precision = density_table(law), tabulate(log_precision(law), law.scale)
-    return Noise(density.inverse_scale, density.cubics, precision.cubics)
+    density, steep = density_table(law), steepness(law)
+    return Noise(density.inverse_scale, density.cubics, tabulate(lambda x: -steep(x), law.scale).cubics)
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,13 +52,15 @@ def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]
 
     Draws below `least` count as that. By the trapezoid rule over |x| on a logarithmic scale.
     """
+    from scipy.integrate import trapezoid
+
     x = np.geomspace(least, 1e4 * law.scale, 20_001)
     values = law.log_density(x)
     density = 2.0 * np.exp(values)
-    mass = np.concatenate([[0.0], np.diff(x) * (density[1:] + density[:-1]) / 2])
-    small = max(0.0, 1.0 - float(mass.sum()))
-    mean = float(mass @ values) + small * float(values[0])
-    spread = float(mass @ (values - mean) ** 2) + small * (float(values[0]) - mean) ** 2
+    small = max(0.0, 1.0 - float(trapezoid(density, x)))
+    mean = float(trapezoid(density * values, x)) + small * float(values[0])
+    far = (values - mean) ** 2
+    spread = float(trapezoid(density * far, x)) + small * float(far[0])
     return mean, float(np.sqrt(spread)), small
 
 

@@ -22,7 +22,8 @@ from foltr_audit.views import Placement, features_of, knowledge_of
 
 T = TypeVar("T", bound=np.generic)
 
-_CHUNK = 2048  # messages in one view: bounds the memory that the feature rows take
+_CHUNK = 2048  # messages in one view at most
+_CHUNK_NUMBERS = 1 << 25  # and so many numbers of their Jacobian: bounds the memory that an attack takes
 
 
 class Seen(NamedTuple):
@@ -78,8 +79,10 @@ class Observer:
         placement = Placement.of(record)
         features = features_of(record, self.header, self.collection)
         knowledge = self.knowledge(record)
-        for first in range(0, record.n_messages, _CHUNK):
-            rows = slice(first, min(first + _CHUNK, record.n_messages))
+        each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
+        most = max(1, min(_CHUNK, _CHUNK_NUMBERS // each))
+        for first in range(0, record.n_messages, most):
+            rows = slice(first, min(first + most, record.n_messages))
             yield self._seen(record, placement, features, knowledge, rows)
 
     def knowledge(self, record: RoundRecord) -> Knowledge:

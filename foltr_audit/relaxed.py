@@ -70,11 +70,16 @@ class RelaxedClicks:
         """Local models before each interaction of relaxed clicks (n, B, k): (B, n, P)."""
         path = np.array(self.at_start)
         for b in range(len(path) - 1):
-            path[b + 1] = self._stepped(path[b], self.effect(path[b], b), clicks[:, b])
+            path[b + 1] = self._stepped(path[b], self.effect(path[b], b), clicks, b)[1]
         return path
 
-    def _stepped(self, models: Floats, effect: Floats, clicks: Floats) -> Floats:
-        return self.replay.clipped(models + np.einsum("npk,nk->np", effect, clicks))
+    def _stepped(self, models: Floats, effect: Floats, clicks: Floats, b: int) -> tuple[Floats, Floats]:
+        """Local models (n, P) after the step of list b, before and after the step stage."""
+        step = np.einsum("npk,nk->np", effect, clicks[:, b])
+        acts = step.any(axis=1) | self.view.knowledge.clip_without_pairs
+        acts &= self.replay.lengths[:, b] > 0
+        free = models + step
+        return free, np.where(acts[:, np.newaxis], self.replay.clipped(free), free)
 
     def gradient(self, clicks: Floats) -> Floats:
         """How half the squared distance of the replayed model to the message grows with clicks, (n, B, k).
@@ -85,8 +90,7 @@ class RelaxedClicks:
         model, effects, factor = self.view.parameters, [], np.ones((len(self.view), 1))
         for b in range(clicks.shape[1]):
             effects.append(self.effect(model, b))
-            free = model + np.einsum("npk,nk->np", effects[b], clicks[:, b])
-            model = self.replay.clipped(free)
+            free, model = self._stepped(model, effects[b], clicks, b)
             size = np.linalg.norm(free, axis=1, keepdims=True)
             factor *= np.divide(
                 np.linalg.norm(model, axis=1, keepdims=True), size, out=np.ones_like(size), where=size > 0
@@ -112,7 +116,10 @@ class RelaxedClicks:
         upper[:, :-1] = self.observed.reshape(n, B * k)
         upper[:, -1] = self.view.knowledge.clip is not None
         solve = box_least_squares if loss == "least-squares" else box_least_absolute
-        return solve(design, self.view.updates, upper)[:, :-1].reshape(n, B, k)
+        found = solve(design, self.view.updates, upper)
+        kept = 1.0 - found[:, -1:]  # what the clip has multiplied the model by, clicks and all
+        clicks = np.divide(found[:, :-1], kept, out=found[:, :-1].copy(), where=kept > 0)
+        return np.minimum(clicks, upper[:, :-1]).reshape(n, B, k)
 
     def settled(self, loss: Loss, turns: int) -> Floats:
         """Relaxed clicks (n, B, k) after some turns of solving at the local models of the last solution."""

@@ -17,12 +17,10 @@ from attacks.olsr import OLSR, OLSRTheta
 from attacks.raifle import Raifle
 from attacks.tukey import Tukey, refitted
 from foltr_audit.identifiable import identifiability
-from foltr_audit.kernels.ball import projected
 from foltr_audit.learners.pdgd import observed_documents
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import Attack, Ball, View
 from foltr_audit.relaxed import RelaxedClicks
-from foltr_audit.replay import Replay
 from foltr_audit.setup import Setup
 from tests.test_map import Simulated, answer, simulated, told
 from tests.test_patterns import known
@@ -48,31 +46,29 @@ def tells(real: Sent) -> Bools:
     only = real.view.knowledge.pairs == "last-click+1"
     observed = observed_documents(clicks, there, only_observed=only)
     facts = identifiability(real.view).at((np.arange(n), np.zeros(n, dtype=np.int64)))
-    return np.asarray(facts.told(clicks, observed) & there)
+    ties = ~clicks.any(axis=1) | (clicks == there).all(axis=1)  # all clicked sends what none clicked does
+    return np.asarray(facts.told(clicks, observed) & there & ~ties[:, np.newaxis])
 
 
 # --- without noise --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attack", EVERY, ids=lambda attack: attack.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
-def test_every_told_document_is_right(
-    pairs: str, normaliser: str, dtype: str, attack: Attack, setup_of: SetupOf
-) -> None:
+def test_every_told_document_is_right(pairs: str, normaliser: str, dtype: str, setup_of: SetupOf) -> None:
     real = sent(setup_of(learner=learner(pairs, normaliser), dtype=dtype, data=wide(30)))
     here = tells(real)
     assert here.sum() > 0.5 * real.view.is_document.sum()
     assert real.clicks[:, 0][here].any()
-    assert np.array_equal(answer(attack, real.view).guess[:, 0][here], real.clicks[:, 0][here])
+    for attack in EVERY:
+        guess = answer(attack, real.view).guess[:, 0]
+        assert np.array_equal(guess[here], real.clicks[:, 0][here]), attack.name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("attack", [OLSRTheta(), LeastAbsolute()], ids=lambda attack: attack.name)
 def test_the_model_column_takes_up_an_active_clip(attack: Attack, dtype: str, setup_of: SetupOf) -> None:
-    setup = setup_of(
-        learner=learner("all", "shown"), dtype=dtype, data=wide(30), defense=("clip:norm=0.9",)
-    )
+    setup = setup_of(learner=learner("all", "shown"), dtype=dtype, data=wide(30), defense=("clip:norm=0.9",))
     real = sent(setup)
     assert real.truth.clipped.all()
     here, clicks = tells(real), real.clicks[:, 0]
@@ -145,7 +141,7 @@ def test_tukey_passes_through_the_right_numbers() -> None:
     left = values - columns @ found
     scale = np.median(np.abs(left)) / 0.6744897501960817
     share = np.clip(1 - (left / (4.685 * scale)) ** 2, 0, None) ** 2
-    np.testing.assert_allclose(columns.T @ (share * left) / 60, 0, atol=1e-5)
+    np.testing.assert_allclose(columns.T @ (share * left) / 60, 0, atol=1e-4)
     assert np.all(share[::5] == 0)
 
 
@@ -164,23 +160,35 @@ def test_tukey_keeps_a_start_that_fits() -> None:
 
 
 def test_least_absolute_deviations_in_a_box_equal_a_linear_programme() -> None:
-    """Loss for loss, with noise and a clip, so that the model column is in use."""
+    """Loss for loss, with noise."""
     law = GammaShare(n=3, scale=0.3)
-    made = simulated(10, law, known("all", "shown", Ball(norm=2.0), law), k=6, features=9)
+    made = simulated(10, law, known("all", "shown", None, law), k=6, features=9)
     relaxed, view = RelaxedClicks(made.view), made.view
     clicks = answer(BoxLeastAbsolute(), view).scores[:, 0]
     assert np.all((clicks >= 0) & (clicks <= 1))
     for i in range(10):
-        design = np.column_stack([relaxed.effect(view.parameters, 0)[i], -view.parameters[i]])
-        y, (P, m) = view.updates[i], design.shape
+        design, y = relaxed.effect(view.parameters, 0)[i], view.updates[i]
+        P, m = design.shape
         constraints = np.block([[design, -np.eye(P)], [-design, -np.eye(P)]])
         cost = np.concatenate([np.zeros(m), np.ones(P)])
         bounds = [(0, 1)] * m + [(0, None)] * P
         best = linprog(cost, A_ub=constraints, b_ub=np.concatenate([y, -y]), bounds=bounds).fun
-        left = y - design[:, :-1] @ clicks[i]
-        shrunk = np.concatenate([[0.0, 1.0], np.clip(-left / view.parameters[i], 0, 1)])
-        mine = np.abs(left[:, np.newaxis] + np.outer(view.parameters[i], shrunk)).sum(axis=0).min()
-        np.testing.assert_allclose(mine, best, rtol=1e-7)
+        np.testing.assert_allclose(np.abs(y - design @ clicks[i]).sum(), float(best or 0.0), rtol=1e-7)
+
+
+@pytest.mark.parametrize("attack", [BoxLeastSquares(), BoxLeastAbsolute()])
+def test_a_box_decoder_undoes_an_active_clip(attack: BoxLeastSquares) -> None:
+    """Every model is shrunk to norm 1, and the clicks' effect with it."""
+    law = GammaShare(n=1000, scale=1e-9)
+    made = simulated(60, law, known("all", "shown", Ball(norm=1.0), law), k=5, features=12)
+    assert np.allclose(np.linalg.norm(made.view.models, axis=1), 1.0)
+    blind = replace(made.view, knowledge=made.view.knowledge.without(frozenset({"clip"})))
+    mixed = made.clicks.any(axis=1) & ~made.clicks.all(axis=1)
+    right, without = (
+        (answer(attack, view).guess[:, 0] == made.clicks)[mixed].mean() for view in (made.view, blind)
+    )
+    assert right > 0.97
+    assert right > without + 0.1
 
 
 # --- RAIFLE ---------------------------------------------------------------------------------------
@@ -191,11 +199,11 @@ def test_least_absolute_deviations_in_a_box_equal_a_linear_programme() -> None:
 def test_raifle_finds_clicks_without_noise(interactions: int, clip: str, setup_of: SetupOf) -> None:
     """All but ties of lists in which everything or nothing was clicked."""
     text = learner("all", "shown", interactions=interactions)
-    real = sent(setup_of(clients=40, learner=text, data=wide(30), defense=(clip,)))
+    real = sent(setup_of(clients=40, learner=text, data=wide(7), defense=(clip,)))
     clicks, there = real.clicks, real.view.is_document
     told_lists = clicks.any(axis=2) & (clicks != there).any(axis=2)
     here = there & told_lists[..., np.newaxis]
-    assert told_lists.sum() > 20
+    assert told_lists.sum() > 8
     assert (answer(Raifle(), real.view).guess == clicks)[here].mean() >= 0.95
 
 
@@ -211,10 +219,12 @@ def loss(view: View, clicks: Floats) -> Floats:
 def test_raifle_brings_its_loss_down(setup_of: SetupOf) -> None:
     """Below that of the start, one half everywhere, and the further the more steps."""
     text = learner("all", "shown", interactions=2)
-    view = sent(setup_of(clients=40, learner=text, data=wide(30))).view
+    view = sent(setup_of(clients=40, learner=text, data=wide(7))).view
     losses = [loss(view, np.where(view.is_document, 0.5, 0.0))]
-    losses += [loss(view, answer(Raifle(steps=steps), view).scores) for steps in (5, 50, 200)]
-    assert np.all(losses[-1] <= losses[0])
+    losses += [loss(view, answer(Raifle(steps=steps), view).scores) for steps in (5, 30, 150)]
+    moved = losses[0] > 1e-6 * losses[0].max()
+    assert moved.sum() > 3
+    assert np.all(losses[-1][moved] < losses[0][moved])
     assert losses[0].mean() > losses[1].mean() > losses[2].mean() > losses[3].mean()
     assert losses[3].mean() < 0.01 * losses[0].mean()
 
@@ -229,19 +239,3 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         reason = "the observer does not know: candidates (PDGD normalises over them)"
         assert attack.why_not(told(seen, normaliser="candidates", candidates=False)) == reason
     assert LeastAbsolute().why_not(told(seen, learning_rate=None, pairs=None)) is None
-
-
-def test_a_clipped_step_is_not_a_larger_one() -> None:
-    """The box decoders shrink the model only where a clip is known."""
-    law = GammaShare(n=1000, scale=1e-9)
-    made = simulated(60, law, known("all", "shown", None, law), k=5, features=12)
-    models = projected(np.ascontiguousarray(made.view.models), 1.0, 2)
-    assert np.all(np.linalg.norm(made.view.models, axis=1) > 1)
-    seen = replace(made.view, messages=models)
-    ties = ~made.clicks.any(axis=1) | made.clicks.all(axis=1)
-    knows, knows_not = (
-        (answer(BoxLeastAbsolute(), told(seen, clip=clip)).guess[:, 0] == made.clicks)[~ties].mean()
-        for clip in (Ball(norm=1.0), None)
-    )
-    assert knows > knows_not + 0.1
-    assert Replay(told(seen, clip=Ball(norm=1.0))).clipped(models).tobytes() == models.tobytes()

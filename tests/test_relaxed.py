@@ -67,7 +67,7 @@ def test_the_true_clicks_make_the_message_where_the_prefix_is_right(
 @pytest.mark.parametrize("normaliser", ["shown", "candidates"])
 def test_a_path_is_the_replayed_one_for_hard_clicks(normaliser: str, clip: Ball | None) -> None:
     seen = seen_by(12, 3, clip, normaliser=normaliser)
-    full = np.flatnonzero(seen.is_document.any(axis=2).all(axis=1))
+    full = np.flatnonzero((seen.is_document.sum(axis=2) > 0).all(axis=1))
     assert full.size > 5
     clicks = some_clicks(seen)
     mine = RelaxedClicks(seen).path(clicks.astype(np.float64))
@@ -90,11 +90,11 @@ def test_slopes_are_finite_differences(clip: Ball | None) -> None:
     seen = seen_by(12, 1, clip)
     relaxed, rng = RelaxedClicks(seen), np.random.default_rng(3)
     clicks = np.where(seen.is_document, rng.uniform(0.2, 0.8, size=seen.shown.shape), 0.0)
-    free = seen.parameters + np.einsum(
-        "npk,nk->np", relaxed.effect(seen.parameters, 0), clicks[:, 0]
-    )
+    free = seen.parameters + np.einsum("npk,nk->np", relaxed.effect(seen.parameters, 0), clicks[:, 0])
     size = np.inf if clip is None else clip.norm
-    factor = np.minimum(1, size / np.linalg.norm(free, 2 if clip is None else clip.ord, axis=1))[:, np.newaxis]
+    factor = np.minimum(1, size / np.linalg.norm(free, 2 if clip is None else clip.ord, axis=1))[
+        :, np.newaxis
+    ]
     assert (factor < 1).any() == (size < 100)
     found, h = relaxed.gradient(clicks), 1e-4
     for j in range(clicks.shape[2]):
@@ -109,7 +109,7 @@ def test_slopes_are_finite_differences(clip: Ball | None) -> None:
 def test_slopes_vanish_where_the_message_is_met() -> None:
     for clip in (None, Ball(norm=1.5)):
         seen = seen_by(12, 3, clip)
-        full = np.flatnonzero(seen.is_document.any(axis=2).all(axis=1))
+        full = np.flatnonzero((seen.is_document.sum(axis=2) > 0).all(axis=1))
         clicks = some_clicks(seen)
         seen = replace(seen, messages=Replay(seen).paths(np.arange(12), clicks)[-1])
         found = RelaxedClicks(seen).gradient(clicks.astype(np.float64))
@@ -129,9 +129,7 @@ def test_settled_clicks_are_the_true_ones_without_noise(
     told = clicks.any(axis=2) & (clicks != real.view.is_document).any(axis=2)
     assert told.sum() > 25
     relaxed = RelaxedClicks(real.view)
-    first, last = (
-        np.abs(relaxed.settled(loss, turns) - clicks)[told].mean() for turns in (0, 12)
-    )
+    first, last = (np.abs(relaxed.settled(loss, turns) - clicks)[told].mean() for turns in (0, 12))
     assert last < 1e-3
     assert first > 10 * last
     assert np.array_equal((relaxed.settled(loss, 12) > 0.5)[told], clicks[told])

@@ -59,12 +59,12 @@ class Noise(NamedTuple):
     Attributes:
         inverse_scale: 1 / scale.
         density: cubics of log f(x).
-        precision: cubics of the log of the weight that a residual has, `-f'(x) / (x f(x))`.
+        slope: cubics of `d ln f(x) / d ln x`; less of it, over x^2, is the weight of a residual x.
     """
 
     inverse_scale: float
     density: Floats
-    precision: Floats
+    slope: Floats
 
 
 @kernel
@@ -235,14 +235,14 @@ def _bound(
     """
     P, q = columns.shape
     density = DensityTable(noise.inverse_scale, noise.density)
-    precision = DensityTable(noise.inverse_scale, noise.precision)
+    slope = DensityTable(noise.inverse_scale, noise.slope)
     M[:] = 0.0
     for a in range(q):
         M[a, a] = 1.0
     target = np.zeros(q)
     total = 0.0
     for p in range(P):
-        weight = math.exp(log_density_at(precision, sizes[p]))
+        weight = -log_density_at(slope, sizes[p]) / sizes[p] / sizes[p]
         total += log_density_at(density, sizes[p])
         total += 0.5 * weight * (sizes[p] * sizes[p] - residuals[p] * residuals[p])
         for a in range(q):
