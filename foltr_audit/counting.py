@@ -23,7 +23,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 22
-_FAINT = 1e-5  # a residual that small, relative to what one client can add, is as good as none
+_FAINT = 1e-6  # less than that, relative to what one client can add, is as good as nothing
+_NOTHING = 1e-100  # what one client can add counts as more than that
 _FARTHEST = 1e140  # sums count as at most that far from 0: their squares are numbers
 _STEP = 1e-2  # by how much ln |x| moves where a slope is taken
 _STEEP = 1e-7  # slopes from which a weight is told apart from rounding
@@ -157,7 +158,7 @@ class CountDecoder:
             terms=terms,
             lengths=lengths,
             clients=self.view.clients[rows].copy(),
-            floors=np.where(most > 0, _FAINT * most, 1.0),
+            finest=np.maximum(_FAINT * most, _NOTHING),
         )
 
 

@@ -204,7 +204,7 @@ def test_the_bound_lies_below_the_evidence_and_near(count: int, gap: float, rece
         terms=terms,
         lengths=np.array([1]),
         clients=np.array([10]),
-        floors=np.array([FLOOR]),
+        finest=np.array([FLOOR]),
     )
     mean, spread, counts = np.empty(2), np.empty((2, 1)), np.zeros(1)
     fill_cascade_moments(sums, 0, np.array([0.3]), np.array([0.0]), mean, spread)
@@ -256,16 +256,23 @@ def test_precisions_equal_their_closed_forms(law: NoiseLaw, exact: Callable[[Flo
 # --- what is told ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ball", [None, Ball(norm=3.0)])
-@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
-def test_counts_are_exact_without_noise(pairs: str, ball: Ball | None) -> None:
+def test_counts_are_exact_without_noise() -> None:
     """Where perfect users saw a document that nobody or everybody clicks: the others follow from it."""
-    made = summed(40, 30, None, pairs=pairs, belief=PERFECT, ball=ball)
-    told = np.isin(made.view.labels, (0, 2))[:, 0].any(axis=1) if made.view.labels is not None else None
-    estimate = estimated(made.view, prior="relevance")
-    assert np.abs(estimate - made.counts)[told].max() < 0.01
+    made = summed(40, 30, None, belief=PERFECT)
+    assert made.view.labels is not None
+    told = np.isin(made.view.labels[:, 0], (0, 2)).any(axis=1)
+    assert told.sum() > 35
+    assert np.abs(estimated(made.view, prior="relevance") - made.counts)[told].max() < 0.01
     right = (np.rint(estimated(made.view)) == made.counts).all(axis=1)
     assert right.mean() > 0.9, "grades are found where they are not known"
+
+
+@pytest.mark.parametrize(("pairs", "ball"), [("last-click+1", None), ("all", Ball(norm=3.0))])
+def test_where_sums_are_not_linear_in_counts_little_is_lost(pairs: str, ball: Ball | None) -> None:
+    """What a client adds depends on its last click, or on the clip: more unknowns than equations."""
+    made = summed(40, 30, None, pairs=pairs, belief=PERFECT, ball=ball)
+    assert rate_error(estimated(made.view, prior="relevance"), made) < 0.005
+    assert rate_error(estimated(made.view), made) < 0.05
 
 
 def test_all_counts_up_by_one_send_the_same_sum() -> None:
@@ -310,8 +317,9 @@ def test_the_search_finds_what_trying_everything_finds() -> None:
     made = summed(30, 40, GammaShare(n=1000, scale=2.5), k=3)
     every = np.array(list(product(range(3), repeat=3)))
     tried = CountDecoder(made.view).counts(every)
-    few = np.repeat(np.arange(3)[:, np.newaxis], 3, axis=1)
-    np.testing.assert_allclose(CountDecoder(made.view).counts(few), tried, atol=0.5)
+    np.testing.assert_allclose(estimated(made.view), tried, atol=0.1)
+    near = np.abs(estimated(made.view, restarts=0) - tried).max(axis=1) < 0.1
+    assert near.sum() >= 25, "most often three starts do"
 
 
 def test_one_grade_leaves_nothing_to_search() -> None:

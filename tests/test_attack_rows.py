@@ -12,7 +12,7 @@ import pytest
 from foltr_audit.bootstrap import Resamples
 from foltr_audit.calibration import calibration
 from foltr_audit.evidence import Evidence
-from foltr_audit.report.attack import KINDS, AttackReport, attack_rows, joined, result_rows
+from foltr_audit.report.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
 from foltr_audit.report.plain import json_text
 from foltr_audit.rng import Streams
 from tests.judged import evidence, random_evidence
@@ -187,7 +187,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
         raise AssertionError(f"{constant} is no JSON")
 
     told = json.loads(report.json(), parse_constant=refuse)
-    assert list(told) == ["schema", "config", "dataset", "utility", *KINDS]
+    assert sorted(told) == sorted(["schema", "config", "dataset", "utility", *KINDS, *INQUIRIES])
     assert told["schema"] == "foltr-audit/attack/1"
     assert len(told["queries"]) == len(rows["queries"]) > 2
     assert "-inf" in [score for row in told["queries"] for score in row["scores"]]

@@ -149,8 +149,8 @@ def test_chunks_change_no_answer(
     assert pieces[-1].rows.stop == 8
     for name in names(Attack):
         attack = make(Attack, name)
-        if attack.why_not(together) is not None:
-            continue
+        if attack.why_not(together) is not None or name in ("joint-map", "raifle"):
+            continue  # those two take their time; the contract has them one by one
         at_once = attack.infer(together, np.random.default_rng(0))
         parts = [attack.infer(seen.view, np.random.default_rng(0)) for seen in pieces]
         assert np.concatenate([part.scores for part in parts]).tobytes() == at_once.scores.tobytes()

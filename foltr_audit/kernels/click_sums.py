@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
-from .jit import kernel, parallel_kernel
+from .jit import inlined, kernel, parallel_kernel
 from .patterns import Ball, shrunk
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
         terms: steps and clicks of one client for every pattern, (n, 2^k, q + k).
         lengths: documents of each list, (n,), at most k.
         clients: how many clients each sums, (n,).
-        floors: how small a residual may be told from none, (n,), above 0.
+        finest: residuals count as known to so much at best, a standard deviation, (n,), above 0.
     """
 
     received: Floats
@@ -50,7 +50,7 @@ class Sums(NamedTuple):
     terms: Floats
     lengths: Ints
     clients: Ints
-    floors: Floats
+    finest: Floats
 
 
 class Noise(NamedTuple):
@@ -225,6 +225,21 @@ def _solve(M: Floats, target: Floats, answer: Floats) -> float:
     return log_determinant
 
 
+@inlined
+def _weight(slope: DensityTable, size: float) -> float:
+    """What the inverse variance of a residual of this size counts as."""
+    return -log_density_at(slope, size) / size / size
+
+
+@kernel
+def _least_size(slope: DensityTable, finest: float) -> float:
+    """A size from which residuals on weigh no more than they are known to at best."""
+    size = finest
+    while _weight(slope, size) > 1.0 / finest / finest:
+        size *= 2.0
+    return size
+
+
 @kernel
 def _bound(
     residuals: Floats, columns: Floats, sizes: Floats, noise: Noise, M: Floats, hidden: Floats
@@ -242,7 +257,7 @@ def _bound(
     target = np.zeros(q)
     total = 0.0
     for p in range(P):
-        weight = -log_density_at(slope, sizes[p]) / sizes[p] / sizes[p]
+        weight = _weight(slope, sizes[p])
         total += log_density_at(density, sizes[p])
         total += 0.5 * weight * (sizes[p] * sizes[p] - residuals[p] * residuals[p])
         for a in range(q):
@@ -259,9 +274,9 @@ def _bound(
 
 @kernel
 def _fill_sizes(
-    residuals: Floats, columns: Floats, M: Floats, hidden: Floats, floor: float, sizes: Floats
+    residuals: Floats, columns: Floats, M: Floats, hidden: Floats, least: float, sizes: Floats
 ) -> None:
-    """Fill in the root mean square of each residual, at least the floor; M is the factor of a precision."""
+    """Fill in the root mean square of each residual, at least `least`; M is the factor of a precision."""
     P, q = columns.shape
     z = np.empty(q)
     for p in range(P):
@@ -273,7 +288,7 @@ def _fill_sizes(
                 z[a] -= M[a, c] * z[c]
             z[a] /= M[a, a]
             square += z[a] * z[a]
-        sizes[p] = max(math.sqrt(rest * rest + square), floor)
+        sizes[p] = max(math.sqrt(rest * rest + square), least)
 
 
 @kernel
@@ -288,6 +303,7 @@ def explained(
     P, q = sums.received.shape[1], spread.shape[1]
     _factor(spread)
     columns, residuals, sizes = np.zeros((P, q)), np.empty(P), np.empty(P)
+    least = _least_size(DensityTable(noise.inverse_scale, noise.slope), sums.finest[i])
     for p in range(P):
         residuals[p] = sums.received[i, p]
         square = 0.0
@@ -297,7 +313,7 @@ def explained(
                 columns[p, b] += sums.design[i, p, a] * spread[a, b]
         for b in range(q):
             square += columns[p, b] * columns[p, b]
-        sizes[p] = max(math.sqrt(residuals[p] * residuals[p] + square), sums.floors[i])
+        sizes[p] = max(math.sqrt(residuals[p] * residuals[p] + square), least)
     M, hidden = np.empty((q, q)), np.empty(q)
     bound = -np.inf
     for _ in range(_ROUNDS):
@@ -306,7 +322,7 @@ def explained(
         gain = bound - before
         if not gain > _ENOUGH or bound + _HOPE * gain < bar:
             break
-        _fill_sizes(residuals, columns, M, hidden, sums.floors[i], sizes)
+        _fill_sizes(residuals, columns, M, hidden, least, sizes)
     for j in range(sums.lengths[i]):
         count = mean[q + j]
         for b in range(q):

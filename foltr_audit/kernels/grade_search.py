@@ -18,6 +18,7 @@ from .jit import kernel, parallel_kernel
 
 _MOST_TRIED = 8000  # assignments of grades that are weighed for one list
 _BETTER = 1e-9  # a gain in log evidence that counts
+_NEAR = 4.0  # assignments that much worse than the best, in log evidence, need not be weighed in full
 
 
 class Grades(NamedTuple):
@@ -105,7 +106,7 @@ def _climb(sums: Sums, i: int, noise: Noise, grades: Grades, assigned: Ints, tri
     change, idle = 0, 0
     while idle < every:
         _change(assigned, L, G, change, changed)
-        at = _weigh(sums, i, noise, grades, changed, best, tried)
+        at = _weigh(sums, i, noise, grades, changed, best - _NEAR, tried)
         change += 1
         idle += 1
         if at >= 0 and tried.values[at] > best + _BETTER:
