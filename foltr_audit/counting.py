@@ -135,7 +135,8 @@ class CountDecoder:
 
     def sums(self, rows: Ints) -> Sums:
         """Some sums for kernels."""
-        from foltr_audit.kernels.click_sums import Sums, pattern_terms
+        from foltr_audit.kernels.click_sums import Sums
+        from foltr_audit.kernels.pattern_terms import pattern_terms
 
         replay, k = self.replay, self.view.shown.shape[2]
         theta = np.ascontiguousarray(self.view.parameters[rows])

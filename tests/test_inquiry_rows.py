@@ -1,0 +1,151 @@
+"""Rows of queries told from others and of counts, against figures by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from foltr_audit.inquiry import Inquiries, combined_inquiries
+from foltr_audit.judge_counts import CountEvidence
+from foltr_audit.judge_queries import Placed, QueryEvidence
+from foltr_audit.report.inquiry_rows import inquiry_rows, rank_correlations
+from foltr_audit.rng import Streams
+
+SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "pdgd": "pham-2022"}
+WHERE = {"click_model": "navigational", **SETTING}
+
+
+def queries() -> QueryEvidence:
+    """Four messages of three queries, four choices; one says nothing."""
+    return QueryEvidence(
+        query=np.array(["a", "a", "b", "c"]),
+        has_pairs=np.array([True, True, True, False]),
+        choices=np.full(4, 4),
+        asked=10,
+        placed={
+            "query-id": Placed(
+                probability=np.array([0.9, 0.2, 0.5, 0.25]),
+                ahead=np.array([0, 2, 0, 0]),
+                tied=np.array([1, 1, 2, 4]),
+            )
+        },
+        refused={"other": "it needs more"},
+    )
+
+
+def counts() -> CountEvidence:
+    """Two lists of three and two documents, shown to 10 and 20 clients."""
+    truth = np.array([[5, 0, 10], [20, 4, 0]])
+    return CountEvidence(
+        query=np.array(["a", "b"]),
+        clients=np.array([10, 20]),
+        shown=np.array([[3, 1, 0], [2, 5, -1]]),
+        counts=truth,
+        estimates={"aggregate": np.array([[5.4, 1.0, 8.0], [20.0, 5.0, 99.0]])},
+        baselines={"constant": np.array([[5.0, 5.0, 5.0], [10.0, 10.0, 0.0]])},
+        refused={"olsr": "it reads individual views, not aggregate ones"},
+    )
+
+
+def rows(inquiries: Inquiries) -> dict[str, list[dict[str, Any]]]:
+    return inquiry_rows(inquiries, "navigational", SETTING, Streams(1))
+
+
+def test_query_rows_by_hand() -> None:
+    found = rows(Inquiries(queries=queries()))
+    assert found["counts"] == []
+    (row,) = found["query_identification"]
+    assert {name: row[name] for name in WHERE} == WHERE
+    assert (row["method"], row["view"], row["choices"], row["choices_asked"]) == (
+        "query-id",
+        "individual",
+        4,
+        10,
+    )
+    assert (row["messages"], row["messages_with_pairs"], row["queries"]) == (4, 3, 3)
+    assert row["accuracy"] == pytest.approx((1 + 0 + 1 / 2 + 1 / 4) / 4)
+    assert row["accuracy_with_pairs"] == pytest.approx((1 + 0 + 1 / 2) / 3)
+    last = (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
+    assert row["mrr"] == pytest.approx((1 + 1 / 3 + 3 / 4 + last) / 4)
+    assert row["rank_with_pairs"] == pytest.approx((1 + 3 + 1.5) / 3)
+    assert row["probability"] == pytest.approx((0.9 + 0.2 + 0.5 + 0.25) / 4)
+    assert (row["chance"], row["chance_mrr"]) == (0.25, pytest.approx(last))
+    low, high = row["accuracy_ci95"]
+    assert 0 <= low <= row["accuracy"] <= high <= 1
+    (refused,) = found["refused"]
+    assert (refused["method"], refused["view"], refused["reason"]) == ("other", "individual", "it needs more")
+
+
+def test_count_rows_by_hand() -> None:
+    found = rows(Inquiries(counts=counts()))
+    constant, attack = found["counts"]
+    assert [row["baseline"] for row in (constant, attack)] == [True, False]
+    for row in (constant, attack):
+        assert {name: row[name] for name in WHERE} == WHERE
+        assert row["view"] == "aggregate"
+        assert (row["lists"], row["queries"], row["documents"]) == (2, 2, 5)
+        assert (row["clients_min"], row["clients_max"]) == (10, 20)
+    errors = np.array([0.04, 0.1, 0.2, 0.0, 0.05])
+    assert attack["error"] == pytest.approx(errors.mean())
+    assert attack["rmse"] == pytest.approx(np.sqrt((errors**2).mean()))
+    assert attack["exact"] == pytest.approx(2 / 5)
+    assert attack["spearman"] == pytest.approx(1.0)
+    assert constant["error"] == pytest.approx((0.0 + 0.5 + 0.5 + 0.5 + 0.3) / 5)
+    assert constant["spearman"] is None
+    assert constant["spearman_ci95"] is None
+    low, high = attack["error_ci95"]
+    assert low <= attack["error"] <= high
+    (refused,) = found["refused"]
+    assert refused["view"] == "aggregate"
+
+
+def test_messages_that_all_say_nothing_have_no_figures_of_their_own() -> None:
+    silent = QueryEvidence(
+        query=np.array(["a"]),
+        has_pairs=np.array([False]),
+        choices=np.array([2]),
+        asked=2,
+        placed={"x": Placed(probability=np.array([0.5]), ahead=np.array([0]), tied=np.array([2]))},
+    )
+    (row,) = rows(Inquiries(queries=silent))["query_identification"]
+    assert (row["accuracy"], row["accuracy_ci95"]) == (0.5, None), "one query has no interval"
+    assert row["accuracy_with_pairs"] is row["mrr_with_pairs"] is None
+
+
+@settings(max_examples=40, derandomize=True)
+@given(st.integers(0, 10**6))
+def test_rank_correlations_are_spearmans(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth, estimates = rng.integers(0, 5, size=(4, 6)), rng.integers(0, 9, size=(4, 6)) / 2
+    here = np.arange(6) < np.array([6, 5, 2, 1])[:, np.newaxis]
+    for i, found in enumerate(rank_correlations(estimates, truth, here)):
+        a, b = estimates[i, here[i]], truth[i, here[i]]
+        if np.ptp(a) == 0 or np.ptp(b) == 0:
+            assert np.isnan(found)
+        else:
+            assert found == pytest.approx(spearmanr(a, b).statistic)
+
+
+def test_hundredths_of_a_click_make_no_order() -> None:
+    here = np.ones((1, 3), np.bool_)
+    estimates = np.array([[0.001, 0.0, 5.0]])
+    assert rank_correlations(estimates, np.array([[0, 0, 7]]), here)[0] == pytest.approx(1.0)
+
+
+def test_repetitions_are_pooled() -> None:
+    both = combined_inquiries(
+        [Inquiries(queries=queries(), not_here={"x": "why"}), Inquiries(queries=queries())]
+    )
+    assert both.queries is not None
+    assert both.queries.query.size == 8
+    assert both.counts is None
+    assert both.refused == {"x": "why", "other": "it needs more"}
+    sums = combined_inquiries([Inquiries(counts=counts()), Inquiries(counts=counts())])
+    assert sums.counts is not None
+    assert sums.counts.counts.shape == (4, 3)
+    assert combined_inquiries([Inquiries()]).refused == {}
