@@ -23,7 +23,6 @@ class PositionPrior(Attack):
 
     name: ClassVar[str] = "position-prior"
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order", "belief"})
-    observers: ClassVar[frozenset[str]] = frozenset({"individual"})
     baseline: ClassVar[bool] = True
     probabilities: ClassVar[bool] = True
     prior: ClassVar[Prior] = "position"

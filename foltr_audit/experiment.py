@@ -183,36 +183,15 @@ def findings(
     Raises:
         UsageError: no attack of the protocol can run on what its observer sees.
     """
-    clicks = None
-    if protocol.view == "individual":
-        clicks = attack_recording(recording, collection, protocol, streams, progress, name)
     observer = Observer(recording.header, collection, frozenset(protocol.hide))
-    attacks = make_attacks(protocol.methods)
+    attacks, clicks = make_attacks(protocol.methods), None
+    if protocol.view == "individual":
+        with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
+            clicks = judge(recording, observer, asking(attacks, "clicks"), streams, tick)
     inquiries = inquire(recording, observer, attacks, protocol, streams, progress, name)
     refused = {} if clicks is None else clicks.refused
     refuse_if_none_runs(protocol.methods, {**refused, **inquiries.refused})
     return Findings(clicks, inquiries)
-
-
-def attack_recording(
-    recording: Recording,
-    collection: Collection | None,
-    protocol: AttackSpec,
-    streams: Streams,
-    progress: Progress = SILENT,
-    name: str = "",
-) -> Evidence:
-    """Judge attacks that ask for clicks on recorded rounds that hold their truth.
-
-    Raises:
-        UsageError: no attack of the protocol can run on what its observer sees.
-    """
-    observer = Observer(recording.header, collection, frozenset(protocol.hide))
-    attacks = asking(make_attacks(protocol.methods), "clicks")
-    with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
-        evidence = judge(recording, observer, attacks, streams, tick)
-    refuse_if_none_runs(protocol.methods, evidence.refused)
-    return evidence
 
 
 def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,25 +50,35 @@ def infer_round(
     refused: dict[str, str] = {}
     with threadpool_limits(limits=1, user_api="blas"):
         for seen in observer.views(record):
-            for attack in attacks:
-                reason = attack.why_not(seen.view)
-                if reason is None:
-                    rng = streams.generator(f"attack/{attack.text}/{record.round}/{seen.rows.start}")
-                    pieces[attack.label].append(_guessed(attack, seen, rng))
-                else:
-                    refused[attack.label] = reason
+            place = f"{record.round}/{seen.rows.start}"
+            for attack, rng in able(attacks, seen.view, streams, place, refused):
+                pieces[attack.label].append(_guessed(attack, seen, rng))
     guessed = {
         label: Guessed.joined(mine).at(at) for label, mine in pieces.items() if mine and label not in refused
     }
     return Answers(guessed=guessed, refused=refused)
 
 
+def able(
+    attacks: Sequence[Attack], view: View, streams: Streams, place: str, refused: dict[str, str]
+) -> Iterator[tuple[Attack, np.random.Generator]]:
+    """The attacks that can run on a view, each with a random stream of its own at this place.
+
+    Why the others cannot is added to `refused`, by label.
+    """
+    for attack in attacks:
+        reason = attack.why_not(view)
+        if reason is None:
+            yield attack, streams.generator(f"attack/{attack.text}/{place}")
+        else:
+            refused[attack.label] = reason
+
+
 def _facts(record: RoundRecord, observer: Observer) -> Identifiability:
     """What the messages of a round can tell an observer that knows everything; arrays (I, ...)."""
     placement = Placement.of(record)
     at = (placement.slot, placement.place)
-    knowing = Observer(observer.header, observer.collection)
-    pieces = [identifiability(seen.view) for seen in knowing.views(record)]
+    pieces = [identifiability(seen.view) for seen in observer.knowing.views(record)]
     if not pieces:
         return nothing_identifiable(0, 0, record.shown.shape[1]).at(at)
     return Identifiability(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))).at(at)

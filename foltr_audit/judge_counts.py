@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.click_rates import cascade_rates, median_rates, weighted_median
 from foltr_audit.errors import UsageError
-from foltr_audit.judge import checked_answer
+from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
@@ -175,15 +175,12 @@ def _judged(
     estimates: dict[str, Floats] = {}
     refused: dict[str, str] = {}
     with threadpool_limits(limits=1, user_api="blas"):
-        for attack in attacks:
-            why = attack.why_not(view)
-            if why is None:
-                rng = streams.generator(f"attack/{attack.text}/sums/{record.round}")
-                scores = checked_answer(attack, view, rng).scores[:, 0]
-                estimates[attack.label] = _in_order(scores, view.shown[:, 0], record.shown[messages])
-            else:
-                refused[attack.label] = why
-    knowing = _seen(Observer(observer.header, observer.collection), record, messages, totals, rows)
+        for attack, rng in able(attacks, view, streams, f"sums/{record.round}", refused):
+            scores = checked_answer(attack, view, rng).scores[:, 0]
+            estimates[attack.label] = _in_order(scores, view.shown[:, 0], record.shown[messages])
+    knowing = (
+        view if observer.knowing is observer else _seen(observer.knowing, record, messages, totals, rows)
+    )
     shown, counts = record.shown[messages], totals.counts[rows]
     return CountEvidence(
         query=query_names(record, observer.header, observer.collection)[messages],

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge import checked_answer
+from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
@@ -178,13 +178,8 @@ def _judged(
     refused: dict[str, str] = {}
     with threadpool_limits(limits=1, user_api="blas"):
         for first, view in _views(record, observer, pages.first[offered]):
-            for attack in attacks:
-                why = attack.why_not(view)
-                if why is None:
-                    rng = streams.generator(f"attack/{attack.text}/{record.round}/{first}")
-                    pieces[attack.label].append(_lists(attack, view, rng))
-                else:
-                    refused[attack.label] = why
+            for attack, rng in able(attacks, view, streams, f"{record.round}/{first}", refused):
+                pieces[attack.label].append(_lists(attack, view, rng))
     there = record.shown >= 0
     return QueryEvidence(
         query=names,

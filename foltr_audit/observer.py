@@ -64,6 +64,11 @@ class Observer:
     hidden: frozenset[str] = field(default_factory=frozenset)
 
     @cached_property
+    def knowing(self) -> Observer:
+        """The same observer with nothing hidden from it."""
+        return Observer(self.header, self.collection) if self.hidden else self
+
+    @cached_property
     def _knowledge(self) -> Knowledge:
         return knowledge_of(self.header)
 

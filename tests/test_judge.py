@@ -14,7 +14,7 @@ import pytest
 from foltr_audit import observer as observer_room
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence, combined
-from foltr_audit.experiment import attack_fresh, attack_recording, make_attacks, train
+from foltr_audit.experiment import attack_fresh, findings, make_attacks, train
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
@@ -278,9 +278,10 @@ def test_where_no_attack_can_run_nothing_is_reported(setup_of: SetupOf, collecti
     recording, streams = recording_of(setup_of(learner="fpdgd:interactions=1"), rounds=1), Streams(1)
     protocol = AttackSpec(methods=("map", "olsr"), hide=("features",))
     with pytest.raises(UsageError, match=r"attack map: cannot run on this view: .* features; attack olsr: "):
-        attack_recording(recording, collection, protocol, streams)
+        findings(recording, collection, protocol, streams)
     some = AttackSpec(methods=("map", "olsr"), hide=("noise", "order"))
-    evidence = attack_recording(recording, collection, some, streams)
+    evidence = findings(recording, collection, some, streams).clicks
+    assert evidence is not None
     assert list(evidence.refused) == ["first-position", "position-prior", "relevance-prior", "map"]
     assert list(evidence.guessed)[-1] == "olsr"
 
@@ -345,15 +346,17 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
     clients, model = FreshClients(setup, protocol), np.linspace(-0.3, 0.3, FEATURES)
     found = attack_fresh(setup, clients, model)
     assert list(found) == ["perfect", "informational"]
-    for click_model, findings in found.items():
-        evidence = findings.clicks
+    for click_model, of_model in found.items():
+        evidence = of_model.clicks
         assert evidence is not None
         assert evidence.steps == 2 * clients.queries.size
         assert evidence.query.size == evidence.steps
         memory = MemoryRecording(trace_header(setup, click_model, clients.queries.size, "deterministic"))
         for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
             memory.write(record, truth)
-        assert equal(evidence, attack_recording(memory, collection, protocol, setup.streams))
+        again = findings(memory, collection, protocol, setup.streams).clicks
+        assert again is not None
+        assert equal(evidence, again)
 
 
 def test_least_squares_reads_an_undefended_message(setup_of: SetupOf, collection: Collection) -> None:

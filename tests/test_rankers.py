@@ -15,6 +15,7 @@ from foltr_audit.rankers import known_ranker, make_ranker, ranker_text
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.rankers.neural import NeuralRanker
 from foltr_audit.records import Dataset
+from foltr_audit.records.view import Candidates
 from foltr_audit.spec import Spec
 from tests.command import run
 from tests.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
@@ -176,7 +177,8 @@ def test_scores_are_those_of_each_candidate(text: str, shared: bool) -> None:
     models = np.random.default_rng(1).normal(size=(1 if shared else QUERIES.size, ranker.n_parameters))
     scores, starts = ranker.scores(models, data, QUERIES)
     assert np.diff(starts).tolist() == [12, 3, 7, 1, 12]
-    flat, same = ranker.flat_scores(models, data.features, data.offsets, QUERIES)
+    bare = Candidates(features=data.features, offsets=data.offsets, query=QUERIES)
+    flat, same = ranker.scores(models, bare, QUERIES)
     assert (flat.tobytes(), same.tobytes()) == (scores.tobytes(), starts.tobytes())
     for c, query in enumerate(QUERIES):
         theta, rows = models[0 if shared else c], rows_of(data, query)

@@ -48,18 +48,12 @@ class Ranker(Protocol):
 
         Args:
             parameters: float64 (C, P), or (1, P) for one model that all share.
-            data: the data set that the queries index.
+            data: the candidates that the queries index.
             queries: int64 (C,).
 
         Returns:
             Flat scores, and `starts` int64 (C + 1,): client c owns `scores[starts[c]:starts[c+1]]`.
         """
-        return self.flat_scores(parameters, data.features, data.offsets, queries)
-
-    def flat_scores(
-        self, parameters: Floats, features: NDArray[Any], offsets: Ints, queries: Ints
-    ) -> tuple[Floats, Ints]:
-        """The same as `scores`, of candidates with features (documents, d) and offsets (queries + 1,)."""
         ...
 
     def gradient(

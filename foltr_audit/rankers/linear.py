@@ -36,12 +36,11 @@ class LinearRanker(Ranker):
         del rng
         return np.zeros(self.features)
 
-    def flat_scores(
-        self, parameters: Floats, features: NDArray[Any], offsets: Ints, queries: Ints
-    ) -> tuple[Floats, Ints]:
-        """See `Ranker.flat_scores`; sums are in float64."""
+    def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
+        """See `Ranker.scores`; sums are in float64."""
         from foltr_audit.kernels.ranking import linear_scores
 
+        features, offsets = data.features, data.offsets
         starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
         return linear_scores(features, offsets, queries, starts, np.ascontiguousarray(parameters)), starts
 

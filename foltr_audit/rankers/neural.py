@@ -49,12 +49,11 @@ class NeuralRanker(Ranker):
         second = rng.normal(scale=np.sqrt(2 / self.hidden), size=self.hidden)
         return np.concatenate([first, np.zeros(self.hidden), second])
 
-    def flat_scores(
-        self, parameters: Floats, features: NDArray[Any], offsets: Ints, queries: Ints
-    ) -> tuple[Floats, Ints]:
-        """See `Ranker.flat_scores`; sums are in float64."""
+    def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
+        """See `Ranker.scores`; sums are in float64."""
         from foltr_audit.kernels.neural import neural_scores
 
+        features, offsets = data.features, data.offsets
         starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
         models = np.ascontiguousarray(parameters)
         return neural_scores(features, offsets, queries, starts, models, self.hidden), starts
