@@ -1,31 +1,72 @@
-"""Clipping: keep every local model inside a ball."""
+"""Clipping: keep every client's model, or its update, inside a norm ball."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from pydantic import Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
-from foltr_audit.plugins import Ball, StepDefense
+from foltr_audit.plugins import Ball, MessageDefense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.records.privacy import Bounded, Resized
 
 
-class Clip(StepDefense):
-    """Scales a local model back to an L2 ball after every local step.
+class Clip(StepDefense, MessageDefense):
+    """Scales a local model or its update back to a ball, by min(1, norm / its norm).
 
-    Guarantees: by itself none. It bounds the L2 norm of a client's local model by `norm` (replace-one
-    client: two models differ by at most 2 norm in L2), which noise of another defense builds on. The
-    bound holds after every step that it acts on; with `clip_without_pairs=false` a client without pairs
-    keeps the global model as it came.
+    Guarantees: by itself none, for any observer. It bounds the L1 or L2 norm of what a client sends, up to
+    rounding, which noise of another defense builds on: replace-one client, two models (or two updates, and
+    so two models) differ by at most 2 norm. With `at=step` the bound holds after every step that it acts
+    on; with `clip_without_pairs=false` a client without pairs keeps the global model as it came, whose norm
+    nothing bounds (its update is 0). With `at=message` it holds for every client.
+
+    Parameters left out mean an L2 ball for the model after every local step, the published clip.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
-    algorithm 3.
+    algorithm 3; of updates: McMahan et al. 2018, "Learning differentially private recurrent language models",
+    section 3.
     """
 
     name: ClassVar[str] = "clip"
 
-    norm: float = Field(gt=0, description="radius R of the L2 ball")
+    norm: float = Field(gt=0, description="radius R of the ball")
+    ord: int | None = Field(default=None, ge=1, le=2, description="1 or 2: which norm; 2 if left out")
+    of: Literal["model", "update"] | None = Field(
+        default=None, description="what is scaled: model (if left out), or update"
+    )
+    at: Literal["step", "message"] | None = Field(
+        default=None, description="when: after every step (if left out), or once, for the message"
+    )
+
+    @field_validator("ord", "of", "at")
+    @classmethod
+    def _usual_ones_are_left_out(cls, value: int | str | None) -> int | str | None:
+        return None if value in (2, "model", "step") else value
+
+    def acts_in(self, stage: str) -> bool:
+        """Whether `at` names this stage."""
+        return stage == (self.at or "step")
 
     @property
-    def ball(self) -> Ball:
-        """The ball that models are scaled into, by min(1, norm / ||theta||_2)."""
-        return Ball(norm=self.norm, ord=2)
+    def ball(self) -> Ball | None:
+        """The ball that models are scaled into after every step; None for `at=message` or `of=update`."""
+        return None if self.at or self.of else Ball(norm=self.norm, ord=self.ord or 2)
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """Models (C, P), those scaled that lie outside."""
+        from foltr_audit.kernels.ball import projected
+
+        order = self.ord or 2
+        if not self.of:
+            return projected(np.ascontiguousarray(models, dtype=np.float64), self.norm, order)
+        updates = np.subtract(models, context.parameters, dtype=np.float64)
+        inside = projected(updates, self.norm, order)
+        outside = np.any(inside != updates, axis=1)
+        return np.where(outside[:, np.newaxis], context.parameters + inside, models)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """A bound on one of model and update, at the price of any earlier bound on the other."""
+        del context
+        of = self.of or "model"
+        return (Resized(factor=1.0, of=of), Bounded(norm=self.norm, ord=self.ord or 2, of=of))

@@ -36,18 +36,19 @@ class GammaLaplace(MessageDefense):
             raise ValueError(f"eps={self.eps:g} with sensitivity={self.sensitivity:g}: no finite noise scale")
         return self
 
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace noise that all shares make together."""
+        return self.sensitivity / self.eps
+
     def law(self, context: RoundContext) -> GammaShare:
         """The law of one share."""
-        return GammaShare(n=context.shares, scale=self.sensitivity / self.eps)
+        return GammaShare(n=context.shares, scale=self.scale)
 
     def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
         """Models plus one noise share per coordinate, float64 (C, P)."""
         share = self.law(context).sample(context.streams("gamma-laplace"), models.shape[1])
         return models + share
-
-    def noise(self, context: RoundContext) -> str:
-        """The law of one share, e.g. `gamma-share:n=1000,scale=2.5`."""
-        return self.law(context).text
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The published claim: eps for one interaction, in the aggregate."""

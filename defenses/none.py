@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.plugins import MessageDefense, RoundContext
+from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
 
 
 class NoDefense(MessageDefense):
@@ -22,3 +22,8 @@ class NoDefense(MessageDefense):
         """The models as they are, float64 (C, P)."""
         del context
         return models.copy()
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Nothing happens to a message."""
+        del context
+        return ()

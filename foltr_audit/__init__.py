@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, load_data, simulate
+    from foltr_audit.api import attack, attack_trace, audit, load_data, simulate
     from foltr_audit.chain import published_chain
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.plan import Plan
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "attack": "api",
     "attack_trace": "api",
+    "audit": "api",
     "load_data": "api",
     "simulate": "api",
     "published_chain": "chain",
@@ -61,6 +62,7 @@ __all__ = [
     "TraceWriter",
     "attack",
     "attack_trace",
+    "audit",
     "load_data",
     "published_chain",
     "simulate",

@@ -11,6 +11,7 @@ from foltr_audit.plan import Plan
 from foltr_audit.recorded import Recorded
 from foltr_audit.records import Collection
 from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.train import TrainReport
 from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Cell, Output, Study, run_plan
@@ -35,7 +36,7 @@ def simulate(
     resume: bool = False,
     overwrite: bool = False,
 ) -> TrainReport:
-    """Train the rankers of one or several Specs; an attack protocol in them is not run.
+    """Train the rankers of one or several Specs; attack and audit protocols in them are not run.
 
     Args:
         specs: what to train; several are compared in one report.
@@ -44,7 +45,8 @@ def simulate(
         resume: go on with what is there.
         overwrite: replace what is there.
     """
-    plan = Plan(tuple(spec.model_copy(update={"attack": None}) for spec in _several(specs, data)))
+    no_protocol = {"attack": None, "audit": None}
+    plan = Plan(tuple(spec.model_copy(update=no_protocol) for spec in _several(specs, data)))
     return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -67,6 +69,27 @@ def attack(
     if any(spec.attack is None for spec in plan.specs):
         raise UsageError("attack: a Spec has no attack protocol; expected Spec(..., attack={...})")
     return AttackReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def audit(
+    specs: Spec | Sequence[Spec],
+    *,
+    data: Collection | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> AuditReport:
+    """Train one or several Specs and check what their chains claim, from above and from below.
+
+    Arguments as for `simulate`.
+
+    Raises:
+        UsageError: a Spec without an audit protocol.
+    """
+    plan = Plan(_several(specs, data))
+    if any(spec.audit is None for spec in plan.specs):
+        raise UsageError("audit: a Spec has no audit protocol; expected Spec(..., audit={...})")
+    return AuditReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
 def attack_trace(

@@ -18,12 +18,16 @@ from foltr_audit.plugins import (
     ClickDefense,
     Defense,
     MessageDefense,
+    PrivacyEvent,
     RoundContext,
     StepDefense,
+    Wired,
     WireDefense,
     plain,
 )
+from foltr_audit.records.privacy import Bounded
 from foltr_audit.registry import make
+from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 S = TypeVar("S", bound=Defense)
 T = TypeVar("T", bound=np.generic)
@@ -75,12 +79,14 @@ class Chain:
     def _of(self, kind: type[S], context: RoundContext) -> Iterator[tuple[S, RoundContext]]:
         """The links of a stage, each with the context that its own streams come from."""
         for place, defense in enumerate(self.defenses):
-            if isinstance(defense, kind):
+            if isinstance(defense, kind) and defense.acts_in(kind.stage):
                 yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/")
 
     def links(self, kind: type[S]) -> tuple[S, ...]:
         """The links of a stage."""
-        return tuple(defense for defense in self.defenses if isinstance(defense, kind))
+        return tuple(
+            defense for defense in self.defenses if isinstance(defense, kind) and defense.acts_in(kind.stage)
+        )
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -103,8 +109,27 @@ class Chain:
 
     def noise(self, context: RoundContext) -> str | None:
         """The noise laws of the message stage, in order, joined by `+`."""
-        laws = [law for defense, own in self._of(MessageDefense, context) if (law := defense.noise(own))]
+        laws = [law.text for defense, own in self._of(MessageDefense, context) if (law := defense.law(own))]
         return "+".join(laws) or None
+
+    def acts(
+        self, context: RoundContext, *, acts_without_pairs: bool = True
+    ) -> tuple[tuple[Defense, PrivacyEvent], ...]:
+        """What happens to a message and which link does it, in the order in which they act.
+
+        `acts_without_pairs` says whether the step stage acts after an interaction without pairs too.
+        """
+        return tuple(
+            (defense, _as_it_holds(event, always=acts_without_pairs or stage != StepDefense.stage))
+            for stage in STAGES
+            for defense in self.defenses
+            if defense.acts_in(stage)
+            for event in defense.events_in(stage, context)
+        )
+
+    def events(self, context: RoundContext, *, acts_without_pairs: bool = True) -> tuple[PrivacyEvent, ...]:
+        """What the links do to a message, in the order in which they act."""
+        return tuple(event for _, event in self.acts(context, acts_without_pairs=acts_without_pairs))
 
     def on_clicks(
         self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
@@ -133,42 +158,78 @@ class Chain:
             models = _same_shape(defense, defense.apply(models, own), models)
         return models
 
-    def on_wire(
-        self, messages: NDArray[np.float64], context: RoundContext
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Messages as received (C, P) and which arrived (C,)."""
-        survivors = np.ones(messages.shape[0], dtype=np.bool_)
-        for defense, own in self._of(WireDefense, context):
-            received, arrived = defense.apply(messages, survivors, own)
-            messages = _same_shape(defense, received, messages)
-            survivors = _same_shape(defense, arrived, survivors)
-        return messages, survivors
+    @property
+    def encoding(self) -> FixedPoint | None:
+        """How the wire stage encodes messages as integers, if it does."""
+        found = [link.encoding for link in self.links(WireDefense) if link.encoding is not None]
+        return found[-1] if found else None
 
-    def on_aggregate(
-        self,
-        messages: NDArray[np.float64],
-        survivors: NDArray[np.bool_],
-        context: RoundContext,
-    ) -> NDArray[np.float64]:
+    def on_wire(self, messages: NDArray[np.float64], context: RoundContext) -> Wired:
+        """What the server receives of messages (C, P).
+
+        Clients of a simulation beside the training rounds (`context.prefix`) take part one by one.
+
+        Raises:
+            PluginError: a link behind one that encodes messages, or arrays of another shape.
+        """
+        wired = Wired(messages=messages, survivors=np.ones(messages.shape[0], dtype=np.bool_))
+        for defense, own in self._of(WireDefense, context):
+            if wired.is_encoded:
+                raise PluginError(
+                    f"defense {defense.name}: it acts on messages that are encoded; expected it before"
+                )
+            plain_messages = np.asarray(wired.messages, dtype=np.float64)
+            if context.prefix:
+                after = defense.alone(plain_messages, own)
+            else:
+                after = defense.apply(plain_messages, wired.survivors, own)
+            _same_shape(defense, after.messages, messages)
+            wired = replace(after, costs={**wired.costs, **after.costs})
+        return wired
+
+    def on_aggregate(self, wired: Wired, context: RoundContext) -> NDArray[np.float64]:
         """FedAvg of the messages that arrived, weighted by interactions, then the aggregate stage.
 
-        A round in which nothing arrived averages to NaN; the caller keeps its model then.
+        Encoded messages are averaged from their sum. A round in which nothing arrived averages to NaN; the
+        caller keeps its model then.
 
         Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from
         decentralized data", algorithm 1.
-        """
-        from foltr_audit.kernels.averaging import weighted_sum
 
-        weights = np.where(survivors, context.counts, 0).astype(np.float64)
+        Raises:
+            PluginError: a link of the aggregate stage that needs single messages, where they are encoded.
+        """
+        weights = np.where(wired.survivors, context.counts, 0).astype(np.float64)
         total = weights.sum()
         weights = weights / total if total > 0 else weights
-        aggregate = weighted_sum(messages, weights)
-        if not total > 0:
-            aggregate = np.full(messages.shape[1], np.nan)
+        aggregate = _average(wired, weights, total)
         for defense, own in self._of(AggregateDefense, context):
-            after = defense.apply(aggregate, messages[survivors], weights[survivors], own)
+            messages = wired.messages[wired.survivors].astype(np.float64, copy=False)
+            if wired.is_encoded:
+                messages = messages[:0]
+                if not defense.works_on_sums:
+                    raise PluginError(
+                        f"defense {defense.name}: it needs single messages, and the server has only their sum"
+                    )
+            after = defense.apply(aggregate, messages, weights[wired.survivors], own)
             aggregate = _same_shape(defense, after, aggregate)
         return aggregate
+
+
+def _average(wired: Wired, weights: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+    """Mean of the messages (P,) by weights (C,) that sum to 1 and were `total` before; NaN without any."""
+    from foltr_audit.kernels.averaging import weighted_sum
+
+    if not total > 0 or (wired.is_encoded and wired.sum is None):
+        return np.full(wired.messages.shape[1], np.nan)
+    if wired.sum is not None:
+        return np.asarray(wired.sum / total)
+    return weighted_sum(wired.messages.astype(np.float64, copy=False), weights)
+
+
+def _as_it_holds(event: PrivacyEvent, *, always: bool) -> PrivacyEvent:
+    """A bound, marked where it does not hold for clients that took no step."""
+    return replace(event, always=False) if isinstance(event, Bounded) and not always else event
 
 
 def _same_shape(defense: Defense, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:

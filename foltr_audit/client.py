@@ -68,7 +68,7 @@ class ClientRules:
             and type(model).click is Cascade.click
             and not self.chain.links(ClickDefense)
             and len(steps) <= 1
-            and all(step.ball is not None and type(step).apply is StepDefense.apply for step in steps)
+            and all(_only_scales(step) for step in steps)
         )
         if not known:
             return None
@@ -84,6 +84,15 @@ class ClientRules:
             order=ball.ord if ball else 2,
             always=self.acts_without_pairs,
         )
+
+
+def _only_scales(step: StepDefense) -> bool:
+    """Whether a step defense does no more than its ball says: no heir of who declared that acts otherwise."""
+    classes = type(step).__mro__
+    declares, acts = (
+        next(i for i, cls in enumerate(classes) if name in vars(cls)) for name in ("ball", "apply")
+    )
+    return step.ball is not None and declares <= acts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.decoding import Decoder, Prior, density_table, noise_law
-from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw, Rounding
+from foltr_audit.noise_laws import NoiseLaw, Rounding, ScaleFree
 from foltr_audit.records.belief import ClickBelief
 from foltr_audit.records.view import Knowledge, View
 from foltr_audit.replay import Replay
@@ -33,13 +33,9 @@ _STEEP = 1e-7  # slopes from which a weight is told apart from rounding
 def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
     """The law of the noise in a sum over so many clients; unknown noise stays unknown."""
     law = noise_law(known)
-    if isinstance(law, GammaShare):
-        return replace(law, count=law.count * clients)
-    if isinstance(law, Gaussian):
-        return replace(law, sigma=law.sigma * clients**0.5)
     if isinstance(law, Rounding):
         return replace(law, resolution=law.resolution * clients**0.5)
-    return law
+    return law if isinstance(law, ScaleFree) else law.summed(clients)
 
 
 def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.noise_laws import NoiseLaw, Rounding, ScaleFree, parse_law
+from foltr_audit.noise_laws import AddedNoise, NoiseLaw, Rounding, ScaleFree, parse_law
 from foltr_audit.records.view import Knowledge, View
 from foltr_audit.replay import Replay
 
@@ -26,7 +26,7 @@ _RARE = 4.0  # standard deviations
 _CHUNK_PATTERNS = 1 << 19
 
 
-def noise_law(known: Knowledge) -> NoiseLaw:
+def noise_law(known: Knowledge) -> AddedNoise | Rounding | ScaleFree:
     """The law of what is left of a message once the right model is taken off.
 
     Without noise it is what rounding leaves; an unknown law counts as heavy-tailed without a scale.

@@ -12,6 +12,7 @@ from foltr_audit.errors import DataError
 from foltr_audit.metrics import LIST_LENGTH, ideal_dcg, mean_ndcg
 from foltr_audit.played import Origin, Round, Sent, online_metrics
 from foltr_audit.plugins import RoundContext
+from foltr_audit.records.rounds import Payload
 from foltr_audit.setup import Setup
 
 TRAIN = 0
@@ -21,27 +22,27 @@ TRAIN = 0
 def send(setup: Setup, local: LocalModels, context: RoundContext, interactions: Interactions) -> Sent:
     """Message and wire stage: turns local models into messages.
 
+    What the wire stage encodes as integers is not rounded to another number format before.
+
     Raises:
         DataError: a message is not finite in its number format.
+        UsageError: a message that the wire stage cannot encode.
     """
     models = setup.chain.on_message(local.models, context)
     if setup.spec.trace.message == "update":
         models = models - context.parameters
-    dtype = setup.spec.trace.dtype
+    dtype = setup.spec.trace.dtype if setup.chain.encoding is None else "float64"
     sent = _in_format(models, dtype, context.round)
-    wired = sent.astype(np.float64)
-    received, survivors = setup.chain.on_wire(wired, context)
-    return Sent(
-        messages=sent if received is wired else _in_format(received, dtype, context.round),
-        received=received,
-        survivors=survivors,
-        updates=local.steps,
-        interactions=interactions,
-    )
+    plain = sent.astype(np.float64)
+    wired = setup.chain.on_wire(plain, context)
+    messages: Payload = wired.messages
+    if not wired.is_encoded:
+        messages = sent if wired.messages is plain else _in_format(wired.messages, dtype, context.round)
+    return Sent(messages=messages, wired=wired, updates=local.steps, interactions=interactions)
 
 
 def _in_format(
-    values: NDArray[np.float64], dtype: str, round_: int
+    values: NDArray[np.float64] | NDArray[np.uint64], dtype: str, round_: int
 ) -> NDArray[np.float32] | NDArray[np.float64]:
     with np.errstate(over="ignore"):
         messages = values.astype(dtype)
@@ -102,6 +103,7 @@ class Federation:
         aggregate = self._aggregate(sent, context)
         metrics = online_metrics(interactions, data, self.train_ideal, setup.spec.train.no_relevant)
         metrics["offline_ndcg@10"] = self.evaluation.ndcg(aggregate) if self._evaluates(round_) else np.nan
+        metrics |= sent.wired.costs
         return Round(
             context=context,
             sent=sent,
@@ -116,8 +118,8 @@ class Federation:
         return (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds
 
     def _aggregate(self, sent: Sent, context: RoundContext) -> NDArray[np.float64]:
-        mean = self.setup.chain.on_aggregate(sent.received, sent.survivors, context)
-        if not sent.survivors.any():
+        mean = self.setup.chain.on_aggregate(sent.wired, context)
+        if not sent.wired.survivors.any():
             return context.parameters
         after = context.parameters + mean if self.setup.spec.trace.message == "update" else mean
         if not np.all(np.isfinite(after)):

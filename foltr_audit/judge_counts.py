@@ -127,6 +127,11 @@ class Totals:
         """
         if not recording.has_truth:
             raise UsageError("trace: it holds no truth, so nothing can be scored")
+        if observer.header.kind == "masked":
+            raise UsageError(
+                "view aggregate: the messages are masked one by one; expected a chain without "
+                "secure-aggregation, whose sums this view stands for"
+            )
         numbers: dict[bytes, int] = {}
         first: list[tuple[int, int]] = []
         updates, clients, counts = [], [], []

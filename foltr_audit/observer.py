@@ -18,7 +18,7 @@ from foltr_audit.records.frozen import Features
 from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.records.view import Candidates, Knowledge, View
 from foltr_audit.trace import TraceHeader
-from foltr_audit.views import Placement, features_of, knowledge_of
+from foltr_audit.views import Placement, features_of, knowledge_of, readable
 
 T = TypeVar("T", bound=np.generic)
 
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """A server that sees each message of some recorded rounds.
+    """A server that sees each message of some recorded rounds; masked ones it reads as they are.
 
     Attributes:
         header: of the recorded rounds.
@@ -83,12 +83,12 @@ class Observer:
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
         placement = Placement.of(record)
         features = features_of(record, self.header, self.collection)
-        knowledge = self.knowledge(record)
+        knowledge, messages = self.knowledge(record), readable(record, self.header)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
         most = max(1, min(_CHUNK, _CHUNK_NUMBERS // each))
         for first in range(0, record.n_messages, most):
             rows = slice(first, min(first + most, record.n_messages))
-            yield self._seen(record, placement, features, knowledge, rows)
+            yield self._seen(record, messages[rows], placement, features, knowledge, rows)
 
     def knowledge(self, record: RoundRecord) -> Knowledge:
         """What is known in a round."""
@@ -103,6 +103,7 @@ class Observer:
     def _seen(
         self,
         record: RoundRecord,
+        messages: NDArray[np.float64],
         placement: Placement,
         features: Features,
         knowledge: Knowledge,
@@ -129,9 +130,9 @@ class Observer:
                 labels = asked.labels(query, shown)
         view = View(
             observer="individual",
-            kind=self.header.kind,
+            kind=self.header.content,
             parameters=np.tile(record.parameters, (part.shape[0], 1)),
-            messages=record.messages[rows].astype(np.float64),
+            messages=messages,
             shown=shown,
             features=cast(Features, rows_of),
             candidates=candidates,

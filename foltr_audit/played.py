@@ -11,7 +11,8 @@ from foltr_audit.client import Interactions
 from foltr_audit.metrics import max_rr, mean_ndcg
 from foltr_audit.plugins import RoundContext
 from foltr_audit.records import Dataset
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.records.rounds import Payload, RoundRecord, RoundTruth
+from foltr_audit.records.wired import Wired
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,16 +20,14 @@ class Sent:
     """What a cohort sent, before the server does anything with it.
 
     Attributes:
-        messages: in the message kind and number format of the Spec, (C, P).
-        received: the same as float64 after the wire stage, (C, P).
-        survivors: which arrived, bool (C,).
+        messages: in the message kind and number format of the Spec, or encoded as integers, (C, P).
+        wired: what the server receives of them.
         updates: what each client learnt, before any defense, float64 (C, P).
         interactions: what the clients did.
     """
 
-    messages: NDArray[np.float32] | NDArray[np.float64]
-    received: NDArray[np.float64]
-    survivors: NDArray[np.bool_]
+    messages: Payload
+    wired: Wired
     updates: NDArray[np.float64]
     interactions: Interactions
 
@@ -79,7 +78,7 @@ class Round:
             parameters=context.parameters,
             aggregate=self.aggregate,
             shares=context.shares,
-            survivors=sent.survivors[kept],
+            survivors=sent.wired.survivors[kept],
             counts=context.counts[kept],
             messages=sent.messages[kept],
             slot=np.repeat(np.arange(slots), steps),
@@ -90,6 +89,8 @@ class Round:
             features=None
             if self.embedded is None
             else self.embedded.shown_features(asked, shown).astype(np.float32, copy=False),
+            total=sent.wired.total,
+            aborted=sent.wired.aborted,
         )
         truth = RoundTruth(
             clients=context.clients[kept],

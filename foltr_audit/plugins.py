@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from foltr_audit.noise_laws import AddedNoise
 from foltr_audit.rankers import Ranker, known_ranker
 from foltr_audit.records.context import RoundContext
-from foltr_audit.records.privacy import Ball, PrivacyClaim
+from foltr_audit.records.privacy import Ball, Bounded, Noised, Opaque, PrivacyClaim, PrivacyEvent
 from foltr_audit.records.view import Inference, Knowledge, View
+from foltr_audit.records.wired import Wired
 from foltr_audit.rng import ClientStreams
+from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 if TYPE_CHECKING:
     from foltr_audit.records.dataset import Dataset
@@ -35,11 +38,13 @@ __all__ = [
     "MessageDefense",
     "Plugin",
     "PrivacyClaim",
+    "PrivacyEvent",
     "RoundContext",
     "Scenario",
     "StepDefense",
     "View",
     "WireDefense",
+    "Wired",
     "plain",
 ]
 
@@ -144,6 +149,20 @@ class Defense(Plugin):
 
     stage: ClassVar[str]
 
+    def acts_in(self, stage: str) -> bool:
+        """Whether it acts in a stage; a subclass of two stages' classes may let a parameter choose."""
+        return stage == self.stage
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """What it does to a message, for accounting; what says nothing costs every bound before it."""
+        del context
+        return (Opaque(mechanism=self.name),)
+
+    def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """What it does in one of the stages that it acts in; one that acts in several tells them apart."""
+        del stage
+        return self.events(context)
+
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """What its authors claim for one round; nothing by default."""
         del context
@@ -185,6 +204,12 @@ class StepDefense(Defense):
         """The ball that models are kept in, if that is all this defense does."""
         return None
 
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """The bound of its ball, if that is all it does."""
+        if self.ball is None:
+            return super().events(context)
+        return (Bounded(norm=self.ball.norm, ord=self.ball.ord, of="model"),)
+
 
 class MessageDefense(Defense):
     """Acts on what a client is about to send: its local model after the last step."""
@@ -195,10 +220,15 @@ class MessageDefense(Defense):
         """New models to send, float64 (C, P). The difference to `context.parameters` is the update."""
         raise NotImplementedError
 
-    def noise(self, context: RoundContext) -> str | None:
-        """The noise law as public knowledge, e.g. `laplace:scale=2.5`, if this defense adds noise."""
+    def law(self, context: RoundContext) -> AddedNoise | None:
+        """The law of the noise that it adds to each coordinate of one message, as everybody may know it."""
         del context
         return None
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Noise of its law, if it declares one."""
+        law = self.law(context)
+        return super().events(context) if law is None else (Noised(law=law),)
 
 
 class WireDefense(Defense):
@@ -206,16 +236,38 @@ class WireDefense(Defense):
 
     stage: ClassVar[str] = "wire"
 
+    @property
+    def encoding(self) -> FixedPoint | None:
+        """How it encodes messages as integers, if it does; it then gets them as float64, not rounded."""
+        return None
+
     def apply(
         self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """What the server receives, (C, P), and which messages arrived, bool (C,)."""
+    ) -> Wired:
+        """What the server receives of a cohort's messages (C, P), of which some are lost (C,) already."""
         raise NotImplementedError
+
+    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> Wired:
+        """What the server receives of clients that each take part in a cohort of `context.shares` of its own.
+
+        So are fresh clients attacked, one by one. By default as if they were one cohort.
+        """
+        return self.apply(messages, np.ones(messages.shape[0], dtype=np.bool_), context)
+
+    def client_seconds(self, clients: int, size: int) -> dict[str, float]:
+        """Seconds of one client's work in a cohort for a message of P = `size`, by stage, measured anew."""
+        del clients, size
+        return {}
 
 
 class AggregateDefense(Defense):
-    """Replaces or changes the server's average."""
+    """Replaces or changes the server's average.
 
+    Attributes:
+        works_on_sums: it does without single messages, which secure aggregation hides.
+    """
+
+    works_on_sums: ClassVar[bool] = False
     stage: ClassVar[str] = "aggregate"
 
     def apply(

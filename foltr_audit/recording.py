@@ -16,6 +16,7 @@ from foltr_audit.progress import Tick
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
+from foltr_audit.trace.header import ENCODED
 from foltr_audit.write_behind import WriteBehind
 
 # A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.
@@ -159,6 +160,14 @@ def trace_header(
         "eps_claimed": setup.claim(),
         "clip_without_pairs": learner.clip_without_pairs,
     }
+    encoding = setup.chain.encoding
+    if encoding is not None:
+        knowledge |= {
+            "of": spec.trace.message,
+            "bits": encoding.bits,
+            "fraction": encoding.fraction,
+            "range": encoding.range,
+        }
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
     if noise is not None:
@@ -168,8 +177,8 @@ def trace_header(
     if lists == "sampled" and spec.trace.every != 1:
         knowledge["messages_every"] = spec.trace.every
     return TraceHeader(
-        kind=spec.trace.message,
-        dtype=spec.trace.dtype,
+        kind=spec.trace.message if encoding is None else "masked",
+        dtype=spec.trace.dtype if encoding is None else ENCODED,
         parameters=setup.ranker.n_parameters,
         k=LIST_LENGTH,
         ranker=setup.ranker.text,
@@ -191,7 +200,8 @@ def trace_header(
 def _rounds_per_part(setup: Setup, messages: int, lists: str) -> int:
     """As many rounds as hold some bytes of messages, and take no longer than some interactions."""
     trace, interactions = setup.spec.trace, messages
-    width, every = (4 if trace.dtype == "float32" else 8), 1
+    narrow = trace.dtype == "float32" and setup.chain.encoding is None
+    width, every = (4 if narrow else 8), 1
     if lists == "sampled":
         every, interactions = trace.every, messages * setup.learner.interactions
     most = max(1, _PART_INTERACTIONS // max(1, interactions))

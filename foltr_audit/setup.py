@@ -12,7 +12,8 @@ from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.client import ClientRules
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.plugins import ClickModel, Learner, RoundContext, Scenario
+from foltr_audit.pairings import warnings
+from foltr_audit.plugins import ClickModel, Learner, PrivacyEvent, RoundContext, Scenario
 from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records import Collection
 from foltr_audit.registry import make
@@ -98,6 +99,15 @@ class Setup:
     def claim(self) -> float:
         """The epsilon that the chain claims for one round; infinite without a claim."""
         return self.chain.eps_claimed(self._blank_context())
+
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What the chain does to a message, for accounting."""
+        always = self.learner.clip_without_pairs
+        return self.chain.events(self._blank_context(), acts_without_pairs=always)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Wrong pairings in the chain, in words."""
+        return tuple(warnings(self.chain.defenses, self.ranker.n_parameters, self._blank_context()))
 
     def noise(self) -> str | None:
         """The noise law of one message in words."""

@@ -10,8 +10,9 @@ import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.learners.pdgd import PDGD_SETTINGS
@@ -19,16 +20,9 @@ from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin, Scenario
 from foltr_audit.rankers import ranker_text
 from foltr_audit.records.view import KNOWLEDGE
 from foltr_audit.registry import first_problem, make
-
-PARTS = ("train", "vali", "test")
+from foltr_audit.spec_table import SpecTable, known_parts, once
 
 P = TypeVar("P", bound=Plugin)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
-    )
 
 
 def _canonical(base: type[Plugin]) -> AfterValidator:
@@ -40,10 +34,6 @@ def _canonical(base: type[Plugin]) -> AfterValidator:
 
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
     return Chain(parse_chain(texts)).texts
-
-
-def _once(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(values))
 
 
 def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,14 +48,7 @@ def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in KNOWLEDGE if name in values)
 
 
-def _known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if value not in PARTS:
-            raise ValueError(f"unknown part {value!r}; {did_you_mean(value, PARTS)}")
-    return _once(values)
-
-
-class DataSpec(_Table):
+class DataSpec(SpecTable):
     """Which data, and how they are prepared.
 
     Attributes:
@@ -81,7 +64,7 @@ class DataSpec(_Table):
     dtype: Literal["float32", "float64"] = "float32"
 
 
-class PopulationSpec(_Table):
+class PopulationSpec(SpecTable):
     """Who takes part: the scenario, the number of clients, and how many of them play a round."""
 
     scenario: Annotated[str, _canonical(Scenario)] = "uniform"
@@ -108,7 +91,7 @@ def default_learner(*, attacks: bool) -> str:
     return f"fpdgd:pairs={setting.pairs},normaliser={setting.normaliser}"
 
 
-class TrainSpec(_Table):
+class TrainSpec(SpecTable):
     """How the global model comes to be.
 
     Attributes:
@@ -130,7 +113,7 @@ class TrainSpec(_Table):
     evaluate_every: int = Field(1, ge=1)
 
 
-class TraceSpec(_Table):
+class TraceSpec(SpecTable):
     """What messages look like, and which training rounds' messages are recorded.
 
     Attributes:
@@ -147,7 +130,7 @@ class TraceSpec(_Table):
     every: int = Field(1, ge=0)
 
 
-class AttackSpec(_Table):
+class AttackSpec(SpecTable):
     """The attack protocol.
 
     Attributes:
@@ -168,20 +151,20 @@ class AttackSpec(_Table):
     """
 
     methods: Annotated[
-        tuple[Annotated[str, _canonical(Attack)], ...], Field(min_length=1), AfterValidator(_once)
+        tuple[Annotated[str, _canonical(Attack)], ...], Field(min_length=1), AfterValidator(once)
     ] = ("olsr",)
     click_models: Annotated[
-        tuple[Annotated[str, _canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(_once)
+        tuple[Annotated[str, _canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
     ] = ("perfect", "navigational", "informational")
     target: Literal["fresh", "training"] = "fresh"
-    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_known_parts)] = ("vali", "test")
+    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)] = ("vali", "test")
     repeats: int = Field(1, ge=1, le=100_000)
     min_documents: int = Field(10, ge=1)
     interactions: int = Field(1, ge=1, le=100)
     view: Literal["individual", "aggregate"] = "individual"
     choices: int = Field(10, ge=2, le=1000)
     hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
-    queries: Annotated[tuple[str, ...], AfterValidator(_once)] = ()
+    queries: Annotated[tuple[str, ...], AfterValidator(once)] = ()
 
     @model_validator(mode="after")
     def _sums_are_of_fresh_clients(self) -> AttackSpec:
@@ -202,7 +185,7 @@ def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> Attack
         raise UsageError(first_problem(error, None)) from error
 
 
-class Spec(_Table):
+class Spec(SpecTable):
     """One experiment. Two Specs with the same canonical TOML are the same experiment.
 
     Attributes:
@@ -210,8 +193,9 @@ class Spec(_Table):
         repetition: number of this repetition, part of every stream's name.
         defense: chain of defenses, canonical texts.
         data, population, train, trace: see the classes.
-        attack: the attack protocol; None to train only. With one, the default learner is PDGD as
+        attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
             in Pham 2022 (`pairs=all,normaliser=shown`).
+        audit: the audit protocol, likewise.
 
     Example:
         >>> Spec(population={"clients": 10}).population.cohort_size
@@ -227,12 +211,13 @@ class Spec(_Table):
     train: TrainSpec = TrainSpec()
     trace: TraceSpec = TraceSpec()
     attack: AttackSpec | None = None
+    audit: AuditSpec | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _learner_of_the_attack(cls, table: Any) -> Any:
-        """An attacked Spec that names no learner repeats Pham 2022, which differs from the default."""
-        if not isinstance(table, Mapping) or table.get("attack") is None:
+        """A Spec with a protocol that names no learner repeats Pham 2022, which differs from the default."""
+        if not isinstance(table, Mapping) or (table.get("attack") is None and table.get("audit") is None):
             return table
         train = table.get("train") or {}
         if isinstance(train, Mapping) and "learner" not in train:
@@ -298,15 +283,16 @@ class Spec(_Table):
     @property
     def undefended(self) -> Spec:
         """The same training without defense and attack: what utility is compared with."""
-        return self.model_copy(update={"defense": ("none",), "attack": None})
+        return self.model_copy(update={"defense": ("none",), "attack": None, "audit": None})
 
 
-_TABLE_CLASSES: dict[str, type[_Table]] = {
+_TABLE_CLASSES: dict[str, type[SpecTable]] = {
     "data": DataSpec,
     "population": PopulationSpec,
     "train": TrainSpec,
     "trace": TraceSpec,
     "attack": AttackSpec,
+    "audit": AuditSpec,
 }
 
 

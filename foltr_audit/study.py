@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit import atomic
+from foltr_audit.auditing.audit import Audit, Finding
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, train
@@ -35,6 +36,8 @@ class Cell:
         evidence: judged attacks on single messages by the click model of the attacked clients.
         inquiries: what attacks found that ask for something else than clicks, likewise.
         too_short: attacked queries that were left out for having too few documents.
+        findings: what an audit of its chain's claim found.
+        warnings: wrong pairings in its chain, in words.
     """
 
     spec: Spec
@@ -46,6 +49,8 @@ class Cell:
     evidence: dict[str, Evidence] = field(default_factory=dict)
     inquiries: dict[str, Inquiries] = field(default_factory=dict)
     too_short: int = 0
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def data_facts(collection: Collection) -> dict[str, Any]:
@@ -83,17 +88,21 @@ class Study:
         return Setup(spec, self._last[1])
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> Cell:
-        """Train a Spec and, if it has an attack protocol, attack it."""
+        """Train a Spec, and attack or audit it if it has such a protocol."""
         setup, protocol = self.setup(spec), spec.attack
         facts: dict[str, Any] = {
             "spec": spec,
             "eps_claimed": setup.claim(),
             "pdgd": setup.learner.setting.text,
             "data": data_facts(setup.collection),
+            "warnings": setup.warnings(),
         }
         if protocol is None:
+            audits = [] if spec.audit is None else [Audit(setup, spec.audit, self.progress)]
             trained = train(setup, folder, progress=self.progress)
-            return Cell(**facts, trained=replace(trained, recording=None))
+            sessions = [audit.session(trained.parameters) for audit in audits]
+            audited = tuple(finding for session in sessions for finding in session.findings())
+            return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
             _ = clients.queries  # refuse data without a query to attack before training on them

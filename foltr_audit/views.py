@@ -19,6 +19,8 @@ from foltr_audit.trace import TraceHeader
 
 T = TypeVar("T", bound=np.generic)
 
+_FLOAT64_LIKE = 2.0**-40  # encodings of a smaller error are read as exactly as float64
+
 
 @dataclass(frozen=True, eq=False)
 class Placement:
@@ -74,8 +76,74 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
         clip_without_pairs=facts.get("clip_without_pairs", True) is not False,
         noise=noise,
-        number_format=header.dtype,
+        number_format=_number_format(header),
         click_model=text("click_model"),
+    )
+
+
+def _number_format(header: TraceHeader) -> str:
+    """The format that messages are about as exact in as they can be read."""
+    if header.encoding is not None and header.encoding.error > _FLOAT64_LIKE:
+        return "float32"
+    return header.number_format
+
+
+def readable(record: RoundRecord, header: TraceHeader) -> NDArray[np.float64]:
+    """A round's messages as numbers (M, P): of masked ones what a server reads that takes them as they are.
+
+    It decodes them and divides by the count that travels in clear; that is noise unless the masks are off.
+    """
+    encoding = header.encoding
+    if encoding is None:
+        return record.messages.astype(np.float64)
+    return encoding.decode(record.messages.astype(np.uint64)) / np.maximum(record.counts, 1)[:, np.newaxis]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CohortSum:
+    """What a server learns of one round by secure aggregation: the aggregate view.
+
+    Attributes:
+        round: number of the round.
+        kind: what is summed, `model` or `update`.
+        parameters: the global model that the clients start from, float64 (P,).
+        sum: counts times messages, summed over the survivors, float64 (P,); None in a round that aborted.
+        survivors: whose messages are in it, bool (M,).
+        counts: interactions behind each message, which travel in clear, int64 (M,).
+        aborted: why there is no sum; else empty.
+    """
+
+    round: int
+    kind: str
+    parameters: NDArray[np.float64]
+    sum: NDArray[np.float64] | None
+    survivors: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+    aborted: str
+
+    @property
+    def mean(self) -> NDArray[np.float64] | None:
+        """The average message by counts, float64 (P,); None without a sum or without any count."""
+        weight = int(self.counts[self.survivors].sum())
+        return None if self.sum is None or weight == 0 else np.asarray(self.sum / weight)
+
+
+def cohort_sum(record: RoundRecord, header: TraceHeader) -> CohortSum:
+    """The aggregate view of a round; of messages that are not masked, what it would be with masks."""
+    encoding, total = header.encoding, None
+    if encoding is None:
+        weighted = record.messages.astype(np.float64) * record.counts[:, np.newaxis]
+        total = weighted[record.survivors].sum(axis=0)
+    elif record.total is not None:
+        total = encoding.decode(record.total)
+    return CohortSum(
+        round=record.round,
+        kind=header.content,
+        parameters=record.parameters,
+        sum=total,
+        survivors=record.survivors,
+        counts=record.counts,
+        aborted=record.aborted,
     )
 
 

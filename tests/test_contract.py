@@ -23,7 +23,20 @@ from foltr_audit.registry import GROUPS, make, names, plugin_class
 from foltr_audit.rng import Streams
 from tests import toys
 
-REQUIRED = {"clip": "norm=2", "gamma-laplace": "eps=1.2,sensitivity=3"}
+REQUIRED = {
+    "clip": "norm=2",
+    "gamma-laplace": "eps=1.2,sensitivity=3",
+    "laplace": "eps=1.2,sensitivity=3",
+    "gaussian": "delta=1e-05,eps=1.2,sensitivity=3",
+    "gaussian-shares": "delta=1e-05,eps=1.2,sensitivity=3",
+    "discrete-gaussian": "delta=1e-05,sensitivity=3,sigma=2.5,step=1e-05",
+    "skellam": "delta=1e-05,sensitivity=3,sigma=2.5,step=1e-05",
+    "click-rr": "debias=true,eps=1",
+    "top-k": "k=3",
+    "random-k": "k=3,rescale=true",
+    "quantise": "levels=5,range=2",
+    "sign": "scale=0.5",
+}
 """Sensible values for plug-ins that cannot be made from their name alone."""
 
 QUICK = {"raifle": "steps=10", "joint-map": "shortlist=4,sweeps=2", "aggregate": "restarts=1"}

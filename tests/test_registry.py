@@ -166,14 +166,18 @@ def test_remade_changes_parameters_and_validates_them() -> None:
 
 
 def test_parameters_are_listed() -> None:
-    assert parameters(plugin_class(Defense, "clip")) == [
+    assert parameters(plugin_class(Defense, "laplace")) == [
         {
-            "name": "norm",
+            "name": name,
             "type": "float",
             "default": None,
             "required": True,
-            "description": "radius R of the L2 ball",
+            "description": description,
         }
+        for name, description in (
+            ("eps", "claimed epsilon of a round"),
+            ("sensitivity", "L1 distance of two messages that is to be hidden"),
+        )
     ]
     rows = {row["name"]: row for row in parameters(plugin_class(Learner, "fpdgd"))}
     assert rows["interactions"]["type"] == "int"

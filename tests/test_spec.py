@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from foltr_audit.errors import UsageError
 from foltr_audit.spec import AttackSpec, DataSpec, PopulationSpec, Spec, first_difference
-from tests.spec_tables import SPEC_TABLES
+from tests.spec_tables import FULL, OTHER, SPEC_TABLES
 
 CANONICAL = """\
 schema = "foltr-audit/spec/1"
@@ -74,72 +74,6 @@ choices = 10
 hide = []
 queries = []
 """
-
-FULL: dict[str, Any] = {
-    "schema": "foltr-audit/spec/1",
-    "seed": 5,
-    "repetition": 2,
-    "defense": ["clip:norm=2"],
-    "data": {"source": "data", "fold": 1, "normalise": "none", "dtype": "float32"},
-    "population": {"scenario": "uniform", "clients": 50, "cohort": 20},
-    "train": {
-        "learner": "fpdgd",
-        "ranker": "linear",
-        "rounds": 3,
-        "click_model": "perfect",
-        "init": "model.npy",
-        "no_relevant": "zero",
-        "evaluate_every": 1,
-    },
-    "trace": {"message": "model", "dtype": "float32", "embed_features": False, "every": 1},
-    "attack": {
-        "methods": ["olsr"],
-        "click_models": ["perfect"],
-        "target": "fresh",
-        "on": ["test"],
-        "repeats": 2,
-        "min_documents": 4,
-        "interactions": 1,
-        "view": "individual",
-        "choices": 10,
-        "hide": [],
-        "queries": [],
-    },
-}
-OTHER: dict[str, Any] = {
-    "seed": 6,
-    "repetition": 3,
-    "defense": ["clip:norm=2.5"],
-    "data.source": "data2",
-    "data.fold": 2,
-    "data.normalise": "zscore",
-    "data.dtype": "float64",
-    "population.clients": 51,
-    "population.cohort": 21,
-    "train.learner": "fpdgd:interactions=5",
-    "train.ranker": "neural:hidden=4",
-    "train.rounds": 4,
-    "train.click_model": "navigational",
-    "train.init": "other.npy",
-    "train.no_relevant": "skip",
-    "train.evaluate_every": 7,
-    "trace.message": "update",
-    "trace.dtype": "float64",
-    "trace.embed_features": True,
-    "trace.every": 3,
-    "attack.methods": ["olsr", "max-gain"],
-    "attack.click_models": ["informational"],
-    "attack.target": "training",
-    "attack.on": ["vali"],
-    "attack.repeats": 3,
-    "attack.min_documents": 5,
-    "attack.interactions": 2,
-    "attack.view": "aggregate",
-    "attack.choices": 3,
-    "attack.hide": ["noise"],
-    "attack.queries": ["17"],
-}
-"""Another value for every field of `FULL`."""
 
 ONE_VALUE = {"schema", "population.scenario"}
 """Fields that have only one value as yet."""
@@ -254,7 +188,7 @@ def test_the_undefended_twin() -> None:
     assert (twin.defense, twin.attack) == (("none",), None)
     assert Spec.from_toml(twin.toml) == twin
     assert twin.undefended == twin
-    assert Spec.parse({**FULL, "defense": ["none"], "attack": None}) == twin
+    assert Spec.parse({**FULL, "defense": ["none"], "attack": None, "audit": None}) == twin
 
 
 def test_a_spec_is_frozen() -> None:
@@ -294,7 +228,7 @@ def refusal(table: dict[str, Any], where: str = "spec", **more: Any) -> str:
 @pytest.mark.parametrize(
     ("table", "line"),
     [
-        ({"sead": 1}, "x.toml: unknown field 'sead'; did you mean 'seed'? (known: attack, data, "),
+        ({"sead": 1}, "x.toml: unknown field 'sead'; did you mean 'seed'? (known: attack, audit, data, "),
         ({"schema_": 1}, "x.toml: unknown field 'schema_'; did you mean 'schema'?"),
         ({"data": {"sources": "x"}}, "x.toml: unknown field data.sources; did you mean 'source'?"),
         ({"population": {"client": 3}}, "x.toml: unknown field population.client; did you mean 'clients'?"),

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import (
     AggregateDefense,
     Attack,
@@ -23,6 +24,7 @@ from foltr_audit.plugins import (
     Scenario,
     StepDefense,
     View,
+    Wired,
     WireDefense,
 )
 from foltr_audit.records import Collection, Dataset
@@ -252,9 +254,9 @@ class ToyMessage(MessageDefense):
         _note("message", self.tag, models)
         return models * self.factor + self.shift
 
-    def noise(self, context: RoundContext) -> str | None:
+    def law(self, context: RoundContext) -> Gaussian | None:
         del context
-        return f"toy {self.tag}" if self.claim else None
+        return Gaussian(sigma=self.claim) if self.claim else None
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         del context
@@ -279,9 +281,11 @@ class ToyWire(WireDefense):
     lost_below: int = 0
     shift: float = 0.0
 
-    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> tuple[Floats, Bools]:
+    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> Wired:
         _note("wire", self.tag, messages)
-        return messages + self.shift, survivors & (context.clients >= self.lost_below)
+        return Wired(
+            messages=messages + self.shift, survivors=survivors & (context.clients >= self.lost_below)
+        )
 
 
 class ToyAggregate(AggregateDefense):

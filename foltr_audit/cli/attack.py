@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foltr_audit.cli.common import Common, takes_common, use_threads
+from foltr_audit.cli.common import Common, listed, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console
 from foltr_audit.cli.preset import Chosen
 from foltr_audit.errors import UsageError
@@ -116,7 +117,7 @@ def attack(
     if trace is not None:
         _refuse_others(ctx)
         use_threads(common.threads)
-        changes = {"methods": _methods(method), "hide": _listed(hide), "queries": _named(queries)}
+        changes = {"methods": _methods(method), "hide": listed(hide), "queries": _named(queries)}
         _attack_trace(trace, target, common, guesses, changes | {"choices": choices})
         return
     if guesses is not None:
@@ -145,7 +146,7 @@ def attack(
         "attack.min_documents": min_documents,
         "attack.interactions": attack_interactions,
         "attack.view": view,
-        "attack.hide": _listed(hide),
+        "attack.hide": listed(hide),
         "attack.queries": _named(queries),
         "attack.choices": choices,
         "train.click_model": None if train_click_model == SAME else train_click_model,
@@ -153,7 +154,7 @@ def attack(
     point = {name: value for name, value in given.items() if value is not None}
     same = train_click_model == SAME
     chosen = None if preset is None else Chosen.of(preset, common, point, same=same)
-    plan = common.plan(point, attacks=True, same=same) if chosen is None else chosen.plan
+    plan = common.plan(point, protocol="attack", same=same) if chosen is None else chosen.plan
     output = common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
@@ -162,7 +163,7 @@ def attack(
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
         output.save_results(report.json(_beside(published)))
-    _show(report, common, published)
+    _show(report, common, published, [warning for cell in cells for warning in cell.warnings])
 
 
 def _only_fresh(options: dict[str, object]) -> None:
@@ -183,13 +184,6 @@ def _methods(given: list[str] | None) -> list[str] | None:
     return list(
         dict.fromkeys(name for text in given for name in (names(Attack) if text == "all" else [text]))
     )
-
-
-def _listed(given: list[str] | None) -> list[str] | None:
-    """Names of a repeated option, each of which may hold several with commas between them."""
-    if not given:
-        return None
-    return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
 def _named(queries: str | None) -> list[str] | None:
@@ -240,14 +234,21 @@ def _beside(published: PublishedComparison | None) -> dict[str, Any]:
     return {} if published is None else {"published": published.table()}
 
 
-def _show(report: AttackReport, common: Common, published: PublishedComparison | None = None) -> None:
+def _show(
+    report: AttackReport,
+    common: Common,
+    published: PublishedComparison | None = None,
+    warnings: Sequence[str] = (),
+) -> None:
     if common.json:
         print_line(report.json(_beside(published)))
         return
+    from foltr_audit.report.layout import print_warnings
     from foltr_audit.report.tables import print_attack
 
     console = stdout_console()
     print_attack(report, console)
+    print_warnings(warnings, console)
     if published is not None:
         console.print()
         published.print(console)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Table = dict[str, Any]
 
+PROTOCOLS = ("attack", "audit")
+"""What may follow on training."""
+
 FIELD_OPTIONS = {
     "data.source": "--data",
     "data.fold": "--fold",
@@ -42,6 +45,21 @@ FIELD_OPTIONS = {
     "attack.choices": "--choices",
     "attack.hide": "--hide",
     "attack.queries": "--queries",
+    "audit": "--canary",
+    "audit.views": "--view",
+    "audit.units": "--unit",
+    "audit.canaries": "--canary",
+    "audit.claim": "--claim",
+    "audit.delta": "--delta",
+    "audit.trials": "--trials",
+    "audit.confidence": "--confidence",
+    "audit.estimator": "--estimator",
+    "audit.score": "--score",
+    "audit.messages": "--messages",
+    "audit.drop_out": "--drop-out",
+    "audit.interactions": "--canary-interactions",
+    "audit.on": "--canary-on",
+    "audit.min_documents": "--min-documents",
     "seed": "--seed",
 }
 """Which option sets a field of the Spec, for messages."""
@@ -177,13 +195,18 @@ class Common:
         return found
 
     def plan(
-        self, point: Table, *, attacks: bool, same: bool = False, tables: Sequence[Table] | None = None
+        self,
+        point: Table,
+        *,
+        protocol: str | None = None,
+        same: bool = False,
+        tables: Sequence[Table] | None = None,
     ) -> Plan:
         """The plan that all options mean.
 
         Args:
             point: changes that the command's own options mean, by dotted name.
-            attacks: whether the Specs attack, or only train.
+            protocol: which of `PROTOCOLS` the Specs follow after training; None to train only.
             same: train under each attacked click model.
             tables: Spec tables to start from instead of those of --config.
 
@@ -196,10 +219,11 @@ class Common:
             tables = [{}] if self.config is None else _read_config(self.config)
         tables = [changed(table, {**self.point(), **point}) for table in tables]
         for table in tables:
-            if attacks:
-                table.setdefault("attack", {})
-            else:
-                table.pop("attack", None)
+            for name in PROTOCOLS:
+                if name == protocol:
+                    table.setdefault(name, {})
+                else:
+                    table.pop(name, None)
             _change_learner(table, self.learner_changes())
         if same:
             tables = [cell for table in tables for cell in _trained_on_each(table)]
@@ -249,6 +273,13 @@ def takes_common(command: Callable[..., None]) -> Callable[..., None]:
     return with_common
 
 
+def listed(given: list[str] | None) -> list[str] | None:
+    """Names of a repeated option, each of which may hold several with commas between them."""
+    if not given:
+        return None
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+
+
 def _read_config(config: Path) -> list[Table]:
     from foltr_audit.plan import Plan, read_tables
 
@@ -279,7 +310,9 @@ def _change_learner(table: Table, changes: dict[str, object]) -> None:
     from foltr_audit.spec import default_learner
 
     train = table.setdefault("train", {})
-    learner = make(Learner, train.get("learner", default_learner(attacks="attack" in table)))
+    learner = make(
+        Learner, train.get("learner", default_learner(attacks=any(name in table for name in PROTOCOLS)))
+    )
     train["learner"] = remade(learner, changes).text
 
 

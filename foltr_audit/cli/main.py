@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from foltr_audit.cli import attack, data, listing, trace, train
+from foltr_audit.cli import attack, audit, calibrate, data, listing, trace, train
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
@@ -29,6 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("attack")(attack.attack)
+app.command("audit")(audit.audit)
+app.command("calibrate")(calibrate.calibrate)
 app.command("train")(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(trace.app, name="trace")

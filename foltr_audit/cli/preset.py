@@ -49,7 +49,7 @@ class Chosen:
             raise UsageError("--config and --preset: give one or the other; both say what to start from")
         preset = load_preset(name)
         plans = {
-            cell: _every_fold(common, table).plan(point, attacks=True, same=same, tables=[table])
+            cell: _every_fold(common, table).plan(point, protocol="attack", same=same, tables=[table])
             for cell, table in preset.tables().items()
         }
         return cls(preset, plans)

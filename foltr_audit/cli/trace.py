@@ -1,4 +1,4 @@
-"""`foltr-audit trace`: look at recorded traces and check them."""
+"""`foltr-audit trace`: look at recorded traces, check them, and see what their messages give away."""
 
 from __future__ import annotations
 
@@ -99,3 +99,28 @@ def validate(folder: Folder, json: Json = False) -> None:
             note(f"error: {problem}")
     if count:
         raise typer.Exit(TraceError.exit_code)
+
+
+@app.command("lint")
+def lint(folder: Folder, json: Json = False) -> None:
+    """Find what messages give away beside their payload, without the truth; exit code 1 if it is anything."""
+    from foltr_audit.lint import lint as linted_of
+
+    found = {str(path): linted_of(path) for path in _traces(folder)}
+    leaks = sum(linted.leaks for linted in found.values())
+    if json:
+        from foltr_audit.report.plain import json_text
+
+        traces = {path: linted.table() for path, linted in found.items()}
+        print_line(json_text({"schema": "foltr-audit/trace-lint/1", "clean": not leaks, "traces": traces}))
+    else:
+        from foltr_audit.report.lint import lint_lines, lint_table
+
+        console = stdout_console()
+        for path, linted in found.items():
+            console.print(lint_table(path, linted))
+            for line in lint_lines(linted):
+                console.print(line)
+            console.print()
+    if leaks:
+        raise typer.Exit(1)

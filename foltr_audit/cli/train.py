@@ -19,12 +19,13 @@ def train(
 ) -> None:
     """Train a ranker federatedly and show nDCG@10 of every round."""
     from foltr_audit.progress import on_terminal
+    from foltr_audit.report.layout import print_warnings
     from foltr_audit.report.tables import print_train
-    from foltr_audit.report.train import Speed, TrainReport
+    from foltr_audit.report.train import Speed, TrainReport, WireCost
     from foltr_audit.study import Study, run_plan
 
     point = {} if click_model is None else {"train.click_model": click_model}
-    plan, output = common.plan(point, attacks=False), common.output()
+    plan, output = common.plan(point), common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
     cells = run_plan(plan, output, Study(on_terminal()))
@@ -34,5 +35,10 @@ def train(
     if common.json:
         print_line(report.json(Speed.of(cells).row()))
     else:
-        print_train(report, stdout_console())
+        console = stdout_console()
+        print_train(report, console)
+        print_warnings((warning for cell in cells for warning in cell.warnings), console)
         note(str(Speed.of(cells)))
+        for cell in cells:
+            for cost in WireCost.of(cell):
+                note(str(cost))

@@ -1,8 +1,27 @@
-"""What a defense claims: an epsilon with the unit, neighbours and observer that it holds for."""
+"""What a defense claims, and what it does in the terms that accounting reads."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
+
+from foltr_audit.noise_laws import AddedNoise
+
+UNITS = {
+    "click": "one click of one interaction is flipped",
+    "interaction": "all clicks of one interaction are replaced; query and list stay",
+    "query": "all clicks of one client on one query are replaced",
+    "client": "everything that one client learns from is replaced",
+}
+"""What two neighbouring inputs differ in, from the smallest to the largest."""
+
+VIEWS = {
+    "individual": "a server that sees each message",
+    "aggregate": "a server that sees the sum over the clients of a round",
+    "colluding": "a server that sees the sum, and whom all other clients tell what they sent",
+}
+"""Whose observations a privacy statement speaks of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,9 +32,9 @@ class PrivacyClaim:
         mechanism: name of the defense that makes it.
         epsilon: claimed epsilon.
         delta: claimed delta, 0 for pure differential privacy.
-        unit: what two neighbouring inputs differ in, e.g. `interaction`.
+        unit: what two neighbouring inputs differ in, of `UNITS`.
         relation: `replace-one` or `add-remove`.
-        view: whose observations it speaks of, e.g. `aggregate`.
+        view: whose observations it speaks of, of `VIEWS`.
     """
 
     mechanism: str
@@ -37,3 +56,92 @@ class Ball:
 
     norm: float
     ord: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    """Every message is moved towards the middle of a norm ball, and lies in it from here on.
+
+    Attributes:
+        norm: radius R; two messages differ by at most 2 R.
+        ord: 1, 2 or infinity.
+        of: what is in the ball: the local `model`, or the `update`, its difference to the global model.
+        always: it also holds for a client that took no step; otherwise its message may be the global model.
+    """
+
+    norm: float
+    ord: float
+    of: Literal["model", "update"]
+    always: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resized:
+    """Each message is changed without noise, by a rule that makes no norm of it larger than `factor` times.
+
+    Attributes:
+        factor: the largest growth; 1 for leaving coordinates out.
+        of: what keeps its bounds: the `model` or the `update`; bounds of the other are lost.
+    """
+
+    factor: float
+    of: Literal["model", "update"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounded:
+    """Each coordinate of a message is rounded to a multiple of `step`.
+
+    Attributes:
+        step: a coordinate moves by less than this.
+        nearest: by no more than half of it: to the nearest multiple.
+    """
+
+    step: float
+    nearest: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noised:
+    """Independent noise of one law is added to every coordinate of every client's message."""
+
+    law: AddedNoise
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomisedClicks:
+    """Every click and non-click is randomised by itself before the client learns from it.
+
+    Attributes:
+        epsilon: the largest log ratio of one reported bit, `ln(p / (1 - p))`.
+    """
+
+    epsilon: float
+
+    @classmethod
+    def kept_with(cls, probability: float) -> RandomisedClicks:
+        """Of randomised response that reports the truth with this probability."""
+        epsilon = math.inf if probability in (0.0, 1.0) else abs(math.log(probability / (1.0 - probability)))
+        return cls(epsilon=epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summed:
+    """The server gets the sum of the messages and no single one (secure aggregation).
+
+    Attributes:
+        at_least: fewest messages that a sum holds; with fewer there is no sum.
+    """
+
+    at_least: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opaque:
+    """Something that states nothing about what it does: bounds are lost; after noise it costs nothing."""
+
+    mechanism: str
+
+
+PrivacyEvent = Bounded | Resized | Rounded | Noised | RandomisedClicks | Summed | Opaque
+"""One thing that happens to what a client sends, in the order in which it happens."""

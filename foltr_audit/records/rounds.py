@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from foltr_audit.errors import UsageError
 from foltr_audit.records.frozen import read_only
 
-Payload = NDArray[np.float32] | NDArray[np.float64]
+Payload = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.uint64]
+"""Messages: plain, or encoded as integers modulo 2^b."""
+
+_PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
 
 
 def _freeze(record: object, dtypes: Mapping[str, Any]) -> None:
@@ -41,13 +44,16 @@ class RoundRecord:
         shares: number of noise shares n that the defenses reckoned with.
         survivors: bool, shape (M,); whether a message entered the aggregate.
         counts: int64, shape (M,); interactions behind each message.
-        messages: float32 or float64, shape (M, P).
+        messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P).
         slot: int64, shape (I,); which message an interaction went into. Rows rise by (slot, step).
         step: int64, shape (I,); the client's local step, from 0.
         part: int64, shape (I,); index into the data set parts of the trace.
         query: int64, shape (I,); index of the query inside its part, from 0.
         shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
         features: float32, shape (I, k, d), zero where `shown` is -1; None where not embedded.
+        total: uint64, shape (P,); sum of the survivors' encodings, what secure aggregation tells the server;
+            None where messages are plain, where it aborted, and where nobody sums up.
+        aborted: why secure aggregation gave no sum; else empty.
 
     Raises:
         UsageError: shapes that do not fit together, indices out of range, rows out of order.
@@ -66,19 +72,25 @@ class RoundRecord:
     query: NDArray[np.int64]
     shown: NDArray[np.int64]
     features: NDArray[np.float32] | None = None
+    total: NDArray[np.uint64] | None = None
+    aborted: str = ""
 
     def __post_init__(self) -> None:
         who = f"round {self.round}"
         if self.round < 0 or self.shares < 0:
             raise UsageError(f"{who}: round and shares must not be negative; shares is {self.shares}")
         payload = np.asarray(self.messages).dtype
-        if payload not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise UsageError(f"{who}: messages are {payload}, expected float32 or float64")
+        if payload not in _PAYLOADS:
+            raise UsageError(f"{who}: messages are {payload}, expected float32 or float64 (or masked uint64)")
+        if payload != np.uint64 and (self.total is not None or self.aborted):
+            raise UsageError(f"{who}: a secure sum of messages that are {payload}, expected uint64")
         whole = dict.fromkeys(("counts", "slot", "step", "part", "query", "shown"), np.int64)
         floats = {"parameters": np.float64, "aggregate": np.float64, "messages": payload}
         _freeze(self, {**whole, **floats, "survivors": np.bool_})
         if self.features is not None:
             _freeze(self, {"features": np.float32})
+        if self.total is not None:
+            _freeze(self, {"total": np.uint64})
         self._check_shapes(who)
         self._check_values(who)
 
@@ -91,6 +103,8 @@ class RoundRecord:
         (M, P), (rows, k) = self.messages.shape, self.shown.shape
         for name in ("parameters", "aggregate"):
             _expect(who, name, getattr(self, name), (P,))
+        if self.total is not None:
+            _expect(who, "total", self.total, (P,))
         for name in ("survivors", "counts"):
             _expect(who, name, getattr(self, name), (M,))
         for name in ("slot", "step", "part", "query"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -12,6 +12,7 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.plain import epsilon, short
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 
@@ -70,6 +71,12 @@ def _joined(row: Row, name: str, between: str) -> str:
         return value
     low, high = (short(end, 2).replace("1.00", "1.0") for end in interval)
     return f"{value}{between}{low}-{high}"
+
+
+def print_warnings(warnings: Iterable[str], console: Console) -> None:
+    """Wrong pairings of a chain, each once."""
+    for warning in dict.fromkeys(warnings):
+        console.print(f"warning: {escape(warning)}", style="yellow", highlight=False)
 
 
 def percent(value: float | None) -> str:

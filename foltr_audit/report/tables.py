@@ -32,7 +32,7 @@ COLUMNS = {
 
 def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results with what stands beside them, utility, named queries, meaning."""
-    console.print(_dataset_line(report.dataset, report.config, report.results or report.counts))
+    console.print(dataset_line(report.dataset, report.config, report.results or report.counts))
     for name in dict.fromkeys(world(row) for row in report.results):
         _print_world(report, name, console)
     if report.utility:
@@ -74,7 +74,8 @@ def _print_queries(report: AttackReport, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def _dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
+def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
+    """The data, its preparation and the seed in one line."""
     kind = "synthetic data" if data["synthetic"] else "data"
     fold = data["folds"][0]
     sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries, " if "train" in fold else ""
@@ -140,7 +141,7 @@ def _utility_table(rows: Sequence[Row]) -> Table:
 
 def print_train(report: TrainReport, console: Console) -> None:
     """A line per round and the final model's figures."""
-    console.print(_dataset_line(report.dataset, report.config, report.utility))
+    console.print(dataset_line(report.dataset, report.config, report.utility))
     found = table("rounds", None)
     for heading in ("run", "eps", "round", "online nDCG@10", "offline nDCG@10", "MaxRR", "clipped"):
         found.add_column(heading, justify="right")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.plan import Plan
+from foltr_audit.plugins import WireDefense
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
 from foltr_audit.study import Cell
 
@@ -62,6 +64,48 @@ class Speed:
     def __str__(self) -> str:
         rate = f" ({self.interactions / self.seconds:,.0f} a second)" if self.seconds else ""
         return f"{self.interactions:,} interactions in {self.seconds:.1f} s{rate}"
+
+
+@dataclass(frozen=True)
+class WireCost:
+    """What a wire defense costs a client in a round; its seconds, like `Speed`, are no part of a report.
+
+    Attributes:
+        name: of the defense.
+        bytes: bytes that a client sends on average, by stage.
+        seconds: its own work, by stage.
+        aborted: share of the rounds that were aborted.
+    """
+
+    name: str
+    bytes: dict[str, float]
+    seconds: dict[str, float]
+    aborted: float
+
+    @classmethod
+    def of(cls, cell: Cell) -> Iterator[WireCost]:
+        """One for each wire defense of a Spec that was run."""
+        spec, rounds, size = cell.spec, cell.trained.rounds, cell.trained.parameters.size
+        names = [name for name in rounds[-1] if name.startswith("bytes_")]
+        for wire in Chain(parse_chain(spec.defense)).links(WireDefense):
+            yield cls(
+                name=wire.name,
+                bytes={name.removeprefix("bytes_"): _mean(rounds, name) for name in names},
+                seconds=wire.client_seconds(spec.population.cohort_size, size),
+                aborted=_mean(rounds, "aborted"),
+            )
+
+    def __str__(self) -> str:
+        sent = ", ".join(f"{stage} {count:,.0f}" for stage, count in self.bytes.items())
+        return (
+            f"{self.name}: a client sends {sum(self.bytes.values()):,.0f} bytes a round ({sent}) and works "
+            f"{1e3 * sum(self.seconds.values()):.2f} ms; {100 * self.aborted:.0f} % of the rounds aborted"
+        )
+
+
+def _mean(rounds: Sequence[Row], name: str) -> float:
+    values = [float(row[name]) for row in rounds if name in row]
+    return sum(values) / len(values) if values else 0.0
 
 
 def _rounds(group: Group) -> list[Row]:

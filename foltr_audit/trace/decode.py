@@ -64,6 +64,7 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
     documents = shown.padded("shown", header.k, -1, np.int64)
     features = shown.padded("features", header.k, 0, np.float32) if header.embeds_features else None
     whole = {name: shown.array(name).astype(np.int64) for name in ("slot", "step", "part", "query")}
+    totals, aborted = _secure_sums(table, header, part)
     for i, number in enumerate(range(part.first_round, part.last_round + 1)):
         m, r = messages.span(i), shown.span(i)
         try:
@@ -77,6 +78,8 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
                 messages=payload[m],
                 shown=documents[r],
                 features=None if features is None else features[r],
+                total=totals[i],
+                aborted=aborted[i],
                 **{name: values[r] for name, values in whole.items()},
             )
         except UsageError as error:
@@ -87,6 +90,20 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
         if problem is not None:
             raise TraceError(f"trace: {folder}: part {part.index}: {problem}")
         yield record
+
+
+def _secure_sums(
+    table: _Rows, header: TraceHeader, part: Part
+) -> tuple[list[NDArray[np.uint64] | None], list[str]]:
+    """The sum of each round and why there is none, by round."""
+    if header.kind != "masked":
+        return [None] * part.n_rounds, [""] * part.n_rounds
+    lengths = table.frame["total"].list.len().to_numpy()
+    if not np.isin(lengths, (0, header.parameters)).all():
+        raise TraceError(f"trace: {table.path}: column total has lists of other lengths than 0 and P")
+    values = table.padded("total", header.parameters, 0, np.uint64)
+    totals = [row if length else None for row, length in zip(values, lengths, strict=True)]
+    return totals, table.frame["aborted"].to_list()
 
 
 def truths(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Iterator[RoundTruth]:

@@ -59,6 +59,13 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
         # -1 wraps here, but the padding is cut off before it is stored
         "observed/interactions": {"shown": Ragged(_documents(record.shown), lengths)},
     }
+    if header.kind == "masked":
+        P = header.parameters
+        total = np.zeros(P, dtype=np.uint64) if record.total is None else record.total.copy()
+        rest["observed/rounds"] |= {
+            "total": Ragged(total[None], np.array([0 if record.total is None else P])),
+            "aborted": [record.aborted],
+        }
     if record.features is not None:
         rest["observed/interactions"]["features"] = Ragged(record.features.copy(), lengths)
     if truth is not None:
@@ -69,7 +76,7 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
         }
         rest |= {
             "truth/rounds": {"metrics": [[{"name": n, "value": v} for n, v in truth.metrics.items()]]},
-            "truth/messages": {"update": _rounded(truth.updates, header.dtype)},
+            "truth/messages": {"update": _rounded(truth.updates, header.number_format)},
             "truth/clicks": {
                 "clicks": Ragged(truth.clicks.copy(), lengths),
                 "clipped": truth.clipped.copy(),

@@ -16,12 +16,16 @@ from typing import Any
 
 import tomli_w
 
-from foltr_audit.errors import TraceError
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 SCHEMA = "foltr-audit/trace/1"
 HEADER = "trace.toml"
-KINDS = ("model", "update")
+KINDS = ("model", "update", "masked")
 DTYPES = ("float32", "float64")
+ENCODED = "uint64"
+"""Number format of masked messages."""
+
 MOST_PARTS = 256  # a part's index is stored in 8 bits
 
 Fact = str | int | float | bool | list[str]
@@ -58,8 +62,9 @@ class TraceHeader:
     """What stands in `trace.toml`.
 
     Attributes:
-        kind: what a message is: `model` (local parameters) or `update` (their change).
-        dtype: `float32` or `float64`, the payload's number format.
+        kind: what a message is: `model` (local parameters), `update` (their change) or `masked` (one of
+            these, encoded as integers modulo 2^bits; facts `of`, `bits`, `fraction` and `range` say how).
+        dtype: `float32` or `float64`, the payload's number format; `uint64` of masked messages.
         parameters: length P of a message.
         k: length of the longest shown list.
         ranker: name of the ranker, e.g. `linear`.
@@ -92,7 +97,8 @@ class TraceHeader:
         _check_schema(self.schema)
         _check_types(self, "")
         _check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
-        _check(self.dtype in DTYPES, "dtype", self.dtype, " or ".join(DTYPES))
+        formats = (ENCODED,) if self.kind == "masked" else DTYPES
+        _check(self.dtype in formats, "dtype", self.dtype, f"{' or '.join(formats)} of kind {self.kind}")
         for name in ("parameters", "k", "rounds_per_part"):
             _check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
         for name, value in self.knowledge.items():
@@ -100,10 +106,38 @@ class TraceHeader:
             _check_fact(name, value)
         ordered = {name: _own(self.knowledge[name]) for name in sorted(self.knowledge)}
         object.__setattr__(self, "knowledge", ordered)
+        _ = self.content, self.encoding  # both refuse facts that are missing or cannot be meant
         try:
             self.to_toml().encode("utf-8")
         except UnicodeEncodeError as error:
             raise TraceError(f"trace: header: text {error.object[:60]!r} is not valid Unicode") from None
+
+    @property
+    def content(self) -> str:
+        """What a message is when it is decoded: `model` or `update`."""
+        content = self.knowledge.get("of") if self.kind == "masked" else self.kind
+        _check(content in ("model", "update"), "knowledge.of", content, "model or update")
+        return str(content)
+
+    @property
+    def encoding(self) -> FixedPoint | None:
+        """How messages are encoded as integers; None where they are not."""
+        if self.kind != "masked":
+            return None
+        bits, fraction, range_ = (self.knowledge.get(name) for name in ("bits", "fraction", "range"))
+        for name, value in (("bits", bits), ("fraction", fraction)):
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            _check(whole, f"knowledge.{name}", value, "a whole number")
+        _check(isinstance(range_, int | float), "knowledge.range", range_, "a number")
+        try:
+            return FixedPoint(bits=bits, fraction=fraction, range=range_)  # type: ignore[arg-type]
+        except UsageError as error:
+            raise TraceError(f"trace: header: {error}") from None
+
+    @property
+    def number_format(self) -> str:
+        """`float32` or `float64`: how exact messages and true updates are at best."""
+        return "float64" if self.kind == "masked" else self.dtype
 
     def to_toml(self) -> str:
         """The canonical TOML form: fixed order of fields, knowledge sorted by name."""

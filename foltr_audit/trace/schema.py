@@ -36,7 +36,8 @@ def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataTyp
     """Column names and Parquet types of a table; `width` is the number of embedded features."""
     import polars as pl
 
-    payload = pl.Float32() if header.dtype == "float32" else pl.Float64()
+    number = pl.Float32() if header.number_format == "float32" else pl.Float64()
+    payload = pl.UInt64() if header.kind == "masked" else number
     vector = pl.Array(pl.Float64, header.parameters)
     metric = pl.Struct({"name": pl.String, "value": pl.Float64})
     rest: dict[str, dict[str, pl.DataType]] = {
@@ -44,9 +45,11 @@ def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataTyp
         "observed/messages": {"survived": pl.Boolean(), "payload": pl.Array(payload, header.parameters)},
         "observed/interactions": {"shown": pl.List(pl.UInt32)},
         "truth/rounds": {"metrics": pl.List(metric)},
-        "truth/messages": {"update": pl.Array(payload, header.parameters)},
+        "truth/messages": {"update": pl.Array(number, header.parameters)},
         "truth/clicks": {"clicks": pl.List(pl.Boolean), "clipped": pl.Boolean()},
     }
+    if table == "observed/rounds" and header.kind == "masked":
+        rest[table] |= {"total": pl.List(pl.UInt64), "aborted": pl.String()}
     if table == "observed/interactions" and header.embeds_features:
         rest[table]["features"] = pl.List(pl.Array(pl.Float32, width))
     types: dict[str, pl.DataType] = {name: getattr(pl, kind)() for name, kind in WHOLE[table].items()}
@@ -85,6 +88,13 @@ def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
     for what, found, expected in facts:
         if found != expected:
             return f"round {record.round}: {what} {found}, expected {expected} as in the header"
+    encoding = header.encoding
+    if encoding is not None:
+        most = max(
+            int(values.max(initial=0)) for values in (record.messages, record.total) if values is not None
+        )
+        if most.bit_length() > encoding.bits:
+            return f"round {record.round}: a masked number {most}, expected one below 2^{encoding.bits}"
     if record.part.size and record.part.max() >= len(header.dataset.parts):
         return f"round {record.round}: part {record.part.max()}, expected one of {len(header.dataset.parts)}"
     recorded = np.bincount(record.slot, minlength=rows)

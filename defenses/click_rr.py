@@ -1,0 +1,107 @@
+"""Randomised response on clicks: every bit of a shown list is reported wrongly now and then."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
+from foltr_audit.records.privacy import VIEWS, RandomisedClicks, Resized
+
+
+class ClickRR(ClickDefense, MessageDefense):
+    """Reports each click and non-click as it is with probability `keep = e^eps / (1 + e^eps)`, else flipped.
+
+    Guarantees: eps-DP for one flipped click (unit click, replace-one), for any observer, since learning from
+    the reports is post-processing: queries and shown lists are no secret here. For an interaction with k
+    shown documents k eps holds; each interaction of a client counts anew.
+
+    With `debias` the client divides its update by 2 keep - 1. PDGD with `pairs=all` is linear in the clicks
+    and the same for none and for all of them, so that after *one* interaction, where no clip acts, the
+    expected message is then the one that true clicks send, exactly. With `pairs=last-click+1` it is biased
+    all the same, and with several interactions the local model drifts: unbiased to first order in the
+    learning rate only.
+
+    Source: Warner 1965, "Randomized response: a survey technique for eliminating evasive answer bias".
+    """
+
+    name: ClassVar[str] = "click-rr"
+
+    eps: float | None = Field(default=None, ge=1e-9, le=20, description="epsilon of one click")
+    keep: float | None = Field(
+        default=None, gt=0.5, le=1 - 1e-9, description="probability of the true bit, instead of eps"
+    )
+    debias: bool = Field(default=False, description="divide updates by 2 keep - 1")
+
+    @model_validator(mode="after")
+    def _one_is_given(self) -> ClickRR:
+        if (self.eps is None) == (self.keep is None):
+            raise ValueError("expected either eps or keep")
+        return self
+
+    @property
+    def epsilon(self) -> float:
+        """Log ratio of keeping and flipping a bit."""
+        if self.keep is not None:
+            return RandomisedClicks.kept_with(self.keep).epsilon
+        return self.eps or 0.0
+
+    @property
+    def factor(self) -> float:
+        """`1 / (2 keep - 1)`: what debiasing multiplies updates by."""
+        return 1.0 / math.tanh(0.5 * self.epsilon)
+
+    def acts_in(self, stage: str) -> bool:
+        """On clicks, and for debiasing on messages too."""
+        return stage == "click" or (self.debias and stage == "message")
+
+    @overload
+    def apply(
+        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
+    ) -> NDArray[np.bool_]: ...
+
+    @overload
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]: ...
+
+    def apply(self, *given: Any, **named: Any) -> Any:
+        """Reported clicks, bool (C, k), False at the padding; or, of models (C, P), debiased ones."""
+        of_a_message = len(given) + len(named) == 2
+        return self._debiased(*given, **named) if of_a_message else self._reported(*given, **named)
+
+    def _reported(
+        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
+    ) -> NDArray[np.bool_]:
+        k = clicks.shape[1]
+        lies = context.streams("click-rr").uniform(k, first=step * k) < 1.0 / (1.0 + math.exp(self.epsilon))
+        return np.asarray((clicks ^ lies) & (shown >= 0))
+
+    def _debiased(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        if not self.debias:
+            return models.copy()
+        return context.parameters + self.factor * (models - context.parameters)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Randomised clicks; debiasing makes updates larger."""
+        stages = [stage for stage in ("click", "message") if self.acts_in(stage)]
+        return tuple(event for stage in stages for event in self.events_in(stage, context))
+
+    def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Clicks are randomised in their own stage and debiased in that of messages."""
+        del context
+        if stage == "message":
+            return (Resized(factor=self.factor, of="update"),)
+        return (RandomisedClicks(epsilon=self.epsilon),)
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        """Eps for one click, whoever looks."""
+        del context
+        return tuple(
+            PrivacyClaim(
+                mechanism=self.name, epsilon=self.epsilon, unit="click", relation="replace-one", view=view
+            )
+            for view in VIEWS
+        )

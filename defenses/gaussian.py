@@ -1,0 +1,117 @@
+"""Gaussian noise: the whole noise on each message, or shares that sum to it."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from foltr_audit.noise_laws import Gaussian
+from foltr_audit.noise_laws.conversions import classical_gaussian_sigma, gaussian_sigma
+from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.records.privacy import VIEWS
+
+
+class _CalibratedNoise(MessageDefense):
+    """Parameters of Gaussian noise: sigma, or what it is calibrated to."""
+
+    views: ClassVar[tuple[str, ...]] = ()
+
+    eps: float | None = Field(default=None, ge=1e-6, description="claimed epsilon of a round")
+    delta: float | None = Field(default=None, ge=1e-30, lt=1, description="claimed delta of a round")
+    sensitivity: float | None = Field(
+        default=None, gt=0, description="L2 distance of two messages that is to be hidden"
+    )
+    calibration: Literal["analytic", "classical"] | None = Field(
+        default=None, description="how sigma follows: analytic (if left out) or, up to eps 1, classical"
+    )
+    sigma: float | None = Field(
+        default=None, gt=0, description="standard deviation of the whole noise, instead of all others"
+    )
+
+    @model_validator(mode="after")
+    def _deviation_is_known(self) -> Self:
+        asked = (self.eps, self.delta, self.sensitivity)
+        if self.sigma is None and None in asked:
+            raise ValueError("expected either sigma, or eps, delta and sensitivity")
+        if self.sigma is not None and (self.calibration or asked != (None, None, None)):
+            raise ValueError("sigma makes no claim; expected it alone, or eps, delta and sensitivity")
+        if not 0 < self.deviation < math.inf:
+            raise ValueError(f"sensitivity={self.sensitivity:g} with eps={self.eps:g}: no finite noise scale")
+        return self
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the whole noise on each coordinate."""
+        if self.eps is None or self.delta is None or self.sensitivity is None:
+            return self.sigma or math.inf
+        sigma_of = classical_gaussian_sigma if self.calibration == "classical" else gaussian_sigma
+        return sigma_of(self.eps, self.delta, self.sensitivity)
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """Models plus noise, float64 (C, P)."""
+        law = self.law(context)
+        return models if law is None else models + law.sample(context.streams(self.name), models.shape[1])
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        """(eps, delta) for one client, if sigma was calibrated to it."""
+        del context
+        if self.eps is None or self.delta is None:
+            return ()
+        return tuple(
+            PrivacyClaim(
+                mechanism=self.name,
+                epsilon=self.eps,
+                delta=self.delta,
+                unit="client",
+                relation="replace-one",
+                view=view,
+            )
+            for view in self.views
+        )
+
+
+class GaussianNoise(_CalibratedNoise):
+    """Each client adds Gaussian noise to every coordinate of its own message.
+
+    Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for a server
+    that sees single messages, and so for all other observers, if the messages of any two clients differ by
+    at most `sensitivity` in L2: a clip at half of it ensures that. The classical calibration holds up to eps
+    1 and is refused above. With `sigma` alone nothing is claimed. In real numbers, as for `laplace`.
+
+    Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
+    calibration and optimal denoising", theorem 8; classical: Dwork & Roth 2014, "The algorithmic
+    foundations of differential privacy", theorem A.1.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    views: ClassVar[tuple[str, ...]] = tuple(VIEWS)
+
+    def law(self, context: RoundContext) -> Gaussian:
+        """The law of the whole noise."""
+        del context
+        return Gaussian(sigma=self.deviation)
+
+
+class GaussianShares(_CalibratedNoise):
+    """Each of n clients adds Gaussian noise of sigma / sqrt(n); the sum carries the whole sigma.
+
+    Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for an
+    observer of the *sum* of all n messages, if the messages of any two clients differ by at most
+    `sensitivity` in L2. A sum of m < n messages has sigma sqrt(m / n) only, n - 1 colluding clients leave one
+    share, and so does a server that sees single messages: no claim is made for those.
+
+    Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
+    calibration and optimal denoising", theorem 8; shares as in Dwork et al. 2006, "Our data, ourselves:
+    privacy via distributed noise generation".
+    """
+
+    name: ClassVar[str] = "gaussian-shares"
+    views: ClassVar[tuple[str, ...]] = ("aggregate",)
+
+    def law(self, context: RoundContext) -> Gaussian:
+        """The law of one share."""
+        return Gaussian(sigma=self.deviation / math.sqrt(context.shares))

@@ -1,0 +1,99 @@
+"""Quantisation: clients send their update in few bits per coordinate."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.records.privacy import Bounded, Opaque
+
+_MOST_LEVELS = 2**52
+
+
+class Quantise(MessageDefense):
+    """Rounds each coordinate of the update to a grid inside +-range, up or down at random, unbiased.
+
+    The grid is `levels` equally spaced values from -range to range, or the multiples of `step` in there.
+    What lies beyond the last grid point is cut off.
+
+    Guarantees: none, for any relation, unit or view: rounding at random is no differential privacy. It
+    bounds each coordinate of an update by `range`; the expectation is the update where that lies inside.
+
+    Source: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and encoding",
+    section 3.1.
+    """
+
+    name: ClassVar[str] = "quantise"
+
+    range: float = Field(gt=0, description="largest size of a coordinate of the update")
+    levels: int | None = Field(default=None, ge=2, le=_MOST_LEVELS, description="number of grid points")
+    step: float | None = Field(default=None, gt=0, description="width of the grid, instead of levels")
+
+    @model_validator(mode="after")
+    def _grid_is_known(self) -> Quantise:
+        if (self.levels is None) == (self.step is None):
+            raise ValueError("expected either levels or step")
+        if self.step is not None and not self.step <= self.range <= _MOST_LEVELS * self.step:
+            raise ValueError(
+                f"step={self.step:g} with range={self.range:g}; expected 1 to 2^52 steps in the range"
+            )
+        if not 0 < self.width < math.inf:
+            raise ValueError(f"range={self.range:g}: no finite grid")
+        return self
+
+    @property
+    def intervals(self) -> int:
+        """Number of grid points less 1."""
+        if self.step is None:
+            return (self.levels or 2) - 1
+        return 2 * math.floor(self.range / self.step * (1.0 + 1e-12))
+
+    @property
+    def width(self) -> float:
+        """Distance of neighbouring grid points."""
+        return self.step or 2.0 * self.range / self.intervals
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """The global model plus each update on the grid, float64 (C, P)."""
+        middle = 0.5 * self.intervals
+        places = np.clip((models - context.parameters) / self.width, -middle, middle) + middle
+        below = np.floor(places)
+        above = context.streams("quantise").uniform(models.shape[1]) < places - below
+        return context.parameters + self.width * (below + above - middle)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Earlier bounds are lost, but for the new one on every coordinate.
+
+        `Rounded` would say that messages lie on a grid; only updates do.
+        """
+        del context
+        last = 0.5 * self.width * self.intervals
+        return (Opaque(mechanism=self.name), Bounded(norm=last, ord=math.inf, of="update"))
+
+
+class Sign(MessageDefense):
+    """Sends the sign of each coordinate of the update, times `scale`.
+
+    Guarantees: none, for any relation, unit or view. It bounds each coordinate of an update by `scale`. A
+    coordinate that did not change is sent as 0, so a client that learnt nothing shows it.
+
+    Source: Bernstein et al. 2018, "signSGD: compressed optimisation for non-convex problems", algorithm 1.
+    """
+
+    name: ClassVar[str] = "sign"
+
+    scale: float = Field(gt=0, description="size of every coordinate that is sent")
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """The global model plus or minus `scale`, float64 (C, P)."""
+        return context.parameters + self.scale * np.sign(models - context.parameters)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Earlier bounds are lost, but for the new one on every coordinate."""
+        del context
+        return (Opaque(mechanism=self.name), Bounded(norm=self.scale, ord=math.inf, of="update"))

@@ -1,0 +1,134 @@
+"""Secure aggregation: the server gets the sum of the messages and none of them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, model_validator
+
+from foltr_audit.errors import UsageError
+from foltr_audit.plugins import PrivacyEvent, RoundContext, Wired, WireDefense
+from foltr_audit.records.privacy import Rounded, Summed
+from foltr_audit.secure_aggregation import FixedPoint, Outcome, SecureSum
+from foltr_audit.secure_aggregation.costs import STAGES, client_seconds
+
+
+class SecureAggregation(WireDefense):
+    """Masks cancel in the sum of a cohort: the server learns the sum, who took part, and the counts.
+
+    Guarantees: by itself no differential privacy, for any relation or unit. An honest-but-curious server
+    gets no message but sums of at least `threshold` clients' (view: aggregate instead of individual), as
+    long as fewer clients than the Shamir threshold among the neighbours of anyone collude with it.
+
+    Weighted messages travel as multiples of 2^-fraction modulo 2^bits; one errs by 2^-(fraction + 1) at most.
+    Fewer survivors than the threshold abort the round, and the global model stays as it was.
+
+    Source: Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine learning",
+    figure 4; Bell et al. 2020, "Secure single-server aggregation with (poly)logarithmic overhead", section 3.
+    """
+
+    name: ClassVar[str] = "secure-aggregation"
+
+    bits: int = Field(48, description="width b of the integers modulo 2^b, 16 to 64")
+    range: float = Field(64.0, description="largest |coordinate| that can be sent")
+    fraction: int = Field(24, description="binary digits behind the point")
+    neighbours: Annotated[str, BeforeValidator(str)] = Field(
+        "0",
+        pattern="^(all|[0-9]{1,9})$",
+        description="neighbours that a client masks with; 0: about 2 log2 n + 10; all: the complete graph",
+    )
+    threshold: float = Field(
+        0.5, description="fewest messages in a sum: a share of the cohort to exceed, or a number from 2 on"
+    )
+    drop_before: float = Field(0.0, ge=0, lt=1, description="probability to drop out before keys are shared")
+    drop_after: float = Field(
+        0.0, ge=0, lt=1, description="probability to drop out after that, before the message"
+    )
+    masks: bool = Field(True, description="false: no masks, only to show what they do")
+    agreement: Literal["none", "x25519"] = Field(
+        "none", description="seeds of pairs by a keyed hash, or by key agreement on Curve25519"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> SecureAggregation:
+        try:
+            self.protocol.encoding.check_sum(np.ones(1, dtype=np.int64))
+        except UsageError as error:
+            raise ValueError(str(error).removeprefix("secure-aggregation: ")) from error
+        return self
+
+    @cached_property
+    def protocol(self) -> SecureSum:
+        """The protocol with these parameters."""
+        encoding = FixedPoint(bits=self.bits, range=self.range, fraction=self.fraction)
+        return SecureSum(
+            encoding=encoding,
+            neighbours="all" if self.neighbours == "all" else int(self.neighbours),
+            threshold=self.threshold,
+            masks=self.masks,
+            agreement=self.agreement,
+        )
+
+    @property
+    def encoding(self) -> FixedPoint:
+        """How messages are encoded as integers."""
+        return self.protocol.encoding
+
+    def apply(
+        self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
+    ) -> Wired:
+        """Masked messages uint64 (C, P) and their sum; who was lost before drops out after sharing keys."""
+        chance = context.streams("drop-out").uniform(2)
+        before = chance[:, 0] < self.drop_before
+        after = (chance[:, 1] < self.drop_after) | ~survivors
+        streams = context.streams("secure-aggregation")
+        outcome = self.protocol.run(messages, context.counts, streams, before, after)
+        arrived = outcome.survivors & (outcome.aborted is None)
+        return Wired(
+            messages=outcome.payload,
+            survivors=arrived,
+            total=outcome.total,
+            sum=outcome.sum,
+            aborted="" if outcome.aborted is None else outcome.aborted.text,
+            costs=_costs(outcome),
+        )
+
+    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> Wired:
+        """Masked messages uint64 (C, P) of clients of which each takes part in a cohort of strangers.
+
+        Of n = `context.shares`, without drop-outs; nothing is summed up.
+        """
+        streams = context.streams("secure-aggregation")
+        cohort = context.shares
+        everybody = np.ones(messages.shape[0], dtype=np.bool_)
+        if cohort < self.protocol.plan(cohort).at_least:
+            return Wired(
+                messages=np.zeros(messages.shape, dtype=np.uint64),
+                survivors=~everybody,
+                aborted=f"shares: a cohort of {cohort} clients, {self.protocol.plan(cohort).at_least} needed",
+            )
+        payload = self.protocol.alone(messages, context.counts, streams, cohort)
+        return Wired(messages=payload, survivors=everybody)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Rounding to the encoding, then the sum of at least the threshold's number of messages."""
+        rounded = Rounded(step=2.0 * self.encoding.error, nearest=True)
+        if not self.masks:
+            return (rounded,)
+        return (rounded, Summed(at_least=self.protocol.plan(context.shares).at_least))
+
+    def client_seconds(self, clients: int, size: int) -> dict[str, float]:
+        """Seconds of one client's work for a message of P = `size`, by stage; measured anew each time."""
+        plan = self.protocol.plan(clients)
+        return client_seconds(plan.neighbours, plan.shares_needed, size, self.agreement)
+
+
+def _costs(outcome: Outcome) -> dict[str, float]:
+    """Bytes that a client sends on average, by stage and in all, and whether the round aborted."""
+    clients = max(1, outcome.sent.shape[0])
+    means = (outcome.sent.sum(axis=0) / clients).tolist()
+    named = {f"bytes_{stage}": mean for stage, mean in zip(STAGES, means, strict=True)}
+    return {"bytes": float(sum(means)), **named, "aborted": float(outcome.aborted is not None)}

@@ -1,0 +1,76 @@
+"""Sparsification: clients send a few coordinates of their update only."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.records.privacy import Resized
+
+
+class TopK(MessageDefense):
+    """Sends the k largest coordinates of the update; the others stay as in the global model.
+
+    Guarantees: none, for any relation, unit or view. No norm of an update grows, so a bound on updates
+    before it still holds; one on models does not. Which coordinates are sent follows from the clicks, so the
+    pattern alone tells of them.
+
+    Source: Aji & Heafield 2017, "Sparse communication for distributed gradient descent", section 3.
+    """
+
+    name: ClassVar[str] = "top-k"
+
+    k: int = Field(ge=1, description="coordinates that are sent; the first of equal ones")
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """Models that differ from the global one in k coordinates at most, float64 (C, P)."""
+        sizes = np.abs(models - context.parameters)
+        kept = np.zeros(models.shape, dtype=np.bool_)
+        largest = np.argsort(-sizes, axis=1, kind="stable")[:, : self.k]
+        np.put_along_axis(kept, largest, True, axis=1)
+        return np.where(kept, models, context.parameters)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Updates only shrink."""
+        del context
+        return (Resized(factor=1.0, of="update"),)
+
+
+class RandomK(MessageDefense):
+    """Sends k coordinates of the update that are drawn for the round, the same for all clients.
+
+    Guarantees: none, for any relation, unit or view. The coordinates are public and independent of the data,
+    so their pattern tells nothing. With `rescale` the update is multiplied by P / k, so that its expectation
+    is the whole update; norms may grow as much.
+
+    Source: Konecny et al. 2016, "Federated learning: strategies for improving communication efficiency",
+    section 2 (random mask); unbiased form: Stich, Cordonnier & Jaggi 2018, "Sparsified SGD with memory".
+    """
+
+    name: ClassVar[str] = "random-k"
+
+    k: int = Field(ge=1, description="coordinates that are sent")
+    rescale: bool = Field(default=False, description="multiply what is sent by P / k")
+
+    def _factor(self, coordinates: int) -> float:
+        return max(1.0, coordinates / self.k) if self.rescale else 1.0
+
+    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        """Models that differ from the global one in the coordinates of the round only, float64 (C, P)."""
+        P = models.shape[1]
+        everybody = np.zeros(1, dtype=np.int64)
+        public = context.source.clients(f"{context.prefix}random-k", context.round, everybody)
+        kept = np.zeros(P, dtype=np.bool_)
+        kept[np.argsort(public.uniform(P)[0], kind="stable")[: self.k]] = True
+        factor = self._factor(P)
+        if factor > 1.0:
+            models = context.parameters + factor * (models - context.parameters)
+        return np.where(kept, models, context.parameters)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Updates shrink, and grow by P / k where they are rescaled."""
+        return (Resized(factor=self._factor(context.parameters.size), of="update"),)

@@ -1,0 +1,112 @@
+"""What one round of a mechanism costs, and what several rounds of it do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from foltr_audit.accounting.composition import (
+    amplified,
+    amplified_over,
+    laplace_over,
+    pure_over,
+    renyi_over,
+    sampled_gaussian_over,
+)
+from foltr_audit.gaussian_dp import gaussian_epsilon
+
+_LARGEST_MU = 1e9  # beyond, nothing is hidden
+
+
+class Loss(Protocol):
+    """The privacy loss of one round."""
+
+    def epsilon(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds; `share` of the clients take part in each, 1 if it is known who."""
+
+
+@dataclass(frozen=True)
+class PureLoss:
+    """Of a mechanism of which no more than its pure epsilon is known.
+
+    Attributes:
+        once: its epsilon.
+        count: how often it runs in one round.
+    """
+
+    once: float
+    count: int = 1
+
+    def epsilon(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds."""
+        if share < 1:
+            return pure_over(amplified(self.count * self.once, share), rounds, delta)
+        return pure_over(self.once, rounds * self.count, delta)
+
+
+@dataclass(frozen=True)
+class LaplaceLoss:
+    """Of Laplace noise, or of more.
+
+    Attributes:
+        once: L1 distance over scale.
+    """
+
+    once: float
+
+    def epsilon(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds."""
+        plain = laplace_over(self.once, rounds, delta)
+        if share == 1:
+            return plain
+        added = amplified_over(lambda spent: laplace_over(self.once, 1, spent), rounds, delta, share)
+        return min(plain, added, pure_over(amplified(self.once, share), rounds, delta))
+
+
+@dataclass(frozen=True)
+class GaussianLoss:
+    """Of Gaussian noise: T rounds of mu are one of sqrt(T) mu, exactly.
+
+    Source: Dong, Roth & Su 2022, "Gaussian differential privacy", corollary 3.3.
+
+    Attributes:
+        mu: L2 distance over standard deviation.
+    """
+
+    mu: float
+
+    def epsilon(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds."""
+        plain = self._plain(rounds, delta)
+        if share == 1 or not delta > 0 or not math.isfinite(plain) or self.mu == 0:
+            return plain
+        added = amplified_over(lambda spent: self._plain(1, spent), rounds, delta, share)
+        return min(plain, added, sampled_gaussian_over(self.mu, share, rounds, delta))
+
+    def _plain(self, rounds: int, delta: float) -> float:
+        mu = self.mu * math.sqrt(rounds)
+        if mu == 0:
+            return 0.0
+        return gaussian_epsilon(mu, delta) if delta > 0 and mu <= _LARGEST_MU else math.inf
+
+
+@dataclass(frozen=True)
+class RenyiLoss:
+    """Of a mechanism whose Renyi divergences are bounded.
+
+    Attributes:
+        divergences: a bound at each of `noise_laws.conversions.ORDERS`.
+    """
+
+    divergences: tuple[float, ...]
+
+    def epsilon(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds."""
+        plain = self._plain(rounds, delta)
+        if share == 1:
+            return plain
+        return min(plain, amplified_over(lambda spent: self._plain(1, spent), rounds, delta, share))
+
+    def _plain(self, rounds: int, delta: float) -> float:
+        return renyi_over(self.divergences, rounds, delta)

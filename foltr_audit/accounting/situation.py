@@ -1,0 +1,88 @@
+"""What an upper bound is asked for, and what comes back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.records.privacy import UNITS, VIEWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """Whose observations, of what, under which circumstances; neighbours replace one unit of one client.
+
+    The weights of clients in the sum (their numbers of interactions) are public and the same for both
+    neighbours.
+
+    Attributes:
+        view: whose observations, of `VIEWS`.
+        unit: what two neighbouring inputs differ in, of `UNITS`.
+        parameters: coordinates P of a message.
+        shares: number n of clients whose noise shares are reckoned to arrive.
+        arriving: messages in the sum, 1 to n. None: n of them, or with secure aggregation the fewest
+            that it sums.
+        interactions: B, interactions of a client in one round.
+        list_length: longest shown list.
+        largest_weight: largest weight of a client in the sum over the smallest, at least 1.
+        rounds: rounds T that are observed; with 1, the bound is that of one round.
+        delta: delta of the bound; 0 for pure differential privacy.
+        sampled: share of the clients that take part in a round, a sample of fixed size, above 0.
+        secret_sample: the observer does not know who took part.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    view: str
+    unit: str
+    parameters: int
+    shares: int
+    arriving: int | None = None
+    interactions: int = 1
+    list_length: int = 10
+    largest_weight: float = 1.0
+    rounds: int = 1
+    delta: float = 0.0
+    sampled: float = 1.0
+    secret_sample: bool = False
+
+    def __post_init__(self) -> None:
+        if self.view not in VIEWS:
+            raise UsageError(f"accounting: unknown view {self.view!r}; {did_you_mean(self.view, VIEWS)}")
+        if self.unit not in UNITS:
+            raise UsageError(f"accounting: unknown unit {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
+        for name in ("parameters", "shares", "interactions", "list_length", "rounds"):
+            if not getattr(self, name) >= 1:
+                raise UsageError(f"accounting: {name} {getattr(self, name)}; expected at least 1")
+        if self.arriving is not None and not 1 <= self.arriving <= self.shares:
+            raise UsageError(
+                f"accounting: {self.arriving} of {self.shares} messages arrive; expected 1 to all"
+            )
+        if not 1 <= self.largest_weight < math.inf:
+            raise UsageError(f"accounting: largest weight {self.largest_weight}; expected at least 1")
+        if not 0 <= self.delta < 1:
+            raise UsageError(f"accounting: delta {self.delta}; expected 0 <= delta < 1")
+        if not 0 < self.sampled <= 1:
+            raise UsageError(f"accounting: a share of {self.sampled} is sampled; expected above 0, at most 1")
+
+    @property
+    def touched(self) -> int:
+        """Rounds whose messages may depend on the unit other than through what was observed before."""
+        return self.rounds if self.unit in ("query", "client") else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpperBound:
+    """A proven differential-privacy guarantee.
+
+    Attributes:
+        epsilon: no observation distinguishes neighbours better; infinite where nothing is proven.
+        delta: the delta that it holds at: 0 where a pure bound is the best one.
+        how: how it was proven, or why nothing is, in one line.
+    """
+
+    epsilon: float
+    delta: float
+    how: str

@@ -1,0 +1,169 @@
+"""From what happens to a message to what each proof builds on: distances, noise, and what came after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from foltr_audit.accounting.norms import Norms, whole_multiple
+from foltr_audit.noise_laws import AddedNoise
+from foltr_audit.records.privacy import (
+    Bounded,
+    Noised,
+    Opaque,
+    PrivacyEvent,
+    RandomisedClicks,
+    Resized,
+    Rounded,
+    Summed,
+)
+
+KINDS = ("model", "update")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """Noise that was added to every message, and what it has to hide.
+
+    Attributes:
+        law: its law, for one client.
+        apart: how far apart two messages of one client may be before the noise.
+        unbounded: why they may be any distance apart, where `apart` says so.
+        grid: step of the grid that messages lie on before the noise, 0 if on none.
+        spoilt: what happened to each message after the noise and before the sum, so that the sum of
+            messages no longer holds the sum of the noise; None if it still does.
+    """
+
+    law: AddedNoise
+    apart: Norms
+    unbounded: str
+    grid: float
+    spoilt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walked:
+    """What a chain's events come to.
+
+    Attributes:
+        noises: noise that was added, in order.
+        bit_epsilon: the smallest epsilon with which each click was randomised; infinite without.
+        at_least: fewest messages of a secure sum; None if the server gets each message.
+    """
+
+    noises: tuple[Protection, ...]
+    bit_epsilon: float
+    at_least: int | None
+
+
+def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
+    """Follow the events in their order, for messages of P coordinates."""
+    walker = _Walker(parameters)
+    for event in events:
+        walker.take(event)
+    return Walked(noises=tuple(walker.noises), bit_epsilon=walker.bit_epsilon, at_least=walker.at_least)
+
+
+class _Walker:
+    """Where messages may lie now.
+
+    `inside` holds the balls around the origin and around the global model, `apart` how far apart two
+    messages that got the same noise may be. A bound is taken to be reached by moving a message towards the
+    centre of its ball, as scaling and projection do, so that earlier bounds of the same kind survive.
+    """
+
+    def __init__(self, parameters: int) -> None:
+        self.parameters = parameters
+        self.inside = dict.fromkeys(KINDS, Norms())
+        self.apart = Norms()
+        self.why = "nothing bounds the messages before the noise"
+        self.grid = 0.0
+        self.noises: list[Protection] = []
+        self.bit_epsilon = math.inf
+        self.at_least: int | None = None
+
+    def take(self, event: PrivacyEvent) -> None:
+        """One event more."""
+        match event:
+            case RandomisedClicks():
+                self.bit_epsilon = min(self.bit_epsilon, event.epsilon)
+            case Summed():
+                self.at_least = max(self.at_least or 1, event.at_least)
+            case Noised():
+                self._noised(event.law)
+            case Rounded():
+                self._rounded(event)
+            case Bounded():
+                self._bounded(event)
+            case Resized():
+                self._resized(event)
+            case Opaque():
+                self._opaque(event.mechanism)
+
+    def _noised(self, law: AddedNoise) -> None:
+        apart = self.apart
+        for kind in KINDS:
+            apart = apart.within(self.inside[kind].times(2.0))
+        self.apart = apart.tightened(self.parameters)
+        self.noises.append(Protection(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
+        self.inside = dict.fromkeys(KINDS, Norms())
+        self.why = "nothing bounds the messages after the noise before"
+        self.grid = _common_grid(self.grid, step_of(law))
+
+    def _rounded(self, event: Rounded) -> None:
+        if whole_multiple(self.grid, event.step):
+            return  # each coordinate is a multiple of the step already
+        move = event.step * (0.5 if event.nearest else 1.0)
+        self.inside = {kind: norms.moved(move, self.parameters) for kind, norms in self.inside.items()}
+        self.apart = self.apart.moved(2.0 * move, self.parameters)
+        self.grid = event.step
+        self._spoil("each message is rounded after its noise", also_in_sum=True)
+
+    def _bounded(self, event: Bounded) -> None:
+        if not event.always and event.of == "model":
+            self._only(event.of)
+            self.why = "a client without a step sends the global model, which nothing keeps in the ball"
+        else:
+            self._only(event.of)
+            ball = Norms.of_ball(event.norm, event.ord)
+            self.inside[event.of] = self.inside[event.of].within(ball).tightened(self.parameters)
+        self._spoil("each message is clipped after its noise")
+
+    def _resized(self, event: Resized) -> None:
+        self._only(event.of)
+        self.inside[event.of] = self.inside[event.of].times(event.factor)
+        self._spoil("each message is resized after its noise")
+
+    def _opaque(self, mechanism: str) -> None:
+        if self.at_least is not None:
+            return  # it acts on the sum
+        self._only(None)
+        self.why = f"{mechanism} states nothing about the messages that it leaves"
+        self._spoil(f"{mechanism} changes each message after its noise")
+
+    def _only(self, of: str | None) -> None:
+        """Nothing but the bounds of one kind survives."""
+        self.inside = {kind: norms if kind == of else Norms() for kind, norms in self.inside.items()}
+        self.apart = Norms()
+        self.grid = 0.0
+
+    def _spoil(self, how: str, *, also_in_sum: bool = False) -> None:
+        """Later noise is untouched by it; a secure sum's own encoding comes before the sum, though."""
+        if self.at_least is not None and not also_in_sum:
+            return
+        self.noises = [
+            noise if noise.spoilt else Protection(**{**vars(noise), "spoilt": how}) for noise in self.noises
+        ]
+
+
+def step_of(law: AddedNoise) -> float:
+    """The grid that a law's draws lie on; 0 if on none."""
+    return float(getattr(law, "step", 0.0))
+
+
+def _common_grid(one: float, other: float) -> float:
+    """The grid of a sum of two numbers, each on a grid of its own; 0 where neither grid holds the other."""
+    if whole_multiple(other, one):
+        return one
+    return other if whole_multiple(one, other) else 0.0

@@ -1,0 +1,1 @@
+"""Lower bounds: what games with canaries prove that a defense gives away."""

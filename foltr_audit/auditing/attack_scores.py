@@ -1,0 +1,77 @@
+"""Scores that an attack makes of trials: how much more clicked it finds what only input 1 clicks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foltr_audit.auditing.canaries import Canary, LogCanary
+from foltr_audit.auditing.games import Games
+from foltr_audit.auditing.scores import Pair
+from foltr_audit.auditing.scripted import Floats
+from foltr_audit.errors import UsageError
+from foltr_audit.judge import checked_answer
+from foltr_audit.observer import Observer
+from foltr_audit.plugins import Attack
+from foltr_audit.recording import trace_header
+from foltr_audit.records.rounds import RoundRecord
+from foltr_audit.registry import make
+
+
+def attack_scores(games: Games, canary: Canary, text: str, *, summed: bool) -> dict[str, Pair]:
+    """Scores of an attack on single messages, added up over the messages of a trial.
+
+    Raises:
+        UsageError: the canary has no click logs of one query, the view is a sum, or the attack cannot run.
+    """
+    if not isinstance(canary, LogCanary) or np.any(canary.queries[0] != canary.queries[1]):
+        raise UsageError(f"--score {text}: an attack reads clicks; expected click logs of one query")
+    if summed:
+        raise UsageError(f"--score {text}: an attack reads single messages; expected --view individual")
+    if games.interactions != 1:
+        raise UsageError(f"--score {text}: expected one interaction a message, not {games.interactions}")
+    attack = make(Attack, text)
+    rng = games.clients.setup.streams.generator(f"audit/attack/{attack.text}/{canary.name}/{canary.unit}")
+    scored = [
+        (_scored(games, canary, attack, seen.zero, rng), _scored(games, canary, attack, seen.one, rng))
+        for seen in games.play(canary, summed=False)
+    ]
+    zero, one = (np.sum(side, axis=0) for side in zip(*scored, strict=True))
+    return {text: (zero, one)}
+
+
+def _scored(
+    games: Games, canary: LogCanary, attack: Attack, messages: Floats, rng: np.random.Generator
+) -> Floats:
+    clients = games.clients
+    click_model = clients.setup.spec.train.click_model
+    header = trace_header(clients.setup, click_model, len(messages), "deterministic", games.interactions)
+    observer = Observer(header, clients.setup.collection)
+    record, pieces = _record(games, canary, messages), []
+    weights = canary.clicks[1].astype(np.float64) - canary.clicks[0]
+    for seen in observer.views(record):
+        why = attack.why_not(seen.view)
+        if why is not None:
+            raise UsageError(f"--score {attack.text}: cannot run on these messages: {why}")
+        scores = np.where(seen.view.is_document, checked_answer(attack, seen.view, rng).scores, 0.0)
+        pieces.append((scores * weights).sum(axis=(1, 2)))
+    return np.concatenate(pieces)
+
+
+def _record(games: Games, canary: LogCanary, messages: Floats) -> RoundRecord:
+    """The messages as one recorded round, every client with the same lists."""
+    clients, n, origin = games.clients, len(messages), games.origin
+    queries = np.repeat(canary.queries[0], n)
+    return RoundRecord(
+        round=0,
+        parameters=clients.parameters,
+        aggregate=clients.parameters,
+        shares=clients.setup.spec.population.cohort_size,
+        survivors=np.ones(n, dtype=np.bool_),
+        counts=np.ones(n, dtype=np.int64),
+        messages=messages.astype(clients.setup.spec.trace.dtype),
+        slot=np.arange(n),
+        step=np.zeros(n, dtype=np.int64),
+        part=origin.part[queries],
+        query=origin.query[queries],
+        shown=np.repeat(clients.lists(canary.queries[0]), n, axis=0),
+    )

@@ -1,0 +1,82 @@
+"""Scores of trials: numbers that are higher the more a message looks like that of input 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from foltr_audit.auditing.games import Observed
+from foltr_audit.auditing.likelihood import log_ratio
+from foltr_audit.auditing.scripted import Floats
+from foltr_audit.noise_laws import AddedNoise
+
+SCORES = ("likelihood", "projection", "discriminant", "equality")
+"""Built-in scores; the first that does best on the separate part is taken."""
+
+Pair = tuple[Floats, Floats]
+"""Scores of the trials under hypothesis 0 and 1, (N,) each."""
+
+_DIGITS = 9  # of a log ratio: shifted noise lies on another grid of floats, which is no loss of the law
+_RIDGE = 1e-9  # share of the mean variance that is added to a covariance to invert it
+
+
+def trial_scores(
+    messages: Iterable[Observed], law: AddedNoise | None, chosen: int, wanted: tuple[str, ...], dtype: str
+) -> dict[str, Pair]:
+    """Scores by name, each added up over the messages of a trial.
+
+    Args:
+        messages: what was seen of each message.
+        law: the law of the noise, where the exact likelihood is known.
+        chosen: the first so many trials may be looked at to make a score.
+        wanted: names of `SCORES`; `likelihood` is left out where no law is known.
+        dtype: number format of a single message; None-like `""` for sums, which equal nothing.
+    """
+    makers: dict[str, Callable[[Floats, Floats], Floats]] = {
+        "projection": _projection,
+        "equality": lambda seen, means: _equality(seen, means, dtype),
+    }
+    if law is not None:
+        makers["likelihood"] = lambda seen, means: log_ratio(law, seen, means).round(_DIGITS)
+    found: dict[str, Pair] = {}
+    total: list[Floats] = []
+    for observed in messages:
+        for name in wanted:
+            if name in makers and not (name == "equality" and not dtype):
+                more = [makers[name](seen, observed.means) for seen in (observed.zero, observed.one)]
+                before = found.get(name, (np.zeros(len(more[0])), np.zeros(len(more[1]))))
+                found[name] = before[0] + more[0], before[1] + more[1]
+        here = [observed.zero - observed.means[0], observed.one - observed.means[0]]
+        total = [a + b for a, b in zip(total, here, strict=True)] if total else here
+    if "discriminant" in wanted:
+        found["discriminant"] = _discriminant(total[0], total[1], chosen)
+    return {name: found[name] for name in wanted if name in found}
+
+
+def _projection(seen: Floats, means: Floats) -> Floats:
+    """Least squares onto the shift: 0 at the mean of input 0, 1 at that of input 1."""
+    shift = means[1] - means[0]
+    size = float(shift @ shift)
+    return np.asarray((seen - means[0]) @ shift / size) if size > 0 else np.zeros(len(seen))
+
+
+def _equality(seen: Floats, means: Floats, dtype: str) -> Floats:
+    """How many more coordinates equal those of input 1 bit for bit than those of input 0."""
+    zero, one = means.astype(dtype).astype(np.float64)
+    return np.asarray((seen == one).sum(axis=1) - (seen == zero).sum(axis=1), dtype=np.float64)
+
+
+def _discriminant(zero: Floats, one: Floats, chosen: int) -> Pair:
+    """Fisher's linear discriminant, with means and covariance of the first `chosen` trials.
+
+    Source: Fisher 1936, "The use of multiple measurements in taxonomic problems".
+    """
+    shift = one[:chosen].mean(axis=0) - zero[:chosen].mean(axis=0)
+    both = np.concatenate(
+        [zero[:chosen] - zero[:chosen].mean(axis=0), one[:chosen] - one[:chosen].mean(axis=0)]
+    )
+    covariance = both.T @ both / max(1, len(both) - 2)
+    ridge = _RIDGE * max(float(np.trace(covariance)) / covariance.shape[0], 1e-300)
+    weights = np.linalg.solve(covariance + ridge * np.eye(covariance.shape[0]), shift)
+    return np.asarray(zero @ weights), np.asarray(one @ weights)

@@ -1,0 +1,109 @@
+"""Clients that click what they are told: the whole client of an experiment, from click log to message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict
+
+from foltr_audit.chain import Chain
+from foltr_audit.client import Clients
+from foltr_audit.plugins import ClickDefense, ClickModel, Defense, MessageDefense, RoundContext
+from foltr_audit.records import Dataset
+from foltr_audit.registry import make
+from foltr_audit.rng import ClientStreams
+from foltr_audit.setup import Setup
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+_ROWS = 8192  # clients that are played at once
+
+
+class ScriptedClicks(ClickModel):
+    """Clicks that are given: bool (C, B, k) for the clients of one cohort."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: ClassVar[str] = "scripted"
+
+    clicks: Any
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        """The given clicks of a local step, False at the padding."""
+        del largest_label, streams
+        return np.asarray(self.clicks[:, step] & (labels >= 0))
+
+
+class ScriptedClients:
+    """Clients of a Setup that start at one global model, show lists in score order and click by script."""
+
+    def __init__(self, setup: Setup, data: Dataset, parameters: Floats) -> None:
+        """Nothing is played yet; `parameters` (P,) is the global model."""
+        self.setup = setup
+        self.data = data
+        self.parameters = parameters
+
+    @cached_property
+    def quiet(self) -> Chain:
+        """The chain without what is random about a client: randomised clicks and declared noise.
+
+        Links keep their place, which names their streams.
+        """
+        nothing, blank = make(Defense, "none"), self.context(0, np.empty(0, np.int64))
+        return Chain(
+            tuple(nothing if _is_random(link, blank) else link for link in self.setup.chain.defenses)
+        )
+
+    def context(
+        self, round_: int, clients: Ints, prefix: str = "audit/", interactions: int = 1
+    ) -> RoundContext:
+        """The context of a round for these clients."""
+        return self.setup.context(round_, clients, interactions, self.parameters, prefix)
+
+    def local(
+        self, queries: Ints, clicks: Bools, context: RoundContext, chain: Chain | None = None
+    ) -> Floats:
+        """Local models (C, P) of clients with queries (C, B) and clicks (C, B, k), after the step stage.
+
+        `chain` stands in for the experiment's own.
+        """
+        models = np.empty((queries.shape[0], self.parameters.size))
+        rules = self.setup.rules("perfect", sampled=False)
+        for first in range(0, queries.shape[0], _ROWS):
+            rows = slice(first, first + _ROWS)
+            scripted = ScriptedClicks(clicks=clicks[rows])
+            some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
+            mine = replace(rules, click_model=scripted, chain=chain or rules.chain)
+            models[rows] = Clients(mine, self.data).play(queries[rows], some)[0].models
+        return models
+
+    def messages(self, models: Floats, context: RoundContext, chain: Chain | None = None) -> Floats:
+        """What clients with these local models (C, P) send, in the Spec's number format but as float64."""
+        sent = (chain or self.setup.chain).on_message(models, context)
+        if self.setup.spec.trace.message == "update":
+            sent = sent - self.parameters
+        return np.asarray(sent.astype(self.setup.spec.trace.dtype).astype(np.float64))
+
+    def quiet_message(self, models: Floats, round_: int) -> Floats:
+        """The messages (C, P) of local models without noise, and without rounding to a number format."""
+        sent = self.quiet.on_message(models, self.context(round_, np.arange(models.shape[0])))
+        return sent - self.parameters if self.setup.spec.trace.message == "update" else sent
+
+    def lists(self, queries: Ints) -> Ints:
+        """The shown list of each query, positions inside it, int64 (n, k), padded with -1."""
+        from foltr_audit.kernels.ranking import top_lists
+        from foltr_audit.metrics import LIST_LENGTH
+
+        scores, starts = self.setup.ranker.scores(self.parameters[np.newaxis], self.data, queries)
+        return top_lists(scores, starts, LIST_LENGTH)
+
+
+def _is_random(link: Defense, context: RoundContext) -> bool:
+    clicks = isinstance(link, ClickDefense) and link.acts_in(ClickDefense.stage)
+    return clicks or (isinstance(link, MessageDefense) and link.law(context) is not None)

@@ -1,0 +1,127 @@
+"""`foltr-audit audit`: check a claimed epsilon from above (accounting) and from below (canary games)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foltr_audit.cli.common import Common, listed, takes_common, use_threads
+from foltr_audit.cli.output import print_line, save_config, stdout_console
+
+
+@takes_common
+def audit(
+    common: Common,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--view",
+            help="individual, aggregate, colluding (the others tell the server what they sent); several. "
+            "Default: individual,aggregate.",
+        ),
+    ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unit",
+            help="What neighbours differ in: click, interaction (default), query, client; several.",
+        ),
+    ] = None,
+    canary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--canary",
+            help="data:worst (default, searched), data:typical (no evidence for a claim), data:no-click, or "
+            "message (two extreme models; unit client); several.",
+        ),
+    ] = None,
+    claim: Annotated[
+        float | None, typer.Option("--claim", help="Epsilon to check. Default: the chain's own.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="Delta of the claim. Default: the chain's own, or 0.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="Evaluated trials per hypothesis. Default: 10000.")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option("--confidence", help="Of each lower bound. Default: 0.95.")
+    ] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            "--estimator",
+            help="clopper-pearson, gaussian-dp, one-run, bayesian or betting. Default: gaussian-dp for a "
+            "delta above 0 and Gaussian noise, else clopper-pearson.",
+        ),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            "--score",
+            help="What tells the inputs apart: likelihood, projection, discriminant, equality, or an attack "
+            "such as lad. Default: auto, the best on a separate part.",
+        ),
+    ] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option("--messages", help="Rounds in which the client sends; all are pooled. Default: 1."),
+    ] = None,
+    drop_out: Annotated[
+        float | None,
+        typer.Option("--drop-out", help="Share of the cohort whose messages do not arrive. Default: 0."),
+    ] = None,
+    canary_interactions: Annotated[
+        int | None,
+        typer.Option("--canary-interactions", help="Interactions behind each message. Default: 1."),
+    ] = None,
+    canary_on: Annotated[
+        str | None, typer.Option("--canary-on", help="Parts that are searched. Default: vali,test.")
+    ] = None,
+    min_documents: Annotated[
+        int | None, typer.Option("--min-documents", help="Leave shorter queries out. Default: 10.")
+    ] = None,
+    require_proof: Annotated[
+        bool,
+        typer.Option("--require-proof", help="Exit with 1 unless a bound at or below each claim is proven."),
+    ] = False,
+) -> None:
+    """Check what a chain of defenses claims: proven from above, measured from below.
+
+    Exit code 1 if a claim is refuted by trials or false by the exact loss of a pair.
+    """
+    from foltr_audit.progress import on_terminal
+    from foltr_audit.report.audit import AuditReport
+    from foltr_audit.report.audit_tables import print_audit
+    from foltr_audit.study import Study, run_plan
+
+    given = {
+        "audit.views": listed(view),
+        "audit.units": listed(unit),
+        "audit.canaries": listed(canary),
+        "audit.claim": claim,
+        "audit.delta": delta,
+        "audit.trials": trials,
+        "audit.confidence": confidence,
+        "audit.estimator": estimator,
+        "audit.score": score,
+        "audit.messages": messages,
+        "audit.drop_out": drop_out,
+        "audit.interactions": canary_interactions,
+        "audit.on": listed(None if canary_on is None else [canary_on]),
+        "audit.min_documents": min_documents,
+    }
+    point = {name: value for name, value in given.items() if value is not None}
+    plan, output = common.plan(point, protocol="audit"), common.output()
+    save_config(common.save_config, plan)
+    use_threads(common.threads)
+    report = AuditReport.of(plan, run_plan(plan, output, Study(on_terminal())))
+    if output is not None:
+        output.save_results(report.json())
+    if common.json:
+        print_line(report.json())
+    else:
+        print_audit(report, stdout_console())
+    if not report.holds(require_proof=require_proof):
+        raise typer.Exit(1)

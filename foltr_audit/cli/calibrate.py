@@ -1,0 +1,83 @@
+"""`foltr-audit calibrate`: the noise that meets a target, by mechanism."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.errors import UsageError
+
+
+def calibrate(
+    target_eps: Annotated[float, typer.Option("--target-eps", help="Epsilon that has to be proven.")],
+    delta: Annotated[float, typer.Option("--delta", help="Delta that goes with it. Default: 0.")] = 0.0,
+    unit: Annotated[
+        str, typer.Option("--unit", help="What neighbours differ in: click, interaction, query or client.")
+    ] = "client",
+    view: Annotated[
+        str, typer.Option("--view", help="Whose observations: individual, aggregate or colluding.")
+    ] = "aggregate",
+    rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the target is for.")] = 1,
+    clients: Annotated[int, typer.Option("--clients", help="Clients n of a round.")] = 1000,
+    arriving: Annotated[
+        int | None, typer.Option("--arriving", help="How many of their messages arrive. Default: all.")
+    ] = None,
+    interactions: Annotated[
+        int, typer.Option("--interactions", help="Interactions of a client in a round.")
+    ] = 1,
+    parameters: Annotated[
+        int | None, typer.Option("--parameters", help="Coordinates of a message. Default: as --data.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="Take the number of features, for the linear ranker, from this data. "
+            "Default: synthetic:mq2007.",
+        ),
+    ] = None,
+    norm: Annotated[float, typer.Option("--norm", help="Radius that models are clipped to.")] = 1.5,
+    order: Annotated[
+        int | None,
+        typer.Option("--ord", help="Norm of the clip, 1 or 2. Default: what each noise builds on."),
+    ] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option("--mechanism", help="Only this one; may be given several times.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """Show the least noise with which each mechanism provably meets a target, as options for the others."""
+    from foltr_audit.accounting import Situation, mechanisms
+    from foltr_audit.accounting import calibrate as least_noise
+    from foltr_audit.report.calibration_table import CalibrationReport
+
+    if parameters is not None and data is not None:
+        raise UsageError("--parameters and --data: give one or the other")
+    situation = Situation(
+        view=view,
+        unit=unit,
+        parameters=_features(data) if parameters is None else parameters,
+        shares=clients,
+        arriving=arriving,
+        interactions=interactions,
+        rounds=rounds,
+        delta=delta,
+    )
+    chosen = dict.fromkeys(mechanism or mechanisms())
+    found = [least_noise(name, target_eps, situation, norm=norm, order=order) for name in chosen]
+    report = CalibrationReport(target=target_eps, situation=situation, found=found)
+    if json:
+        print_line(report.json())
+    else:
+        report.print(stdout_console())
+
+
+def _features(source: str | None) -> int:
+    from foltr_audit.load import load_collection
+    from foltr_audit.spec import Spec
+
+    table = {} if source is None else {"data": {"source": source}}
+    spec = Spec.parse(table, "calibrate")
+    return load_collection(spec.data, spec.seed).n_features

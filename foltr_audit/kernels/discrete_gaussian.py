@@ -1,0 +1,67 @@
+"""Discrete Gaussian variates, by rejection from discrete Laplace ones.
+
+Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", algorithms 2 and
+3, with coins and geometric variates made of uniform numbers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import kernel, parallel_kernel
+from .philox import fill_uniforms
+
+_AHEAD = 128  # random numbers that are made at once; every try takes two
+
+
+@kernel
+def _fill(
+    sigma: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: NDArray[np.float64],
+    row: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
+    t = math.floor(sigma) + 1.0
+    centre, width = sigma * sigma / t, numbers.shape[1]
+    block, at = 0, width
+    for column in range(out.shape[1]):
+        low, drawn = -1.0, False  # the Laplace variate modulo t, once it is there
+        while not drawn:
+            if at == width:
+                fill_uniforms(numbers, 0, width, block, client, round_, purpose, key)
+                block += width // 2
+                at = 0
+            v, w = numbers[0, at], numbers[0, at + 1]
+            at += 2
+            if low < 0.0:
+                low = math.floor(v * t)
+                low = low if w <= math.exp(-low / t) else -1.0
+            else:
+                size = low + t * math.floor(-math.log(v))
+                negative = w < 0.5
+                coin = 2.0 * w if negative else 2.0 * w - 1.0
+                off = (size - centre) / sigma
+                drawn = not (negative and size == 0.0) and coin <= math.exp(-0.5 * off * off)
+                out[row, column] = -size if negative else size
+                low = -1.0
+
+
+@parallel_kernel
+def discrete_gaussians(
+    sigma: float, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
+) -> NDArray[np.float64]:
+    """Whole numbers k with P(k) ~ exp(-(k / sigma)^2 / 2) per client and coordinate, shape (C, size)."""
+    out = np.empty((clients.size, size), dtype=np.float64)
+    for c in numba.prange(clients.size):
+        numbers = np.empty((1, _AHEAD))
+        _fill(sigma, clients[c], round_, purpose, key, numbers, c, out)
+    return out

@@ -1,0 +1,74 @@
+"""The two points farthest apart, among all or among those whose numbers differ in one bit."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import kernel, reduction
+
+
+@reduction
+def _l1(points: NDArray[np.float64], i: int, j: int) -> float:
+    total = 0.0
+    for p in range(points.shape[1]):
+        total += abs(points[i, p] - points[j, p])
+    return total
+
+
+@reduction
+def _squared(points: NDArray[np.float64], i: int, j: int) -> float:
+    total = 0.0
+    for p in range(points.shape[1]):
+        total += (points[i, p] - points[j, p]) ** 2
+    return total
+
+
+@kernel
+def distance(points: NDArray[np.float64], i: int, j: int, order: int) -> float:
+    """The L1 or L2 distance (order 1 or 2) of two rows of (n, P)."""
+    return _l1(points, i, j) if order == 1 else np.sqrt(_squared(points, i, j))
+
+
+@kernel
+def farthest_pair(points: NDArray[np.float64], order: int, least: float) -> tuple[int, int, float]:
+    """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
+
+    No pair is looked at whose distances from the first row sum to less than the best one's.
+    """
+    n = points.shape[0]
+    best_i, best_j, best = -1, -1, least
+    if n < 2:
+        return best_i, best_j, best
+    radius = np.empty(n)
+    for i in range(n):
+        radius[i] = distance(points, i, 0, order)
+    by_radius = np.argsort(-radius, kind="mergesort")
+    for a in range(1, n):
+        i = by_radius[a]
+        if radius[by_radius[0]] + radius[i] <= best:
+            break
+        for b in range(a):
+            j = by_radius[b]
+            if radius[i] + radius[j] <= best:
+                break
+            apart = distance(points, i, j, order)
+            if apart > best:
+                best_i, best_j, best = i, j, apart
+    return best_i, best_j, best
+
+
+@kernel
+def farthest_flip(points: NDArray[np.float64], order: int, least: float) -> tuple[int, int, float]:
+    """The same among rows whose numbers, of 0 .. 2^k - 1, differ in one bit; (n, P) with n = 2^k."""
+    n = points.shape[0]
+    best_i, best_j, best = -1, -1, least
+    bit = 1
+    while bit < n:
+        for i in range(n):
+            if i & bit == 0:
+                apart = distance(points, i, i | bit, order)
+                if apart > best:
+                    best_i, best_j, best = i, i | bit, apart
+        bit *= 2
+    return best_i, best_j, best

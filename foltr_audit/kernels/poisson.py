@@ -1,0 +1,125 @@
+"""Differences of two Poisson variates of one mean: Skellam noise.
+
+Source: Hoermann 1993, "The transformed rejection method for generating Poisson random variables",
+algorithm PTRS, for means from 10 on; below by inversion. The log mass is taken as in Loader 2000, "Fast and
+accurate computation of binomial probabilities", so that no digits are lost where the mean is large.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import kernel, parallel_kernel
+from .philox import fill_uniforms
+
+_AHEAD = 128  # random numbers that are made at once; every try takes two
+_INVERTED = 10.0  # means from here on are drawn by rejection
+_CLOSE = 0.1
+_FEW = 15.0
+
+
+@kernel
+def _inverted(mean: float, u: float) -> float:
+    """The quantile of a Poisson variate of a small mean."""
+    k, mass = 0.0, math.exp(-mean)
+    below = mass
+    while u > below and mass > 0.0:
+        k += 1.0
+        mass *= mean / k
+        below += mass
+    return k
+
+
+@kernel
+def _deviance(k: float, mean: float) -> float:
+    """`k ln(k / mean) + mean - k`, also where k and mean are close."""
+    if abs(k - mean) >= _CLOSE * (k + mean):
+        return k * math.log(k / mean) + mean - k
+    v = (k - mean) / (k + mean)
+    total, power = (k - mean) * v, 2.0 * k * v
+    for j in range(1, 40):
+        power *= v * v
+        before = total
+        total += power / (2 * j + 1)
+        if total == before:
+            break
+    return total
+
+
+@kernel
+def _log_mass(k: float, mean: float) -> float:
+    """Natural logarithm of P(k) of a Poisson variate."""
+    if k == 0.0:
+        return -mean
+    if k < _FEW:
+        return k * math.log(mean) - mean - math.lgamma(k + 1.0)
+    kk = k * k
+    stirling = (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - (1.0 / 1680) / kk) / kk) / kk) / k
+    return -stirling - _deviance(k, mean) - 0.5 * math.log(2.0 * math.pi * k)
+
+
+@kernel
+def _rejected(mean: float, b: float, u: float, v: float) -> float:
+    """One try of PTRS; -1 if it fails."""
+    a = -0.059 + 0.02483 * b
+    u -= 0.5
+    near = 0.5 - abs(u)
+    k = math.floor((2.0 * a / near + b) * u + mean + 0.43)
+    if near >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2.0):
+        return k
+    if k < 0.0 or (near < 0.013 and v > near):
+        return -1.0
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    hat = math.log(v * inverse_alpha / (a / (near * near) + b))
+    return k if hat <= _log_mass(k, mean) else -1.0
+
+
+@kernel
+def _fill_differences(
+    mean: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: NDArray[np.float64],
+    row: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
+    block, at, width = 0, numbers.shape[1], numbers.shape[1]
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    for column in range(out.shape[1]):
+        first, drawn = -1.0, False
+        while not drawn:
+            if at == width:
+                fill_uniforms(numbers, 0, width, block, client, round_, purpose, key)
+                block += width // 2
+                at = 0
+            u, v = numbers[0, at], numbers[0, at + 1]
+            at += 2
+            if mean < _INVERTED:
+                out[row, column] = _inverted(mean, u) - _inverted(mean, v)
+                drawn = True
+            else:
+                k = _rejected(mean, b, u, v)
+                if first < 0.0:
+                    first = k
+                elif k >= 0.0:
+                    out[row, column] = first - k
+                    drawn = True
+
+
+@parallel_kernel
+def poisson_differences(
+    mean: float, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
+) -> NDArray[np.float64]:
+    """`k - k'` of Poisson variates of a mean per client and coordinate, shape (C, size)."""
+    out = np.empty((clients.size, size), dtype=np.float64)
+    for c in numba.prange(clients.size):
+        numbers = np.empty((1, _AHEAD))
+        _fill_differences(mean, clients[c], round_, purpose, key, numbers, c, out)
+    return out

@@ -1,0 +1,128 @@
+"""Coordinates on which noise leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.lint.check import Check
+from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.lint.finding import Finding, Tally
+from foltr_audit.lint.seen import Bools, Seen
+from foltr_audit.trace.header import TraceHeader
+
+LEAST_SHARE = 1e-4
+"""Fewer coordinates than this share may be equal by chance."""
+
+LEAST_EXPECTED = 1e-3
+"""A law that leaves fewer coordinates than this share untouched is left alone."""
+
+
+class BitEqual(Check):
+    """What the declared law leaves untouched, what stands still, and what several messages share.
+
+    Source: Mironov 2012, "On significance of the least significant bits for differential privacy", on what
+    floating-point numbers tell about noise.
+    """
+
+    name: ClassVar[str] = "bit-equal"
+    tells: ClassVar[str] = "coordinates whose value is the one without noise"
+
+    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+        super().__init__(header, declared)
+        self.still, self.shared = Tally(), Tally()
+        self.expected = _Expected(np.dtype(header.dtype) if header.kind != "masked" else None)
+
+    def why_not(self) -> str | None:
+        """Not without noise, nor where equal numbers prove nothing and the law is not known either."""
+        if self.declared.is_none:
+            return "the header declares no noise"
+        equal = self.declared.makes_equal
+        return f"{equal} makes equal numbers by itself" if equal and not self.declared.laws else None
+
+    def look(self, seen: Seen) -> None:
+        """Compare each coordinate with the global model, and with the other messages."""
+        self.expected.look(seen)
+        if self.declared.makes_equal is not None:
+            return
+        judged = seen.active[:, np.newaxis] & seen.moving
+        looked = int(judged.sum())
+        still = seen.still & judged
+        self.still.coordinates_of(seen.round, still, looked)
+        if not seen.on_grid:
+            self.shared.coordinates_of(seen.round, _repeated(seen) & judged & ~still, looked)
+
+    def findings(self) -> Iterator[Finding]:
+        """What follows from the law, then what was seen."""
+        yield from self._by_law()
+        if self.still.share >= LEAST_SHARE:
+            where = "0" if self.header.kind == "update" else "where the global model has them"
+            text = (
+                f"outside of silent messages, coordinates are {where}, to twelve digits, though others of "
+                "the round move them: the noise left no trace, and the server sees what these clients did "
+                "not change."
+            )
+            yield self.still.finding(self.name, "leak", "coordinates", text)
+        if self.shared.share >= LEAST_SHARE:
+            text = (
+                "coordinates are bit for bit the same in several messages of a round: the noise left no "
+                "trace, and the server sees that these clients computed the same."
+            )
+            yield self.shared.finding(self.name, "leak", "coordinates", text)
+
+    def _by_law(self) -> Iterator[Finding]:
+        share = self.expected.share(self.declared)
+        if share is None or share < LEAST_EXPECTED:
+            return
+        yield Finding(
+            check=self.name,
+            severity="leak",
+            text=f"noise of the declared law {self.declared.text} is often so small that about this share "
+            f"of the coordinates, {self.header.dtype} numbers of the size seen here, arrive bit for bit as "
+            "the clients computed them. This follows from the law; no message was compared.",
+            rounds=self.expected.rounds,
+            messages=self.expected.messages,
+            share=share,
+            of="coordinates",
+        )
+
+
+def _repeated(seen: Seen) -> Bools:
+    """Coordinates that another message of the round has bit for bit, (M, P)."""
+    order = np.argsort(seen.messages, axis=0, kind="stable")
+    ordered = np.take_along_axis(seen.messages, order, axis=0)
+    pair = ordered[1:] == ordered[:-1]
+    none = np.zeros((1, pair.shape[1]), dtype=np.bool_)
+    found = np.empty(seen.messages.shape, dtype=np.bool_)
+    np.put_along_axis(found, order, np.concatenate([pair, none]) | np.concatenate([none, pair]), axis=0)
+    return found
+
+
+class _Expected:
+    """The share of coordinates that a law leaves untouched at the sizes that occur: |noise| < ulp / 2."""
+
+    def __init__(self, dtype: np.dtype[np.floating] | None) -> None:
+        self.dtype = dtype
+        self.sizes: dict[int, int] = {}
+        self.rounds = self.messages = 0
+
+    def look(self, seen: Seen) -> None:
+        """Count the binary exponents of a round's numbers; zeros have none."""
+        size: NDArray[np.float64] = np.maximum(np.abs(seen.messages.astype(np.float64)), np.abs(seen.start))
+        exponents, counts = np.unique(np.frexp(size[size > 0])[1], return_counts=True)
+        for exponent, count in zip(exponents.tolist(), counts.tolist(), strict=True):
+            self.sizes[exponent] = self.sizes.get(exponent, 0) + count
+        self.rounds += 1
+        self.messages += seen.messages.shape[0]
+
+    def share(self, declared: DeclaredNoise) -> float | None:
+        """The mean over all coordinates; None for an unknown law."""
+        if self.dtype is None or not self.sizes:
+            return None
+        exponents, counts = np.array(list(self.sizes.items()), dtype=np.float64).T
+        half_ulp = 0.5 * np.finfo(self.dtype).eps * np.exp2(exponents - 1)
+        untouched = declared.surely_within(half_ulp)
+        return None if untouched is None else float(np.average(untouched, weights=counts))

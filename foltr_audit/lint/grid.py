@@ -1,0 +1,45 @@
+"""Values on a few distinct numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from foltr_audit.lint.check import Check
+from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.seen import Seen
+from foltr_audit.trace.header import TraceHeader
+
+_LEAST_MOVES = 8
+_LEAST_SHARE = 0.5  # of a round's messages; single ones have few values where documents look alike
+
+
+class Grid(Check):
+    """Quantised messages or signs: no leak by themselves."""
+
+    name: ClassVar[str] = "grid"
+    tells: ClassVar[str] = "that values lie on few numbers, such as signs or steps"
+
+    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+        super().__init__(header, declared)
+        self.tally = Tally()
+
+    def look(self, seen: Seen) -> None:
+        """Count messages that take few values, alone or all together."""
+        moves = (~seen.still).sum(axis=1)
+        few = (moves >= _LEAST_MOVES) & (seen.levels > 1) & (4 * (seen.levels - 1) <= moves)
+        few &= few.sum() >= _LEAST_SHARE * seen.active.sum()
+        together = seen.active & (moves > 0) & seen.on_grid
+        self.tally.messages_of(seen.round, few | np.asarray(together))
+
+    def findings(self) -> Iterator[Finding]:
+        """One where messages lie on a grid."""
+        if self.tally.hits:
+            text = (
+                f"{number(self.tally.hits, 'message')} hold few distinct values, as after quantising or "
+                "taking signs: no leak by itself, but continuous noise was not added after that."
+            )
+            yield self.tally.finding(self.name, "note", "messages", text)

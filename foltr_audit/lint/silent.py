@@ -1,0 +1,66 @@
+"""Clients that had nothing to send, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from foltr_audit.lint.check import Check
+from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.seen import Seen
+from foltr_audit.trace.header import TraceHeader
+
+
+class Silent(Check):
+    """Messages without any change, and messages that are not there."""
+
+    name: ClassVar[str] = "silent"
+    tells: ClassVar[str] = "who had nothing to send, such as a client without clicks"
+    of_integers: ClassVar[bool] = True
+
+    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+        super().__init__(header, declared)
+        self.whole, self.nearly = Tally(), Tally()
+        self.missing = self.missing_rounds = self.expected = 0
+        self.first_missing: str | None = None
+
+    def look(self, seen: Seen) -> None:
+        """Count silent messages, and those that are missing."""
+        if seen.is_real:
+            self.whole.messages_of(seen.round, seen.silent)
+            self.nearly.messages_of(seen.round, seen.nearly_silent)
+        if seen.averaged:  # messages of an experiment that nothing averages are no cohort
+            missing = max(0, seen.shares - seen.messages.shape[0])
+            self.expected += max(seen.shares, seen.messages.shape[0])
+            self.missing += missing
+            self.missing_rounds += missing > 0
+            if missing and self.first_missing is None:
+                self.first_missing = f"round {seen.round}"
+
+    def findings(self) -> Iterator[Finding]:
+        """Silent, nearly silent and missing messages."""
+        if self.whole.hits:
+            what = "are zero" if self.header.kind == "update" else "are the global model as it was"
+            who = "these clients learnt nothing, and the server sees that"
+            text = f"{number(self.whole.hits, 'message')} {what}, to twelve digits: {who}."
+            yield self.whole.finding(self.name, "leak", "messages", text)
+        if self.nearly.hits:
+            text = (
+                f"{number(self.nearly.hits, 'message')} leave most coordinates where they were while "
+                "others of the round do not: the noise is too small to hide that these clients learnt "
+                "next to nothing."
+            )
+            yield self.nearly.finding(self.name, "leak", "messages", text)
+        if self.missing:
+            yield Finding(
+                check=self.name,
+                severity="leak",
+                text=f"{number(self.missing, 'message')} fewer than the clients that the round reckons with: "
+                "if clients without clicks stay away, the server sees that; their noise is missing too.",
+                rounds=self.missing_rounds,
+                messages=self.missing,
+                share=self.missing / self.expected,
+                of="messages",
+                example=self.first_missing,
+            )

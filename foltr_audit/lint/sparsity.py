@@ -1,0 +1,57 @@
+"""Which coordinates a message changes at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from foltr_audit.lint.check import Check
+from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.lint.finding import Finding, Tally
+from foltr_audit.lint.seen import Seen
+from foltr_audit.trace.header import TraceHeader
+
+LEAST_SHARE = 1e-3
+"""Fewer coordinates than this share that stand still are no pattern."""
+
+
+class Sparsity(Check):
+    """Coordinates that stand still in some messages of a round and not in others."""
+
+    name: ClassVar[str] = "sparsity"
+    tells: ClassVar[str] = "which coordinates a client changed"
+
+    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+        super().__init__(header, declared)
+        self.differ, self.alike = Tally(), Tally()
+
+    def look(self, seen: Seen) -> None:
+        """Tell coordinates that nobody changes from those that some leave."""
+        if not seen.active.any():
+            return
+        active = seen.active[:, np.newaxis]
+        nobody = active & seen.still[seen.active].all(axis=0)
+        self.alike.coordinates_of(seen.round, nobody, int(active.sum()) * nobody.shape[1])
+        self.differ.coordinates_of(seen.round, seen.still & active & ~nobody, int((active & ~nobody).sum()))
+
+    def findings(self) -> Iterator[Finding]:
+        """A pattern of each message's own, and one that all share."""
+        if self.differ.share >= LEAST_SHARE:
+            cause = self.declared.hides_pattern
+            noised = "" if self.declared.is_none else ", whatever noise the rest has"
+            rest = f"the pattern depends on a client's lists and clicks{noised}."
+            if cause is not None:
+                rest = f"{cause}, as declared, makes such a pattern at random or from noised numbers only."
+            text = (
+                "which coordinates stand still differs from message to message, among those that some "
+                f"message of the round moves: {rest}"
+            )
+            yield self.differ.finding(self.name, "leak" if cause is None else "note", "coordinates", text)
+        if self.alike.share >= LEAST_SHARE:
+            text = (
+                "coordinates stand still in every message of the round that is not silent: the same for all, "
+                "so it tells nothing about one of them."
+            )
+            yield self.alike.finding(self.name, "note", "coordinates", text)

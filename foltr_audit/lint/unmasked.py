@@ -1,0 +1,65 @@
+"""Whether masked messages look as masks make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.lint.check import Check
+from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.seen import Seen
+from foltr_audit.trace.header import TraceHeader
+
+_BINS = 16
+_LEAST_EXPECTED = 5
+_SURE = 1e-9
+
+
+class Unmasked(Check):
+    """Masked numbers must be uniform modulo 2^b, with the b that the header names."""
+
+    name: ClassVar[str] = "unmasked"
+    tells: ClassVar[str] = "masked numbers that are not spread evenly, so that masks are missing or weak"
+    of_integers: ClassVar[bool] = True
+
+    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+        super().__init__(header, declared)
+        self.tally = Tally()
+
+    def why_not(self) -> str | None:
+        """Only of masked messages."""
+        return None if self.header.kind == "masked" else "messages are not masked"
+
+    def look(self, seen: Seen) -> None:
+        """Test the leading bits of all messages of a round that arrived."""
+        values = seen.messages[seen.survivors]
+        encoding = self.header.encoding
+        if encoding is None or values.size < _BINS * _LEAST_EXPECTED:
+            return
+        uneven = _chance_of_even(values, encoding.bits) < _SURE
+        self.tally.messages_of(seen.round, seen.survivors & uneven)
+
+    def findings(self) -> Iterator[Finding]:
+        """One where some round is uneven."""
+        if self.tally.hits:
+            text = (
+                f"the numbers in {number(self.tally.hits, 'message')} are not spread evenly over their "
+                "range: masks are missing, or are not uniform."
+            )
+            yield self.tally.finding(self.name, "leak", "messages", text)
+
+
+def _chance_of_even(values: NDArray[np.unsignedinteger], bits: int) -> float:
+    """How likely leading bits as uneven as these are, if each was likely (chi-square, 15 degrees)."""
+    from scipy.special import chdtrc
+
+    leading = (values.reshape(-1) >> np.asarray(bits - 4, dtype=values.dtype)).astype(np.int64)
+    expected = values.size / _BINS
+    statistic = (
+        (np.bincount(np.minimum(leading, _BINS - 1), minlength=_BINS) - expected) ** 2
+    ).sum() / expected
+    return float(chdtrc(_BINS - 1, statistic))

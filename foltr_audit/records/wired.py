@@ -1,0 +1,52 @@
+"""What the server receives of a cohort's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Wired:
+    """Messages after the wire stage: plain ones, or encoded ones of which the server gets the sum.
+
+    Attributes:
+        messages: plain, float64 (C, P); or encoded (and masked) integers modulo 2^bits, uint64 (C, P), zero
+            in the rows of clients that sent nothing.
+        survivors: which messages entered what the server goes on with, bool (C,); none of them in a round
+            that aborted.
+        total: sum of the survivors' encodings, counts times messages, modulo 2^bits, uint64 (P,); None where
+            messages are plain, where a round aborted, and where nobody sums up.
+        sum: the same as numbers, float64 (P,).
+        aborted: why an encoded round gave no sum, in words; else empty.
+        costs: metrics of the round by name, e.g. bytes that a client sent; the same in every run.
+
+    Raises:
+        UsageError: shapes or types that do not fit together.
+    """
+
+    messages: NDArray[np.float64] | NDArray[np.uint64]
+    survivors: NDArray[np.bool_]
+    total: NDArray[np.uint64] | None = None
+    sum: NDArray[np.float64] | None = None
+    aborted: str = ""
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.messages.ndim != 2 or self.survivors.shape != self.messages.shape[:1]:
+            raise UsageError(
+                f"wire: messages of shape {self.messages.shape} with survivors of shape "
+                f"{self.survivors.shape}; expected (C, P) and (C,)"
+            )
+        if (self.total is None) != (self.sum is None) or (self.total is not None and not self.is_encoded):
+            raise UsageError("wire: a sum comes with encoded messages, as integers and as numbers")
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether messages are integers."""
+        return self.messages.dtype == np.uint64

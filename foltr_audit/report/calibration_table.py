@@ -1,0 +1,103 @@
+"""The noise that meets a target, one row per mechanism: as JSON and on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from foltr_audit.accounting import Calibrated, Situation
+from foltr_audit.report.layout import table
+from foltr_audit.report.plain import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SCHEMA = "foltr-audit/calibrate/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationReport:
+    """What was asked for, and each mechanism's answer.
+
+    Attributes:
+        target: epsilon of all rounds of the situation.
+        situation: what it is for.
+        found: one answer per mechanism.
+    """
+
+    target: float
+    situation: Situation
+    found: Sequence[Calibrated]
+
+    def json(self) -> str:
+        """Everything as one JSON object; an infinite bound is `"inf"`."""
+        return json_text(
+            {"schema": SCHEMA, "target": self._asked(), "results": [_row(one) for one in self.found]}
+        )
+
+    def print(self, console: Console) -> None:
+        """The table, and why each bound holds or none does."""
+        console.print(self._table())
+        console.print()
+        for line in self._lines():
+            console.print(escape(line), highlight=False)
+
+    def _asked(self) -> dict[str, Any]:
+        there = self.situation
+        return {
+            "eps": self.target,
+            "delta": there.delta,
+            "unit": there.unit,
+            "view": there.view,
+            "rounds": there.rounds,
+            "clients": there.shares,
+            "arriving": there.arriving or there.shares,
+            "interactions": there.interactions,
+            "parameters": there.parameters,
+        }
+
+    def _table(self) -> Table:
+        there = self.situation
+        delta = f", delta {there.delta:g}" if there.delta else ""
+        rounds = f" over {there.rounds} rounds" if there.rounds > 1 else " in a round"
+        found = table(
+            f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds}, {there.view} view",
+            f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
+            f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
+        )
+        found.add_column("mechanism", no_wrap=True)
+        found.add_column("options", overflow="fold")
+        found.add_column("proven", justify="right", no_wrap=True)
+        found.add_column("average sd", justify="right", no_wrap=True)
+        for one in self.found:
+            found.add_row(one.mechanism, *_cells(one))
+        return found
+
+    def _lines(self) -> Iterator[str]:
+        for one in self.found:
+            said = f"no noise: {one.why_not}" if one.why_not else one.upper.how
+            yield f"{one.mechanism}: {said}"
+
+
+def _cells(one: Calibrated) -> tuple[str, str, str]:
+    if one.why_not:
+        return "-", "-", "-"
+    options = "\n".join(f"--defense {escape(text)}" for text in one.defense)
+    sd = "-" if one.average_sd is None else f"{one.average_sd:.4g}"
+    return options, f"{one.upper.epsilon:.4f}", sd
+
+
+def _row(one: Calibrated) -> dict[str, Any]:
+    return {
+        "mechanism": one.mechanism,
+        "defense": list(one.defense),
+        "eps_upper": one.upper.epsilon,
+        "delta": one.upper.delta,
+        "average_sd": one.average_sd,
+        "how": one.upper.how,
+        "why_not": one.why_not,
+    }

@@ -1,0 +1,96 @@
+"""Masks: seeds expanded to integers, which cancel in the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.secure_aggregation.graph import Graph
+from foltr_audit.secure_aggregation.keys import PrivateKey
+
+_WORD = 8  # bytes of an integer
+_BLOCK = 64  # bytes of a ChaCha20 block
+_AT_ONCE = 1 << 21  # integers expanded at a time: bounds the memory
+
+
+def expand(seeds: Sequence[bytes], size: int) -> NDArray[np.uint64]:
+    """The first integers of each seed's ChaCha20 key stream, uint64 (S, size).
+
+    Nonce and counter start at 0: a seed is used once. Integers modulo 2^b are their low b bits.
+
+    Source: RFC 8439, "ChaCha20 and Poly1305 for IETF protocols", section 2.4.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    zeros, nonce = bytes(size * _WORD), bytes(16)
+    streams = [Cipher(ChaCha20(seed, nonce), mode=None).encryptor().update(zeros) for seed in seeds]
+    words = np.frombuffer(b"".join(streams), dtype="<u8").reshape(len(streams), size)
+    return words.astype(np.uint64, copy=False)
+
+
+def add_self_masks(out: NDArray[np.uint64], rows: NDArray[np.int64], seeds: Sequence[bytes]) -> None:
+    """Add to some rows of out (C, P) the mask of each one's seed."""
+    for part in _parts(rows.size, out.shape[1]):
+        out[rows[part]] += expand(seeds[part], out.shape[1])
+
+
+def sum_of_masks(seeds: Sequence[bytes], size: int, signs: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The sum of the masks of some seeds, each with its sign (+1 or -1), modulo 2^64, uint64 (size,)."""
+    total = np.zeros(size, dtype=np.uint64)
+    for part in _parts(len(seeds), size):
+        total += (expand(seeds[part], size) * signs[part, np.newaxis].astype(np.uint64)).sum(
+            axis=0, dtype=np.uint64
+        )
+    return total
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """The clients of a round, ready to mask in pairs.
+
+    Attributes:
+        graph: who is whose neighbour.
+        clients: ids, int64 (C,); of a pair the smaller one adds the mask and the other subtracts it.
+        keys: private key of each client by place; None for one without.
+    """
+
+    graph: Graph
+    clients: NDArray[np.int64]
+    keys: Sequence[PrivateKey | None]
+
+    def add_masks(self, out: NDArray[np.uint64], sends: NDArray[np.bool_]) -> None:
+        """Add to the rows of out (C, P) of those who send all their pair masks, each expanded once."""
+        has = np.array([key is not None for key in self.keys], dtype=np.bool_)
+        for left, right in self.graph.rings():
+            used = has[left] & has[right] & (sends[left] | sends[right])
+            for part in _parts(int(used.sum()), out.shape[1]):
+                self._add(out, left[used][part], right[used][part])
+        out[~sends] = 0
+
+    def _add(self, out: NDArray[np.uint64], left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
+        masks = expand(self.seeds(left, right), out.shape[1]).copy()
+        swapped = self.clients[left] > self.clients[right]
+        np.negative(masks, where=swapped[:, np.newaxis], out=masks)
+        out[left] += masks
+        out[right] -= masks
+
+    def seeds(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> list[bytes]:
+        """The seed of each pair of places."""
+        return [
+            own.seed(other.public)
+            for own, other in (
+                (self.keys[one], self.keys[two])
+                for one, two in zip(left.tolist(), right.tolist(), strict=True)
+            )
+            if own is not None and other is not None
+        ]
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    each = max(1, _AT_ONCE // max(size, 1))
+    for first in range(0, count, each):
+        yield slice(first, min(first + each, count))

@@ -1,0 +1,224 @@
+"""One round of secure aggregation.
+
+Emulates figure 4 of Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine
+learning", for an honest-but-curious server, on the graph of Bell et al. 2020, "Secure single-server
+aggregation with (poly)logarithmic overhead". Shortcuts compute the same numbers: a pair's mask is made once
+and used with both signs, and only those Shamir shares are evaluated that the server then uses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError
+from foltr_audit.rng import ClientStreams
+from foltr_audit.secure_aggregation.costs import bytes_sent
+from foltr_audit.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
+from foltr_audit.secure_aggregation.keys import Agreement, Secrets
+from foltr_audit.secure_aggregation.masks import Pairs, add_self_masks, sum_of_masks
+from foltr_audit.secure_aggregation.outcome import Abort, Outcome
+from foltr_audit.secure_aggregation.recovery import Recovery
+
+_WHO = "secure-aggregation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The numbers that a cohort's round is run with.
+
+    Attributes:
+        clients: in the cohort, C.
+        neighbours: of each client.
+        shares_needed: Shamir threshold t of every secret, at least 1.
+        at_least: fewest messages that a sum may hold, at least 2.
+    """
+
+    clients: int
+    neighbours: int
+    shares_needed: int
+    at_least: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureSum:
+    """Adds up what a cohort holds; the server learns the sum, who took part, and nothing of one client alone.
+
+    That holds for an honest-but-curious server whose helpers are fewer than the Shamir threshold among the
+    neighbours of any client.
+
+    Attributes:
+        encoding: of numbers as integers modulo 2^b.
+        neighbours: of each client; 0: about 2 log2 C + 10; `all`: the complete graph of Bonawitz et al.
+        threshold: fewest messages that a sum may hold: a number of clients from 2 on, or below 1 a share
+            of the cohort that must be exceeded.
+        masks: False sends encodings without masks: only to show what masks do.
+        agreement: how the seed of a pair is made.
+
+    Raises:
+        UsageError: neighbours or threshold out of range.
+    """
+
+    encoding: FixedPoint
+    neighbours: int | Literal["all"] = 0
+    threshold: float = 0.5
+    masks: bool = True
+    agreement: Agreement = "none"
+
+    def __post_init__(self) -> None:
+        if self.neighbours != "all" and not self.neighbours >= 0:
+            raise UsageError(f"{_WHO}: neighbours {self.neighbours}; expected 0, a number or all")
+        number = 2 <= self.threshold < math.inf and float(self.threshold).is_integer()
+        if not (0 < self.threshold < 1 or number):
+            raise UsageError(
+                f"{_WHO}: threshold {self.threshold:g}; expected a share below 1, or 2 clients or more"
+            )
+
+    def plan(self, clients: int) -> Plan:
+        """The numbers for a cohort of so many clients.
+
+        A secret takes as large a share of the neighbours as a sum takes of the other clients.
+        """
+        if self.threshold < 1:
+            least = max(2, math.floor(self.threshold * clients) + 1)
+        else:
+            least = int(self.threshold)
+        if self.neighbours == "all":
+            degree = max(clients - 1, 0)
+        elif self.neighbours == 0:
+            degree = default_neighbours(clients)
+        else:
+            degree = neighbours_of(self.neighbours, clients)
+        needed = -(-(least - 1) * degree // max(clients - 1, 1))
+        return Plan(
+            clients=clients,
+            neighbours=degree,
+            shares_needed=max(1, min(needed, degree)),
+            at_least=least,
+        )
+
+    def run(
+        self,
+        values: NDArray[np.float64],
+        weights: NDArray[np.int64],
+        streams: ClientStreams,
+        before: NDArray[np.bool_] | None = None,
+        after: NDArray[np.bool_] | None = None,
+    ) -> Outcome:
+        """One round for the cohort of `streams`.
+
+        Args:
+            values: what each client holds, (C, P).
+            weights: integer count of each client, sent in clear, (C,).
+            streams: key, purpose and round name every secret; the ids must be distinct.
+            before: clients that drop out before they share keys, bool (C,).
+            after: clients that drop out after that, before they send their message, bool (C,).
+
+        Raises:
+            UsageError: a value or a sum that the encoding does not hold, or clients that occur twice.
+        """
+        clients = streams.clients
+        none = np.zeros(clients.size, dtype=np.bool_)
+        shared = ~(none if before is None else before)
+        sends = shared & ~(none if after is None else after)
+        if np.unique(clients).size != clients.size:
+            raise UsageError(f"{_WHO}: a client occurs twice in the cohort; expected distinct ids")
+        self.encoding.check_sum(weights)
+        plan = self.plan(clients.size)
+        secrets = Secrets(streams)
+        graph = circle(secrets, clients, plan.neighbours)
+        aborted = _too_few("shares", "shared keys", shared, plan)
+        if aborted:
+            sends = none
+        payload = np.zeros(values.shape, dtype=np.uint64)
+        encoded = self.encoding.encode(values[sends], weights[sends], clients[sends])
+        payload[sends] = encoded
+        recovery = Recovery(graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends)
+        if self.masks and not aborted:
+            pairs = Pairs(graph=graph, clients=clients, keys=recovery.keys)
+            pairs.add_masks(payload, sends)
+            rows = np.flatnonzero(sends)
+            add_self_masks(
+                payload, rows, [secrets.secret("self", client) for client in clients[rows].tolist()]
+            )
+            payload = self.encoding.reduced(payload)
+        aborted = aborted or _too_few("masked", "sent a masked message", sends, plan)
+        reached = aborted is None
+        aborted = aborted or recovery.why_not()
+        total = None
+        if aborted is None:
+            masked = payload.sum(axis=0, dtype=np.uint64)
+            total = self.encoding.reduced(masked - recovery.masks(values.shape[1]) if self.masks else masked)
+        return Outcome(
+            payload=payload,
+            survivors=sends,
+            total=total,
+            sum=None if total is None else self.encoding.decode(total),
+            aborted=aborted,
+            neighbours=plan.neighbours,
+            shares_needed=plan.shares_needed,
+            at_least=plan.at_least,
+            sent=bytes_sent(graph, self.encoding.bits, values.shape[1], shared, sends, reached),
+        )
+
+    def alone(
+        self, values: NDArray[np.float64], weights: NDArray[np.int64], streams: ClientStreams, cohort: int
+    ) -> NDArray[np.uint64]:
+        """What each client sends that takes part in a simulated cohort of its own, uint64 (C, P).
+
+        Nobody drops out, and the other clients are strangers: keys that occur nowhere else. The client adds
+        one half of its pair masks and subtracts the other.
+
+        Args:
+            values: what each client holds, (C, P).
+            weights: integer count of each client, (C,).
+            streams: of the clients.
+            cohort: clients in each cohort, itself included.
+
+        Raises:
+            UsageError: a value or a sum that the encoding does not hold.
+        """
+        heaviest = int(weights.max(initial=0))
+        self.encoding.check_sum(np.full(cohort, heaviest, dtype=np.int64))
+        payload = self.encoding.encode(values, weights, streams.clients, summed=False)
+        if not self.masks:
+            return payload
+        plan, secrets = self.plan(cohort), Secrets(streams)
+        signs = np.where(np.arange(plan.neighbours) % 2 == 0, 1, -1)
+        for row, client in enumerate(streams.clients.tolist()):
+            own = secrets.private_key(secrets.secret("pair", client), self.agreement)
+            seeds = [
+                own.seed(secrets.private_key(secrets.secret(f"other/{j}", client), self.agreement).public)
+                for j in range(plan.neighbours)
+            ]
+            payload[row] += sum_of_masks(
+                [secrets.secret("self", client)], values.shape[1], np.ones(1, np.int64)
+            )
+            payload[row] += sum_of_masks(seeds, values.shape[1], signs)
+        return self.encoding.reduced(payload)
+
+
+def circle(secrets: Secrets, clients: NDArray[np.int64], degree: int) -> Graph:
+    """The graph of a round: clients in the order of a keyed hash of their ids."""
+    tickets = [secrets.secret("place", client) for client in clients.tolist()]
+    order = sorted(range(clients.size), key=tickets.__getitem__)
+    return Graph(np.array(order, dtype=np.int64), degree)
+
+
+def _too_few(
+    stage: Literal["shares", "masked"], what: str, there: NDArray[np.bool_], plan: Plan
+) -> Abort | None:
+    have = int(there.sum())
+    if have >= plan.at_least:
+        return None
+    return Abort(
+        stage=stage,
+        reason=f"{have} of {plan.clients} clients {what}, {plan.at_least} needed",
+        have=have,
+        needed=plan.at_least,
+    )

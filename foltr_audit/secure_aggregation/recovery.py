@@ -1,0 +1,110 @@
+"""The server's last step: from shares of secrets to the masks that are left in the sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.secure_aggregation.graph import Graph
+from foltr_audit.secure_aggregation.keys import Agreement, PrivateKey, Secrets
+from foltr_audit.secure_aggregation.masks import sum_of_masks
+from foltr_audit.secure_aggregation.outcome import Abort
+from foltr_audit.secure_aggregation.shamir import polynomial, reconstruct, shares
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """Who holds which shares after the masked messages, and what they give back.
+
+    Attributes:
+        graph: who is whose neighbour.
+        clients: ids, int64 (C,).
+        secrets: of the round.
+        agreement: how the seed of a pair is made.
+        threshold: shares that a secret takes.
+        shared: who shared keys, bool (C,).
+        survivors: who sent a masked message and answers now, bool (C,).
+    """
+
+    graph: Graph
+    clients: NDArray[np.int64]
+    secrets: Secrets
+    agreement: Agreement
+    threshold: int
+    shared: NDArray[np.bool_]
+    survivors: NDArray[np.bool_]
+
+    @cached_property
+    def keys(self) -> list[PrivateKey | None]:
+        """Private key of each client that shared keys."""
+        return [
+            self.secrets.private_key(self.secrets.secret("pair", client), self.agreement) if there else None
+            for client, there in zip(self.clients.tolist(), self.shared.tolist(), strict=True)
+        ]
+
+    @cached_property
+    def _holders(self) -> NDArray[np.bool_]:
+        """Which neighbours of each client survive, bool (C, degree)."""
+        return self.survivors[self.graph.table]
+
+    @cached_property
+    def lost(self) -> NDArray[np.bool_]:
+        """Clients whose masks with a survivor have no counterpart in the sum, bool (C,)."""
+        return self.shared & ~self.survivors & self._holders.any(axis=1)
+
+    def why_not(self) -> Abort | None:
+        """Why the masks cannot or must not be taken off, or None."""
+        held = self._holders.sum(axis=1)
+        short = np.flatnonzero((self.survivors | self.lost) & (held < self.threshold))
+        if short.size:
+            place = short[0]
+            client, have = int(self.clients[place]), int(held[place])
+            return Abort(
+                stage="unmask",
+                reason=f"{have} neighbours of client {client} survive, {self.threshold} needed "
+                f"(so it is for {short.size} clients)",
+                have=have,
+                needed=self.threshold,
+                client=client,
+            )
+        groups = self.graph.groups(self.survivors)
+        if groups <= 1:
+            return None
+        return Abort(
+            stage="unmask",
+            reason=f"the survivors fall apart into {groups} groups that share no mask, whose sums would show",
+            have=groups,
+            needed=1,
+        )
+
+    def masks(self, size: int) -> NDArray[np.uint64]:
+        """The masks that are left in the sum of the survivors' messages, modulo 2^64, uint64 (size,)."""
+        survivors = np.flatnonzero(self.survivors)
+        own = [self._recovered("self", place) for place in survivors.tolist()]
+        total = sum_of_masks(own, size, np.ones(survivors.size, dtype=np.int64))
+        for place in np.flatnonzero(self.lost).tolist():
+            total += self._left_by(place, size)
+        return total
+
+    def _left_by(self, place: int, size: int) -> NDArray[np.uint64]:
+        """The pair masks that survivors added for a client which sent nothing."""
+        key = self.secrets.private_key(self._recovered("pair", place), self.agreement)
+        others = self.graph.table[place][self._holders[place]]
+        seeds = [key.seed(other.public) for o in others.tolist() if (other := self.keys[o]) is not None]
+        signs = np.where(self.clients[others] < self.clients[place], 1, -1)
+        return sum_of_masks(seeds, size, signs)
+
+    def _recovered(self, name: str, place: int) -> bytes:
+        """A client's secret from the shares of its first surviving neighbours."""
+        client = int(self.clients[place])
+        points = (np.flatnonzero(self._holders[place])[: self.threshold] + 1).tolist()
+        secret, seed = self.secrets.secret(name, client), self.secrets.secret(f"{name}/shares", client)
+        dealt = shares(polynomial(secret, self.threshold, seed), points)
+        found = reconstruct(dict(zip(points, dealt, strict=True)))
+        if found is None:
+            raise FoltrAuditError(f"secure-aggregation: the shares of client {client}'s secret do not fit")
+        return found

@@ -1,0 +1,35 @@
+"""What the tables of a Spec have in common: frozen, without unknown fields or NaN, and some checks."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from foltr_audit.errors import did_you_mean
+
+PARTS = ("train", "vali", "test")
+"""Parts of a data set."""
+
+
+class SpecTable(BaseModel):
+    """A frozen table of validated fields."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
+    )
+
+
+def once(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Each value once, in order."""
+    return tuple(dict.fromkeys(values))
+
+
+def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of `PARTS`, each once.
+
+    Raises:
+        ValueError: a name that is none of them.
+    """
+    for value in values:
+        if value not in PARTS:
+            raise ValueError(f"unknown part {value!r}; {did_you_mean(value, PARTS)}")
+    return once(values)

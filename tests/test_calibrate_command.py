@@ -1,0 +1,78 @@
+"""`foltr-audit calibrate`: its table, its JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from foltr_audit.accounting import Situation, upper_bound
+from foltr_audit.chain import Chain, parse_chain
+from tests.command import run
+from tests.toys import context
+
+
+def test_the_table_gives_options_to_pass_on() -> None:
+    done = run("calibrate", "--target-eps", "1.2", "--parameters", 46)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    assert "--defense clip:norm=1.5,ord=1" in done.out
+    assert "--defense laplace:eps=1.2,sensitivity=3" in done.out
+    assert "gaussian: no noise: Gaussian noise has no epsilon at delta 0" in done.out
+    assert "click-rr: no noise: randomised clicks hide clicks" in done.out
+
+
+def test_what_its_options_prove() -> None:
+    done = run("calibrate", "--target-eps", 0.7, "--delta", 1e-6, "--rounds", 5, "--clients", 60,
+               "--arriving", 50, "--parameters", 12, "--norm", 0.3, "--unit", "query", "--json")  # fmt: skip
+    found = done.json()
+    assert found["schema"] == "foltr-audit/calibrate/1"
+    assert found["target"] == {
+        "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "rounds": 5, "clients": 60,
+        "arriving": 50, "interactions": 1, "parameters": 12,
+    }  # fmt: skip
+    there = Situation(
+        view="aggregate", unit="query", parameters=12, shares=60, arriving=50, rounds=5, delta=1e-6
+    )
+    assert {row["mechanism"] for row in found["results"]} >= {"laplace", "gaussian", "click-rr"}
+    for row in found["results"]:
+        events = Chain(parse_chain(row["defense"])).events(context([0], P=12, shares=60))
+        assert upper_bound(events, there).epsilon == row["eps_upper"] <= 0.7 * (1 + 1e-9)
+        assert row["why_not"] is None
+        assert (row["average_sd"] is None) == (row["mechanism"] == "click-rr")
+
+
+def test_infinity_is_a_text_in_json() -> None:
+    (row,) = run(
+        "calibrate", "--target-eps", 1, "--mechanism", "gaussian", "--parameters", 3, "--json"
+    ).json()["results"]
+    assert row["eps_upper"] == "inf"
+    assert row["defense"] == []
+    assert "delta" in row["why_not"]
+
+
+def test_the_number_of_features_comes_from_data() -> None:
+    asked = ("calibrate", "--target-eps", 1, "--mechanism", "laplace", "--json")
+    assert run(*asked, "--data", "synthetic:mq2007:20").json()["target"]["parameters"] == 46
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (("--target-eps", -1), "--target-eps: -1"),
+        (("--target-eps", 1, "--delta", 1), "delta 1"),
+        (("--target-eps", 1, "--view", "server"), "unknown view 'server'"),
+        (("--target-eps", 1, "--unit", "list"), "unknown unit 'list'"),
+        (("--target-eps", 1, "--mechanism", "laplas"), "did you mean 'laplace'"),
+        (("--target-eps", 1, "--arriving", 1001), "1001 of 1000"),
+        (("--target-eps", 1, "--ord", 3), "--ord: 3"),
+        (("--target-eps", 1, "--norm", math.nan), "--norm: nan"),
+        (("--target-eps", 1, "--rounds", 0), "rounds 0"),
+        (("--target-eps", 1, "--data", "x"), "give one or the other"),
+        ((), "--target-eps"),
+    ],
+)
+def test_refusals(wrong: tuple[object, ...], message: str) -> None:
+    done = run("calibrate", "--parameters", 4, *wrong)
+    assert done.code == 2
+    assert message in done.one_error()

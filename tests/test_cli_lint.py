@@ -1,0 +1,115 @@
+"""`foltr-audit trace lint` on traces, Runs and folders of Runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import linted
+from tests.command import SMALL, run
+from tests.test_lint import written
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lint") / "run"
+    options = ("--eps", 1.2, "--click-model", "perfect", "--method", "first-position")
+    assert run("attack", *SMALL, *options, "--out", folder).code == 0
+    return folder
+
+
+def test_a_run_of_the_published_mechanism_leaks(recorded: Path) -> None:
+    done = run("trace", "lint", recorded)
+    assert done.code == 1
+    assert done.err == ""
+    for word in ("gamma-share:n=40", "bit-equal", "leaks found", "not looked for unmasked"):
+        assert word in done.out
+
+
+def test_json_is_one_object_and_the_truth_is_not_used(recorded: Path, tmp_path: Path) -> None:
+    done = run("trace", "lint", recorded, "--json")
+    assert done.code == 1
+    report = done.json()
+    assert (report["schema"], report["clean"]) == ("foltr-audit/trace-lint/1", False)
+    assert sorted(Path(path).name for path in report["traces"]) == ["perfect", "trace"]
+    for trace in report["traces"].values():
+        assert {"rounds", "messages", "noise_declared", "clean", "checks", "findings"} == set(trace)
+        names = {check["name"] for check in trace["checks"]}
+        for finding in trace["findings"]:
+            assert set(finding) == {
+                "check", "severity", "text", "rounds", "messages", "share", "of", "example",
+            }  # fmt: skip
+            assert finding["check"] in names
+            assert finding["severity"] in ("leak", "note")
+    copied = Path(shutil.copytree(recorded, tmp_path / "copied"))
+    for truth in copied.rglob("truth"):
+        shutil.rmtree(truth)
+    without = run("trace", "lint", copied, "--json").json()["traces"]
+    assert list(without.values()) == list(report["traces"].values())
+
+
+def test_silent_clients_are_found_where_the_truth_says_so(tmp_path: Path) -> None:
+    from foltr_audit.trace import Trace
+
+    folder = tmp_path / "run"
+    options = ("--eps", "inf", "--click-model", "perfect", "--method", "first-position")
+    assert run("attack", *SMALL, *options, "--out", folder).code == 0
+    found = run("trace", "lint", folder, "--json").json()["traces"]
+    for name in ("trace", "fresh/perfect"):
+        trace = Trace.open(folder / name)
+        silent = sum(int((~truth.updates.any(axis=1)).sum()) for truth in trace.truths())
+        findings = found[str(folder / name)]["findings"]
+        assert sum(f["messages"] for f in findings if f["check"] == "silent") == silent
+        assert any("in clear, without any noise" in f["text"] for f in findings)
+    assert silent > 0
+
+
+def test_masks_hide_what_is_found_with_masks_off(tmp_path: Path) -> None:
+    for masks, leaks in (("true", set()), ("false", {"unmasked"})):
+        folder = tmp_path / masks
+        chain = ("--defense", "laplace:eps=1,sensitivity=3", "--defense", f"secure-aggregation:masks={masks}")
+        assert run("train", *SMALL, *chain, "--out", folder).code == 0
+        traces = run("trace", "lint", folder, "--json").json()["traces"]
+        assert len(traces) == 1
+        for trace in traces.values():
+            assert {f["check"] for f in trace["findings"] if f["severity"] == "leak"} == leaks
+
+
+def test_a_clean_trace_says_what_was_looked_for(tmp_path: Path) -> None:
+    header = linted.header_of()
+    folder = written(tmp_path / "trace", header, linted.played(header))
+    done = run("trace", "lint", folder)
+    assert done.code == 0
+    assert done.out.rstrip().endswith("no leak found")
+    for name in ("bit-equal", "silent", "counts", "reused-noise", "weak-noise", "sparsity", "grid"):
+        assert f"nothing found of {name}: " in done.out
+    assert run("trace", "lint", folder, "--json").json()["clean"] is True
+
+
+def test_an_empty_trace_says_so(tmp_path: Path) -> None:
+    done = run("trace", "lint", written(tmp_path / "trace", linted.header_of(), []))
+    assert done.code == 0
+    assert "nothing to look at" in done.out
+
+
+def test_what_is_no_trace_and_what_is_damaged(recorded: Path, tmp_path: Path) -> None:
+    assert run("trace", "lint").code == 2
+    nothing = run("trace", "lint", tmp_path)
+    assert nothing.code == 2
+    assert "nor a trace" in nothing.one_error()
+    copied = Path(shutil.copytree(recorded, tmp_path / "copied"))
+    part = copied / "trace" / "observed" / "messages-00000.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    damaged = run("trace", "lint", copied)
+    assert damaged.code == 3
+    assert part.name in damaged.one_error()
+
+
+def test_every_run_of_a_plan_is_looked_at(tmp_path: Path) -> None:
+    options = ("--click-model", "perfect", "--rounds", 1, "--eps", 1.2, "--eps", "inf")
+    assert run("attack", *SMALL, *options, "--method", "first-position", "--out", tmp_path / "plan").code == 0
+    done = run("trace", "lint", tmp_path / "plan", "--json")
+    assert done.code == 1
+    assert len(done.json()["traces"]) == 4

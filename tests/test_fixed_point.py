@@ -1,0 +1,138 @@
+"""Fixed-point encoding against exact fractions: error, sums, and overflow that is never silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from foltr_audit.errors import UsageError
+from foltr_audit.secure_aggregation import FixedPoint
+
+ONE = np.ones(1, dtype=np.int64)
+
+
+@st.composite
+def encodings(draw: st.DrawFn) -> FixedPoint:
+    """Encodings that hold at least one client."""
+    fraction = draw(st.integers(0, 40))
+    range_ = draw(st.floats(1e-6, 1e6))
+    needed = FixedPoint(bits=64, range=range_, fraction=fraction).bits_needed(ONE)
+    assume(needed <= 64)
+    return FixedPoint(bits=draw(st.integers(max(16, needed), 64)), range=range_, fraction=fraction)
+
+
+@given(encodings(), st.data())
+def test_one_value_errs_by_half_a_step_at_most(encoding: FixedPoint, data: st.DataObject) -> None:
+    x = data.draw(st.floats(-encoding.range, encoding.range))
+    whole = encoding.signed(encoding.encode([[x]], ONE))[0, 0]
+    exact = Fraction(x) * 2**encoding.fraction
+    assert abs(Fraction(int(whole)) - exact) <= Fraction(1, 2)
+    assert Fraction(encoding.error) == Fraction(1, 2 ** (encoding.fraction + 1))
+    decoded = encoding.decode(encoding.encode([[x]], ONE))[0, 0]
+    if abs(exact) < 2**52:
+        assert abs(Fraction(float(decoded)) - Fraction(x)) <= Fraction(encoding.error)
+
+
+@given(st.integers(1, 8), st.integers(0, 20), st.data())
+def test_weighted_sums_are_exact_to_the_encoding(n: int, fraction: int, data: st.DataObject) -> None:
+    range_ = 10.0
+    weights = np.array(data.draw(st.lists(st.integers(0, 50), min_size=n, max_size=n)))
+    values = np.array(data.draw(st.lists(st.floats(-range_, range_), min_size=n, max_size=n)))
+    needed = FixedPoint(bits=64, range=range_, fraction=fraction).bits_needed(weights)
+    encoding = FixedPoint(bits=max(16, needed), range=range_, fraction=fraction)
+    total = encoding.reduced(encoding.encode(values[:, None], weights).sum(axis=0, dtype=np.uint64))
+    exact = sum((int(w) * Fraction(float(x)) for w, x in zip(weights, values, strict=True)), Fraction(0))
+    slack = Fraction(n, 10**12)  # what float64 rounds off w x
+    assert abs(Fraction(float(encoding.decode(total)[0])) - exact) <= n * Fraction(encoding.error) + slack
+
+
+@given(st.integers(1, 9), st.floats(0.01, 100), st.integers(0, 24), st.integers(0, 100))
+def test_the_extreme_sum_fits_and_one_bit_less_would_not(
+    n: int, range_: float, fraction: int, weight: int
+) -> None:
+    weights = np.full(n, weight)
+    needed = FixedPoint(bits=64, range=range_, fraction=fraction).bits_needed(weights)
+    each = round(Fraction(weight * range_) * 2**fraction)  # round() takes ties to even, too
+    assert -(2 ** (needed - 1)) < n * each < 2 ** (needed - 1)
+    assert n * each >= 2 ** (needed - 2) or n * each == 0
+    if 16 <= needed <= 64:
+        encoding = FixedPoint(bits=needed, range=range_, fraction=fraction)
+        for sign in (-1, 1):
+            rows = encoding.encode(np.full((n, 1), sign * range_), weights)
+            assert encoding.signed(rows.sum(axis=0, dtype=np.uint64))[0] == sign * n * each
+    if 17 <= needed <= 65:
+        with pytest.raises(UsageError, match=str(needed)):
+            FixedPoint(bits=needed - 1, range=range_, fraction=fraction).check_sum(weights)
+
+
+def test_overflow_would_be_wrong_if_it_were_silent() -> None:
+    encoding = FixedPoint(bits=16, range=100, fraction=8)
+    one = encoding.encode([[100.0]], ONE)
+    wrapped = encoding.decode(encoding.reduced(one + one))  # 200 needs 17 bits
+    assert wrapped[0, 0] == 200 - 256
+    with pytest.raises(UsageError, match=r"bits 16 do not hold a sum of 2 clients .* bits=17 would do"):
+        encoding.encode([[100.0], [100.0]], np.ones(2, dtype=np.int64))
+    with pytest.raises(UsageError, match="64 is the most: lower the range or the fraction"):
+        FixedPoint(bits=64, range=1e6, fraction=60).check_sum(ONE)
+
+
+def test_a_grid_survives_exactly() -> None:
+    rng = np.random.default_rng(3)
+    for fraction in (0, 7, 20):
+        grid = rng.integers(-(2**30), 2**30, size=(5, 40)) * 2.0**-fraction
+        encoding = FixedPoint(bits=64, range=2.0 ** (30 - fraction), fraction=fraction)
+        weights = rng.integers(1, 9, size=5)
+        assert np.array_equal(encoding.decode(encoding.encode(grid, weights)), grid * weights[:, None])
+
+
+def test_ties_go_to_even_and_signs_are_kept() -> None:
+    encoding = FixedPoint(bits=16, range=10, fraction=0)
+    whole = encoding.encode([[0.5, 1.5, 2.5, -0.5, -1.5, -2.5, -3.0, -0.0]], ONE)
+    assert encoding.signed(whole).tolist() == [[0, 2, 2, 0, -2, -2, -3, 0]]
+    assert whole[0, 6] == 2**16 - 3
+
+
+def test_float32_and_tiny_values() -> None:
+    encoding = FixedPoint(bits=48, range=1, fraction=40)
+    x = np.array([[0.1, -1e-30, 5e-324, 1.0]], dtype=np.float32)
+    wide = encoding.encode(x.astype(np.float64), ONE)
+    assert np.array_equal(encoding.encode(x, ONE), wide)
+    assert encoding.signed(wide)[0, 1:3].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3.0001, -4.0])
+def test_values_outside_the_range_name_client_and_coordinate(value: float) -> None:
+    values = np.zeros((3, 4))
+    values[1, 2] = value
+    encoding = FixedPoint(bits=32, range=3, fraction=16)
+    with pytest.raises(UsageError, match=r"client 17, coordinate 2: .*within \+-3"):
+        encoding.encode(values, np.ones(3, dtype=np.int64), np.array([5, 17, 9]))
+    with pytest.raises(UsageError, match="client 1, coordinate 2"):
+        encoding.encode(values, np.zeros(3, dtype=np.int64))
+
+
+def test_refusals() -> None:
+    encoding = FixedPoint(bits=32, range=1, fraction=8)
+    wrong: tuple[dict[str, Any], ...] = (
+        {"bits": 15},
+        {"bits": 65},
+        {"range": 0.0},
+        {"range": np.nan},
+        {"fraction": -1},
+    )
+    for one in wrong:
+        with pytest.raises(UsageError, match=next(iter(one))):
+            replace(encoding, **one)
+    with pytest.raises(UsageError, match="expected integers"):
+        encoding.encode([[0.5]], np.array([1.5]))
+    with pytest.raises(UsageError, match="expected integers"):
+        encoding.encode([[0.5]], np.array([-1]))
+    with pytest.raises(UsageError, match=r"expected \(C, P\)"):
+        encoding.encode([[0.5]], np.array([1, 1]))
+    assert encoding.encode(np.empty((0, 3)), np.empty(0, dtype=np.int64)).shape == (0, 3)

@@ -1,0 +1,345 @@
+"""Secure sums against plain ones, drop-outs, aborted rounds, the graph of neighbours and the costs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.secure_aggregation import Abort, FixedPoint, Outcome, SecureSum, recovery, shamir
+from foltr_audit.secure_aggregation.costs import client_seconds
+from foltr_audit.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
+
+ENCODING = FixedPoint(bits=40, range=8, fraction=20)
+
+
+def streams(clients: NDArray[np.int64], round_: int = 0) -> ClientStreams:
+    return Streams(1).clients("secure", round_, clients)
+
+
+def where(n: int, *places: int) -> NDArray[np.bool_]:
+    return np.isin(np.arange(n), places)
+
+
+def same(one: NDArray[Any] | None, two: NDArray[Any] | None) -> bool:
+    """Whether there are two sums and they are equal."""
+    return one is not None and two is not None and np.array_equal(one, two)
+
+
+def plain_sum(
+    encoding: FixedPoint, values: NDArray[Any], weights: NDArray[np.int64], there: NDArray[np.bool_]
+) -> NDArray[np.uint64]:
+    """The sum of the encodings, in Python's integers."""
+    signed = encoding.signed(encoding.encode(values[there], weights[there]))
+    return np.array([sum(column) % 2**encoding.bits for column in signed.T.tolist()], dtype=np.uint64)
+
+
+def enough(outcome: Outcome, graph: Graph, shared: NDArray[np.bool_], sends: NDArray[np.bool_]) -> bool:
+    """Whether a round must give a sum, by looking at one client after the other."""
+    if min(shared.sum(), sends.sum()) < outcome.at_least:
+        return False
+    linked: set[int] = set()
+    grown = {int(np.flatnonzero(sends)[0])}
+    while grown:
+        linked |= grown
+        grown = {int(o) for c in grown for o in graph.table[c] if sends[o]} - linked
+    for place in range(sends.size):
+        holders = int(sends[graph.table[place]].sum())
+        if (sends[place] or (shared[place] and holders)) and holders < outcome.shares_needed:
+            return False
+    return len(linked) == int(sends.sum())
+
+
+# --- the sum --------------------------------------------------------------------------------------
+
+
+@st.composite
+def cohorts(draw: st.DrawFn) -> tuple[Any, ...]:
+    n, P = draw(st.integers(1, 14)), draw(st.sampled_from([1, 1, 3]))
+    kind = draw(st.sampled_from([np.float32, np.float64]))
+    number = st.floats(-8, 8, width=32) | st.sampled_from([0.0, 8.0, -8.0, 1e-30, -5e-324])
+    values = np.array(draw(st.lists(number, min_size=n * P, max_size=n * P)), dtype=kind).reshape(n, P)
+    weights = np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)))
+    clients = np.array(draw(st.lists(st.integers(0, 10**6), min_size=n, max_size=n, unique=True)))
+    before = np.array(draw(st.lists(st.sampled_from([False] * 5 + [True]), min_size=n, max_size=n)))
+    after = np.array(draw(st.lists(st.sampled_from([False] * 3 + [True]), min_size=n, max_size=n)))
+    secure = SecureSum(
+        encoding=ENCODING,
+        neighbours=draw(st.sampled_from([0, 2, 3, 4, "all"])),
+        threshold=draw(st.sampled_from([0.1, 0.3, 0.5, 0.8, 2, 5])),
+        agreement=draw(st.sampled_from(["none", "none", "none", "x25519"])),
+    )
+    return secure, values, weights, clients, before, after
+
+
+@settings(max_examples=250)
+@given(cohorts())
+def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> None:
+    secure, values, weights, clients, before, after = cohort
+    outcome = secure.run(values, weights, streams(clients), before, after)
+    shared, sends = ~before, ~(before | after)
+    graph = Graph(order_of(clients), outcome.neighbours)
+    assert (outcome.aborted is None) == enough(outcome, graph, shared, sends)
+    if outcome.aborted is None:
+        assert outcome.total is not None
+        assert outcome.sum is not None
+        assert same(outcome.total, plain_sum(ENCODING, values, weights, sends))
+        assert np.array_equal(outcome.sum, ENCODING.decode(outcome.total))
+    else:
+        assert outcome.total is None
+        assert outcome.sum is None
+    expected = np.zeros_like(sends) if shared.sum() < outcome.at_least else sends
+    assert np.array_equal(outcome.survivors, expected)
+    assert not outcome.payload[~outcome.survivors].any()
+    bare = SecureSum(encoding=ENCODING, neighbours=secure.neighbours, threshold=secure.threshold, masks=False)
+    unmasked = bare.run(values, weights, streams(clients), before, after)
+    assert unmasked.aborted == outcome.aborted, "masks change nothing else"
+    assert np.array_equal(unmasked.payload[expected], ENCODING.encode(values, weights)[expected])
+    if outcome.total is not None:
+        assert same(unmasked.total, outcome.total)
+
+
+def order_of(clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    from foltr_audit.secure_aggregation.keys import Secrets
+    from foltr_audit.secure_aggregation.protocol import circle
+
+    return circle(Secrets(streams(clients)), clients, 0).order
+
+
+@pytest.mark.parametrize("bits", [16, 33, 64])
+def test_a_thousand_clients_with_drop_outs(bits: int) -> None:
+    rng = np.random.default_rng(3)
+    n, P = 1000, 46
+    values, weights = rng.normal(size=(n, P)).clip(-4, 4), rng.integers(1, 4, n)
+    encoding = FixedPoint(bits=bits, range=4, fraction=min(bits - 15, 40))
+    before, after = rng.random(n) < 0.05, rng.random(n) < 0.05
+    outcome = SecureSum(encoding=encoding).run(values, weights, streams(np.arange(n)), before, after)
+    there = ~(before | after)
+    assert 800 < there.sum() < 1000
+    assert (outcome.neighbours, outcome.shares_needed, outcome.at_least) == (30, 16, 501)
+    assert same(outcome.total, plain_sum(encoding, values, weights, there))
+    assert outcome.sum is not None
+    mean = outcome.sum / weights[there].sum()
+    expected = np.average(values[there], axis=0, weights=weights[there])
+    assert np.abs(mean - expected).max() <= there.sum() * encoding.error / weights[there].sum() + 1e-12
+
+
+def test_the_same_bytes_again_and_in_any_order_of_the_cohort() -> None:
+    rng = np.random.default_rng(5)
+    n = 30
+    values, weights, clients = rng.normal(size=(n, 4)).clip(-8, 8), rng.integers(1, 5, n), rng.permutation(n)
+    before, after = where(n, 3), where(n, 7, 8)
+    secure = SecureSum(encoding=ENCODING, neighbours=10)
+    one = secure.run(values, weights, streams(clients), before, after)
+    two = secure.run(values, weights, streams(clients), before, after)
+    p = rng.permutation(n)
+    three = secure.run(values[p], weights[p], streams(clients[p]), before[p], after[p])
+    assert one.aborted is None
+    assert np.array_equal(one.payload, two.payload)
+    assert np.array_equal(one.payload[p], three.payload)
+    assert same(one.total, three.total)
+
+
+# --- rounds that abort ----------------------------------------------------------------------------
+
+
+def run(n: int, before: tuple[int, ...] = (), after: tuple[int, ...] = (), **options: Any) -> Outcome:
+    secure = SecureSum(encoding=ENCODING, **options)
+    ones = np.ones(n, dtype=np.int64)
+    return secure.run(np.ones((n, 2)), ones, streams(np.arange(n)), where(n, *before), where(n, *after))
+
+
+def test_too_few_keys_too_few_messages() -> None:
+    few = run(6, before=(0, 1, 2))
+    reason = "3 of 6 clients shared keys, 4 needed"
+    assert few.aborted == Abort(stage="shares", reason=reason, have=3, needed=4)
+    assert not few.survivors.any()
+    assert not few.payload.any()
+    assert few.sent[:, 2:].sum() == 0
+    late = run(6, before=(0,), after=(1, 2))
+    assert late.aborted is not None
+    assert late.aborted.text == "masked: 3 of 6 clients sent a masked message, 4 needed"
+    assert late.survivors.sum() == 3
+    assert late.payload.any(axis=1).sum() == 3, "the server has the masked messages all the same"
+    assert late.sent[:, 3].sum() == 0
+    assert run(6, before=(0,), after=(1,)).aborted is None
+
+
+def test_nobody_sums_one_client() -> None:
+    assert run(1).aborted is not None
+    assert run(2).aborted is None
+    assert run(2, after=(1,)).aborted is not None
+    assert run(5, before=(0, 1), after=(2, 3), threshold=0.01).aborted is not None
+    assert run(3, threshold=4).aborted is not None
+
+
+def test_a_secret_out_of_reach() -> None:
+    order = order_of(np.arange(40)).tolist()
+    gone = tuple(order[:5])  # every client knows five on each side and needs five shares
+    outcome = run(40, after=gone, neighbours=10)
+    assert outcome.shares_needed == 6
+    assert outcome.aborted is not None
+    assert (outcome.aborted.stage, outcome.aborted.have, outcome.aborted.needed) == ("unmask", 5, 6)
+    assert outcome.aborted.client in {order[-1], order[5], *gone}
+    assert outcome.total is None
+    assert run(40, after=gone[:4], neighbours=10).aborted is None
+
+
+def test_groups_that_share_no_mask_would_show_their_own_sums() -> None:
+    order = order_of(np.arange(12)).tolist()
+    outcome = run(12, before=(order[0], order[6]), neighbours=2, threshold=2)
+    assert outcome.shares_needed == 1
+    assert outcome.aborted is not None
+    assert (outcome.aborted.have, outcome.aborted.needed) == (2, 1)
+    signs = run(12, before=(order[0], order[6]), neighbours=2, threshold=2, masks=False)
+    assert signs.aborted == outcome.aborted
+    assert run(12, before=(order[0], order[1]), neighbours=2, threshold=2).aborted is None
+
+
+def test_recovery_really_goes_through_the_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one share tampered with, or with one share less than the threshold, the sum is wrong."""
+    honest = shamir.reconstruct
+    right = run(20, after=(4,))
+
+    def tampered(held: dict[int, int]) -> bytes | None:
+        first, *rest = held.items()
+        return honest(dict([(first[0], first[1] ^ 1), *rest]))
+
+    def too_few(held: dict[int, int]) -> bytes | None:
+        return honest(dict(list(held.items())[1:]))
+
+    assert same(run(20, after=(4,)).total, right.total)
+    for wrong in (tampered, too_few):
+        monkeypatch.setattr(recovery, "reconstruct", wrong)
+        assert not same(run(20, after=(4,)).total, right.total)
+    monkeypatch.setattr(recovery, "reconstruct", lambda held: None)
+    with pytest.raises(FoltrAuditError, match="do not fit"):
+        run(20)
+
+
+def test_wrong_self_or_pair_secrets_each_spoil_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = run(20, after=(4,))
+    honest = recovery.Recovery._recovered
+    for spoilt in ("self", "pair"):
+
+        def wrong(self: recovery.Recovery, name: str, place: int, spoilt: str = spoilt) -> bytes:
+            return bytes(32) if name == spoilt else honest(self, name, place)
+
+        monkeypatch.setattr(recovery.Recovery, "_recovered", wrong)
+        assert not same(run(20, after=(4,)).total, right.total)
+
+
+# --- the graph ------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.integers(1, 45), st.integers(0, 2**32))
+def test_the_graph_is_regular_and_mutual(n: int, wanted: int, seed: int) -> None:
+    degree = neighbours_of(wanted, n)
+    assert min(wanted, n - 1) <= degree <= n - 1
+    graph = Graph(np.random.default_rng(seed).permutation(n), degree)
+    linked = np.zeros((n, n), dtype=np.int64)
+    for left, right in graph.rings():
+        assert np.unique(left).size == left.size
+        assert np.unique(right).size == right.size
+        np.add.at(linked, (left, right), 1)
+    assert np.array_equal(linked + linked.T, np.minimum(linked + linked.T, 1)), "every pair once"
+    assert not linked.diagonal().any()
+    from_table = np.zeros((n, n), dtype=np.int64)
+    np.add.at(from_table, (np.repeat(np.arange(n), degree), graph.table.reshape(-1)), 1)
+    assert np.array_equal(from_table, linked + linked.T)
+    assert np.all(from_table.sum(axis=1) == degree)
+
+
+@given(st.integers(1, 20), st.integers(1, 8), st.data())
+def test_groups_are_the_connected_components(n: int, wanted: int, data: st.DataObject) -> None:
+    from scipy.sparse.csgraph import connected_components
+
+    graph = Graph(np.random.default_rng(n).permutation(n), neighbours_of(wanted, n))
+    present = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    linked = np.zeros((n, n), dtype=np.int64)
+    np.put_along_axis(linked, graph.table, 1, axis=1)
+    expected = connected_components(linked[present][:, present], directed=False)[0] if present.any() else 0
+    assert graph.groups(present) == expected
+
+
+def test_the_circle_is_drawn_anew_every_round() -> None:
+    from foltr_audit.secure_aggregation.keys import Secrets
+    from foltr_audit.secure_aggregation.protocol import circle
+
+    clients = np.arange(500)
+    orders = [circle(Secrets(streams(clients, round_)), clients, 4).order for round_ in range(2)]
+    assert all(np.array_equal(np.sort(order), clients) for order in orders)
+    fixed = int((orders[0] == orders[1]).sum())
+    assert fixed < 8  # about Poisson(1): P[>= 8] is 10^-5
+    assert abs(np.corrcoef(orders[0], clients)[0, 1]) < 4 / np.sqrt(500)
+
+
+def test_numbers_of_neighbours_and_shares() -> None:
+    assert [default_neighbours(n) for n in (1, 2, 10, 100, 1000, 10_000)] == [0, 1, 9, 24, 30, 38]
+    expected: list[tuple[int | Literal["all"], float, int, tuple[int, int, int]]] = [
+        ("all", 0.5, 100, (99, 50, 51)),
+        ("all", 40, 100, (99, 39, 40)),
+        (20, 0.5, 101, (20, 10, 51)),
+        (19, 0.8, 101, (20, 16, 81)),
+        (0, 0.01, 1000, (30, 1, 11)),
+        (0, 500, 100, (24, 24, 500)),
+    ]
+    for neighbours, threshold, n, numbers in expected:
+        plan = SecureSum(encoding=ENCODING, neighbours=neighbours, threshold=threshold).plan(n)
+        assert (plan.neighbours, plan.shares_needed, plan.at_least) == numbers
+
+
+# --- costs and refusals ---------------------------------------------------------------------------
+
+
+def test_bytes_by_hand() -> None:
+    """Two keys of 32; per neighbour 8 (ids) + 66 (shares) + 28 (seal); 4 + ceil(2 x 40 / 8); 37 a share."""
+    outcome = run(9, before=(0,), after=(1,))
+    assert outcome.neighbours == 8
+    sent = [64, 8 * 102, 4 + 10, 7 * 37]
+    assert outcome.sent[2:].tolist() == [sent] * 7
+    assert outcome.sent[0].tolist() == [64, 0, 0, 0]
+    assert outcome.sent[1].tolist() == [64, 8 * 102, 0, 0]
+
+
+def test_time_of_a_client_is_measured_by_stage() -> None:
+    for agreement in ("none", "x25519"):
+        spent = client_seconds(6, 3, 10, agreement)
+        assert set(spent) == {"keys", "shares", "masked"}
+        assert all(value > 0 for value in spent.values())
+
+
+def test_refusals() -> None:
+    for options in ({"neighbours": -1}, {"threshold": 0}, {"threshold": 1}, {"threshold": 2.5}):
+        with pytest.raises(UsageError, match=next(iter(options))):
+            SecureSum(encoding=ENCODING, **options)
+    with pytest.raises(UsageError, match="threshold nan"):
+        SecureSum(encoding=ENCODING, threshold=float("nan"))
+    ones = np.ones(2, dtype=np.int64)
+    with pytest.raises(UsageError, match="occurs twice"):
+        SecureSum(encoding=ENCODING).run(np.ones((2, 1)), ones, streams(np.array([4, 4])))
+    with pytest.raises(UsageError, match="client 9, coordinate 0"):
+        SecureSum(encoding=ENCODING).run(np.array([[1.0], [9.0]]), ones, streams(np.array([4, 9])))
+    tight = FixedPoint(bits=16, range=8, fraction=12)
+    with pytest.raises(UsageError, match="bits=18 would do"):
+        SecureSum(encoding=tight).run(np.zeros((3, 1)), np.ones(3, dtype=np.int64), streams(np.arange(3)))
+
+
+def test_a_client_that_drops_out_encodes_nothing() -> None:
+    values = np.array([[1.0], [1.0], [np.nan], [1.0]])
+    secure, ones = SecureSum(encoding=ENCODING), np.ones(4, dtype=np.int64)
+    outcome = secure.run(values, ones, streams(np.arange(4)), after=where(4, 2))
+    assert outcome.sum == [3.0]
+
+
+def test_records_are_read_only() -> None:
+    outcome = run(4)
+    for array in (outcome.payload, outcome.total, outcome.sum, outcome.survivors, outcome.sent):
+        assert array is not None
+        assert not array.flags.writeable

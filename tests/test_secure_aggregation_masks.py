@@ -1,0 +1,164 @@
+"""Masks against the standards' own vectors, and what a masked message looks like."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.secure_aggregation import FixedPoint, SecureSum
+from foltr_audit.secure_aggregation.keys import CurveKey, HashedKey, Secrets
+from foltr_audit.secure_aggregation.masks import expand
+
+ENCODING = FixedPoint(bits=48, range=4, fraction=24)
+
+
+def streams(n: int, round_: int = 0, purpose: str = "secure", seed: int = 1) -> ClientStreams:
+    return Streams(seed).clients(purpose, round_, np.arange(n))
+
+
+def payload(values: NDArray[np.float64], given: ClientStreams, **options: Any) -> NDArray[np.uint64]:
+    secure = SecureSum(encoding=ENCODING, **options)
+    return secure.run(values, np.ones(len(values), dtype=np.int64), given).payload
+
+
+def masks_of(given: ClientStreams, size: int = 40, **options: Any) -> NDArray[np.uint64]:
+    """The masks that the clients of a round add: their messages when they hold zeros."""
+    return payload(np.zeros((given.clients.size, size)), given, **options)
+
+
+# --- the standards --------------------------------------------------------------------------------
+
+
+def quarter(state: list[int], a: int, b: int, c: int, d: int) -> None:
+    for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        state[x] = (state[x] + state[y]) & 0xFFFFFFFF
+        mixed = state[z] ^ state[x]
+        state[z] = (mixed << turn | mixed >> (32 - turn)) & 0xFFFFFFFF
+
+
+def chacha20_block(key: bytes, counter: int) -> bytes:
+    """RFC 8439, section 2.3, with a nonce of zeros."""
+    words = [int.from_bytes(key[i : i + 4], "little") for i in range(0, 32, 4)]
+    start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *words, counter, 0, 0, 0]
+    state = list(start)
+    for _ in range(10):
+        for i in range(4):
+            quarter(state, i, 4 + i, 8 + i, 12 + i)
+        for i in range(4):
+            quarter(state, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4)
+    return b"".join(((x + y) & 0xFFFFFFFF).to_bytes(4, "little") for x, y in zip(state, start, strict=True))
+
+
+def test_the_key_stream_of_rfc_8439() -> None:
+    """Appendix A.1, test vectors 1 and 2: key and nonce zero, blocks 0 and 1."""
+    expected = bytes.fromhex(
+        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
+        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"
+    )
+    assert expand([bytes(32)], 16).astype("<u8").tobytes() == expected
+    assert chacha20_block(bytes(32), 0) + chacha20_block(bytes(32), 1) == expected
+
+
+def test_another_implementation_makes_the_same_masks() -> None:
+    seeds = [hashlib.sha256(b"%d" % i).digest() for i in range(4)]
+    for size in (1, 7, 8, 21):
+        found = expand(seeds, size)
+        for row, seed in zip(found, seeds, strict=True):
+            stream = b"".join(chacha20_block(seed, counter) for counter in range(size // 8 + 1))
+            assert row.tolist() == [
+                int.from_bytes(stream[i : i + 8], "little") for i in range(0, 8 * size, 8)
+            ]
+
+
+def test_key_agreement_of_rfc_7748_then_hkdf_of_rfc_5869() -> None:
+    """RFC 7748, section 6.1; HKDF-SHA256 by hand from HMAC."""
+    alice = CurveKey(bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"))
+    bob = CurveKey(bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"))
+    assert alice.public.hex() == "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"
+    assert bob.public.hex() == "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
+    shared = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
+    extracted = hmac.new(bytes(32), shared, hashlib.sha256).digest()
+    info = b"foltr-audit/secure-aggregation/pair"
+    expected = hmac.new(extracted, info + b"\x01", hashlib.sha256).digest()
+    assert alice.seed(bob.public) == bob.seed(alice.public) == expected
+
+
+def test_hashed_keys_agree_and_need_the_private_key() -> None:
+    one, two, wrong = (HashedKey(bytes([i]) * 32, b"experiment") for i in (1, 2, 3))
+    assert one.seed(two.public) == two.seed(one.public)
+    assert wrong.seed(two.public) != one.seed(two.public)
+
+
+# --- what a masked message looks like -------------------------------------------------------------
+
+
+def bytes_look_uniform(integers: NDArray[np.uint64]) -> float:
+    """p-value of a chi-square test of the six bytes of 48-bit integers."""
+    from scipy.stats import chisquare
+
+    used = integers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :6]
+    return float(chisquare(np.bincount(used.reshape(-1), minlength=256)).pvalue)
+
+
+@pytest.mark.parametrize("agreement", ["none", "x25519"])
+def test_a_masked_message_looks_uniform_and_without_masks_it_does_not(agreement: str) -> None:
+    """6 x 4,000 bytes in 256 cells; threshold 1e-4."""
+    values = np.random.default_rng(2).normal(size=(4, 1000)).clip(-4, 4)
+    masked = payload(values, streams(4), agreement=agreement)
+    assert bytes_look_uniform(masked) > 1e-4
+    assert all(bytes_look_uniform(row) > 1e-4 for row in masked)
+    assert bytes_look_uniform(payload(values, streams(4), masks=False)) < 1e-12
+    left = payload(values, streams(4)) - masks_of(streams(4), 1000)
+    assert bytes_look_uniform(ENCODING.reduced(left)) < 1e-12, "with the masks taken off neither"
+
+
+def test_masked_and_unmasked_values_are_uncorrelated() -> None:
+    values = np.random.default_rng(4).normal(size=(40, 200)).clip(-4, 4)
+
+    def correlation(received: NDArray[np.uint64]) -> float:
+        return float(np.corrcoef(ENCODING.decode(received).reshape(-1), values.reshape(-1))[0, 1])
+
+    assert abs(correlation(payload(values, streams(40)))) < 4 / np.sqrt(values.size)  # 4 standard errors
+    assert correlation(payload(values, streams(40), masks=False)) > 0.999
+
+
+def test_masks_depend_on_round_purpose_and_seed_and_on_nothing_else() -> None:
+    rounds = [masks_of(streams(6, round_)) for round_ in range(3)]
+    others = [masks_of(streams(6, purpose="other")), masks_of(streams(6, seed=2))]
+    apart = np.concatenate([*rounds, *others])
+    assert np.unique(apart).size == apart.size, "two of 48 bits would agree once in 10^11 such tests"
+    assert np.array_equal(masks_of(streams(6)), rounds[0])
+
+
+@pytest.mark.parametrize("agreement", ["none", "x25519"])
+def test_an_input_changes_nothing_about_the_masks(agreement: str) -> None:
+    rng = np.random.default_rng(6)
+    values = rng.normal(size=(5, 8)).clip(-4, 4)
+    other = values.copy()
+    other[2] = rng.normal(size=8).clip(-4, 4)
+    before = payload(values, streams(5), agreement=agreement)
+    after = payload(other, streams(5), agreement=agreement)
+    assert np.array_equal(np.delete(before, 2, axis=0), np.delete(after, 2, axis=0))
+    ones = np.ones(1, dtype=np.int64)
+    moved = ENCODING.encode(other[2:3], ones)[0] - ENCODING.encode(values[2:3], ones)[0]
+    assert np.array_equal(ENCODING.reduced(after[2] - before[2]), ENCODING.reduced(moved))
+
+
+def test_self_masks_hide_a_message_even_when_all_pair_masks_are_known() -> None:
+    """A late message after its pair masks were recovered: the reason for the second mask."""
+    given = streams(2)
+    secrets = Secrets(given)
+    one, two = (secrets.private_key(secrets.secret("pair", client), "none") for client in (0, 1))
+    pair = expand([one.seed(two.public)], 40)[0]
+    own = [expand([secrets.secret("self", client)], 40)[0] for client in (0, 1)]
+    masks = masks_of(given)
+    assert np.array_equal(masks[0], ENCODING.reduced(own[0] + pair)), "the smaller id adds the pair mask"
+    assert np.array_equal(masks[1], ENCODING.reduced(own[1] - pair)), "the other subtracts it"
