@@ -23,6 +23,8 @@ class AuditSpec(SpecTable):
             largest shift that a search over the data finds; `data:typical`, a random pair, which is no
             evidence for a claim; `data:no-click`, a client without clicks against the log farthest from
             it; `message`, two models at opposite ends of the ball that the chain keeps them in.
+        models: global models that the client may start from: the `first` one of the run and the `trained`
+            one. A canary is searched at each, and played where its shift is largest.
         claim: epsilon that is checked; None for what the chain itself claims.
         delta: delta of the claim; None for what the chain itself claims.
         trials: evaluated trials under each hypothesis; a quarter as many more choose the threshold.
@@ -47,6 +49,10 @@ class AuditSpec(SpecTable):
     )
     units: Annotated[tuple[Unit, ...], Field(min_length=1), AfterValidator(once)] = ("interaction",)
     canaries: Annotated[tuple[Canary, ...], Field(min_length=1), AfterValidator(once)] = ("data:worst",)
+    models: Annotated[tuple[Literal["first", "trained"], ...], Field(min_length=1), AfterValidator(once)] = (
+        "first",
+        "trained",
+    )
     claim: float | None = Field(None, gt=0)
     delta: float | None = Field(None, ge=0, lt=1)
     trials: int = Field(10_000, ge=20, le=10_000_000)

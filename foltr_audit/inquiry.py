@@ -23,11 +23,13 @@ class Inquiries:
         queries: of attacks that ask for a query; None where there was none.
         counts: of a view of sums; None where the view is another.
         not_here: why an attack does not fit into the view, by label.
+        view: whose view it was, of `AttackSpec.view`.
     """
 
     queries: QueryEvidence | None = None
     counts: CountEvidence | None = None
     not_here: dict[str, str] = field(default_factory=dict)
+    view: str = "individual"
 
     @property
     def refused(self) -> dict[str, str]:
@@ -45,6 +47,7 @@ def combined_inquiries(pieces: Sequence[Inquiries]) -> Inquiries:
         queries=combined_queries(queries) if queries else None,
         counts=combined_counts(counts) if counts else None,
         not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
+        view=pieces[0].view,
     )
 
 
@@ -87,12 +90,13 @@ def inquire(
     Raises:
         UsageError: sums without truth, of no message, or of lists that are not deterministic.
     """
-    if protocol.view == "aggregate":
+    if protocol.sums:
         readers = [attack for attack in attacks if not attack.baseline]
         with progress.task(f"count {name}".strip(), recording.n_rounds) as tick:
-            return Inquiries(counts=judge_counts(recording, observer, readers, streams, tick))
+            counts = judge_counts(recording, observer, readers, streams, tick)
+            return Inquiries(counts=counts, view=protocol.view)
     alone = {
-        attack.label: "it counts the clicks in sums of messages: expected --view aggregate"
+        attack.label: "it counts the clicks in sums of messages: expected --view aggregate or pooled"
         for attack in asking(attacks, "counts")
     }
     askers = asking(attacks, "query")

@@ -144,7 +144,8 @@ class AttackSpec(SpecTable):
         interactions: interactions behind each attacked message (target `fresh`): a client's own query,
             then others of the attacked ones at random.
         view: `individual`, a server that sees each message; `aggregate`, one that sees, for each query, the
-            sum over its `repeats` clients only (target `fresh`, one interaction).
+            sum over its `repeats` clients only; `pooled`, one that adds up the messages that the same client
+            sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
         choices: queries that `query-id` has to tell apart.
         hide: what the observer is to do without, names of `records.view.KNOWLEDGE`.
         queries: names of queries whose attacked lists are reported one by one.
@@ -161,16 +162,21 @@ class AttackSpec(SpecTable):
     repeats: int = Field(1, ge=1, le=100_000)
     min_documents: int = Field(10, ge=1)
     interactions: int = Field(1, ge=1, le=100)
-    view: Literal["individual", "aggregate"] = "individual"
+    view: Literal["individual", "aggregate", "pooled"] = "individual"
     choices: int = Field(10, ge=2, le=1000)
     hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
     queries: Annotated[tuple[str, ...], AfterValidator(once)] = ()
 
     @model_validator(mode="after")
     def _sums_are_of_fresh_clients(self) -> AttackSpec:
-        if self.view == "aggregate" and (self.target != "fresh" or self.interactions > 1):
-            raise ValueError("view aggregate: expected target fresh with one interaction a message")
+        if self.sums and (self.target != "fresh" or self.interactions > 1):
+            raise ValueError(f"view {self.view}: expected target fresh with one interaction a message")
         return self
+
+    @property
+    def sums(self) -> bool:
+        """Whether the view is of sums of messages."""
+        return self.view != "individual"
 
 
 def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:

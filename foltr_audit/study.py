@@ -10,7 +10,7 @@ from foltr_audit import atomic
 from foltr_audit.auditing.audit import Audit, Finding
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
-from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, train
+from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
 from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
 from foltr_audit.load import load_collection
@@ -100,8 +100,8 @@ class Study:
         if protocol is None:
             audits = [] if spec.audit is None else [Audit(setup, spec.audit, self.progress)]
             trained = train(setup, folder, progress=self.progress)
-            sessions = [audit.session(trained.parameters) for audit in audits]
-            audited = tuple(finding for session in sessions for finding in session.findings())
+            models = {"first": first_model(setup), "trained": trained.parameters}
+            audited = tuple(finding for audit in audits for finding in audit.findings(models))
             return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:

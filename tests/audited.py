@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.audit_spec import AuditSpec
-from foltr_audit.auditing.audit import Audit, Finding, Session
+from foltr_audit.auditing.audit import Audit, Finding
+from foltr_audit.auditing.session import Session
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import Ball, MessageDefense, PrivacyClaim, RoundContext, StepDefense
 from foltr_audit.setup import Setup
@@ -77,4 +78,6 @@ def session(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> 
 
 def findings(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> list[Finding]:
     """What a small audit finds."""
-    return list(session(setup, parameters, **protocol).findings())
+    spec = AuditSpec(**{"trials": 200, "min_documents": 4, "models": ("trained",), **protocol})
+    model = np.linspace(-0.3, 0.3, setup.ranker.n_parameters) if parameters is None else parameters
+    return list(Audit(setup, spec).findings({"trained": model}))

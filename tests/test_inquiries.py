@@ -152,3 +152,18 @@ def test_tables_fit_a_terminal() -> None:
     assert "to within" in told
     assert "No list with a click" not in told
     assert "PDGD pham-2022" in told
+
+
+def test_messages_of_one_client_are_pooled() -> None:
+    whole = ("--defense", "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3")
+    done = run(
+        "attack", *SMALL, *whole, "--view", "pooled", "--repeats", 5, "--method", "aggregate:restarts=0"
+    )
+    assert done.code == 0
+    assert "sums over 5 messages of one client" in " ".join(done.out.split())
+    rows = run(
+        "attack", *SMALL, *ONE, "--view", "pooled", "--repeats", 5, "--method", "aggregate", "--json"
+    ).json()["counts"]
+    assert {row["view"] for row in rows} == {"pooled"}
+    errors = {row["method"]: row["error"] for row in rows}
+    assert errors["aggregate"] < errors["position-prior:median"]

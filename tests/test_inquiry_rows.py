@@ -82,7 +82,7 @@ def test_query_rows_by_hand() -> None:
 
 
 def test_count_rows_by_hand() -> None:
-    found = rows(Inquiries(counts=counts()))
+    found = rows(Inquiries(counts=counts(), view="aggregate"))
     constant, attack = found["counts"]
     assert [row["baseline"] for row in (constant, attack)] == [True, False]
     for row in (constant, attack):
@@ -145,7 +145,9 @@ def test_repetitions_are_pooled() -> None:
     assert both.queries.query.size == 8
     assert both.counts is None
     assert both.refused == {"x": "why", "other": "it needs more"}
-    sums = combined_inquiries([Inquiries(counts=counts()), Inquiries(counts=counts())])
+    sums = combined_inquiries(
+        [Inquiries(counts=counts(), view="aggregate"), Inquiries(counts=counts(), view="aggregate")]
+    )
     assert sums.counts is not None
     assert sums.counts.counts.shape == (4, 3)
     assert combined_inquiries([Inquiries()]).refused == {}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.auditing.audit import Session
 from foltr_audit.auditing.canaries import Canary, LogCanary
 from foltr_audit.auditing.likelihood import Noise, exact_epsilon, log_ratio
+from foltr_audit.auditing.session import Session
 from foltr_audit.noise_laws import GammaShare, Gaussian
 from foltr_audit.plugins import Learner
 from foltr_audit.records.privacy import Bounded, Noised, Opaque, RandomisedClicks, Resized, Rounded, Summed
@@ -28,7 +28,7 @@ def loss(played: Session, canary: Canary, noise: Noise, delta: float = 0.0) -> f
 
 
 def worst(played: Session, unit: str = "interaction") -> LogCanary:
-    canary = played._canary("data:worst", unit)
+    canary = played.canary("data:worst", unit)
     assert isinstance(canary, LogCanary)
     return canary
 

@@ -33,11 +33,13 @@ class Canary:
         name: `data:worst`, `data:typical`, `data:no-click` or `message`.
         unit: what the two differ in.
         about: the pair in words.
+        shift: how far apart their messages are without noise, in the norm that was searched in.
     """
 
     name: str
     unit: str
     about: str
+    shift: float = 0.0
 
     def local(
         self, clients: ScriptedClients, which: Ints, context: RoundContext, chain: Chain | None = None
@@ -124,9 +126,8 @@ class CanarySearch:
             raise UsageError(
                 f"--canary {name}: no two logs that differ in one {unit} send different messages here"
             )
-        (query0, clicks0), (query1, clicks1), apart = found
-        norm = f"L{self.order} shift {apart:.3g} without noise"
-        return self._canary(name, unit, (query0, clicks0), (query1, clicks1), norm)
+        zero, one, apart = found
+        return self._canary(name, unit, zero, one, apart)
 
     # --- searches: each the farthest (query, clicks) twice, with their distance ---------------------
 
@@ -194,7 +195,7 @@ class CanarySearch:
 
     # --- from a pair of lists to logs of B interactions ----------------------------------------------
 
-    def _canary(self, name: str, unit: str, zero: _Asked, one: _Asked, shift: str) -> LogCanary:
+    def _canary(self, name: str, unit: str, zero: _Asked, one: _Asked, shift: float = 0.0) -> LogCanary:
         (query0, clicks0), (query1, clicks1) = zero, one
         pair = f"clicks {_places(clicks0)} against {_places(clicks1)}"
         if query1 != query0:
@@ -206,7 +207,9 @@ class CanarySearch:
         return LogCanary(
             name=name,
             unit=unit,
-            about=f"query {self._name(query0)}, {pair}; {shift}",
+            about=f"query {self._name(query0)}, {pair}; "
+            + (f"L{self.order} shift {shift:.3g} without noise" if shift else "a random pair"),
+            shift=shift,
             queries=np.repeat(np.array([[query0], [query1]]), B, axis=1),
             clicks=clicks,
         )
@@ -232,7 +235,7 @@ class CanarySearch:
                 place = int(rng.integers((shown >= 0).sum()))
                 one[place] = not one[place]
             if np.any(zero != one):
-                return self._canary("data:typical", unit, (query, zero), (query, one), "a random pair")
+                return self._canary("data:typical", unit, (query, zero), (query, one))
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 

@@ -31,7 +31,7 @@ def trial_scores(
         law: the law of the noise, where the exact likelihood is known.
         chosen: the first so many trials may be looked at to make a score.
         wanted: names of `SCORES`; `likelihood` is left out where no law is known.
-        dtype: number format of a single message; None-like `""` for sums, which equal nothing.
+        dtype: number format of a single message; empty for sums, which equal nothing bit for bit.
     """
     makers: dict[str, Callable[[Floats, Floats], Floats]] = {
         "projection": _projection,
@@ -77,6 +77,8 @@ def _discriminant(zero: Floats, one: Floats, chosen: int) -> Pair:
         [zero[:chosen] - zero[:chosen].mean(axis=0), one[:chosen] - one[:chosen].mean(axis=0)]
     )
     covariance = both.T @ both / max(1, len(both) - 2)
-    ridge = _RIDGE * max(float(np.trace(covariance)) / covariance.shape[0], 1e-300)
+    ridge = _RIDGE * float(np.trace(covariance)) / covariance.shape[0] + _RIDGE**2 * float(shift @ shift)
+    if not ridge > 0:  # neither noise nor shift
+        return np.zeros(len(zero)), np.zeros(len(one))
     weights = np.linalg.solve(covariance + ridge * np.eye(covariance.shape[0]), shift)
     return np.asarray(zero @ weights), np.asarray(one @ weights)

@@ -74,7 +74,7 @@ def attack(
         typer.Option(
             "--view",
             help="individual (default): the server sees each message; aggregate: sums over --repeats clients "
-            "who asked the same query.",
+            "who asked the same query; pooled: over the messages of one client in --repeats rounds.",
         ),
     ] = None,
     hide: Annotated[

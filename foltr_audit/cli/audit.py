@@ -36,6 +36,13 @@ def audit(
             "message (two extreme models; unit client); several.",
         ),
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            help="Global models that are searched: first (of the run), trained. Default: both.",
+        ),
+    ] = None,
     claim: Annotated[
         float | None, typer.Option("--claim", help="Epsilon to check. Default: the chain's own.")
     ] = None,
@@ -100,6 +107,7 @@ def audit(
         "audit.views": listed(view),
         "audit.units": listed(unit),
         "audit.canaries": listed(canary),
+        "audit.models": listed(model),
         "audit.claim": claim,
         "audit.delta": delta,
         "audit.trials": trials,

@@ -49,6 +49,7 @@ FIELD_OPTIONS = {
     "audit.views": "--view",
     "audit.units": "--unit",
     "audit.canaries": "--canary",
+    "audit.models": "--model",
     "audit.claim": "--claim",
     "audit.delta": "--delta",
     "audit.trials": "--trials",

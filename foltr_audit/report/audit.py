@@ -63,6 +63,7 @@ def finding_row(finding: Finding, setting: Row, rounds: int) -> Row:
         "unit": finding.unit,
         "canary": finding.canary,
         "pair": finding.about,
+        "model": finding.model,
         "messages": finding.messages,
         "eps_claimed": finding.eps_claimed,
         "delta": finding.delta,

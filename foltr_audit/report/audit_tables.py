@@ -75,7 +75,10 @@ def _lines(rows: Sequence[Row]) -> list[str]:
         assumed = f" (assumes {row['assumes']})" if row["assumes"] else ""
         lines.append(escape(f"{place}: {row['why']}; scored by {row['score']}, {row['estimator']}{assumed}"))
     lines += [escape(f"upper, {row['view']}, {row['unit']}: {row['upper_how']}{_run(row)}") for row in rows]
-    lines += [escape(f"pair of {row['canary']}, {row['unit']}: {row['pair']}") for row in rows]
+    lines += [
+        escape(f"pair of {row['canary']}, {row['unit']}, at the {row['model']} model: {row['pair']}")
+        for row in rows
+    ]
     return lines
 
 

@@ -94,15 +94,17 @@ def count_table(name: str, rows: Sequence[Row]) -> Table:
 def _sums(rows: Sequence[Row]) -> str:
     row = rows[0]
     return (
-        f"{row['lists']} lists of {row['queries']} queries, sums over {_clients(row)} clients\n"
+        f"{row['lists']} lists of {row['queries']} queries, sums over {_added(row)}\n"
         "below each value: its 95 % interval over queries; errors are those of click-through rates\n"
         "constant: the best one in hindsight; prior: what is usual, without a sum"
     )
 
 
-def _clients(row: Row) -> str:
+def _added(row: Row) -> str:
+    """What each sum adds up, e.g. `20 clients`."""
     least, most = row["clients_min"], row["clients_max"]
-    return f"{least}" if least == most else f"{least} to {most}"
+    count = f"{least}" if least == most else f"{least} to {most}"
+    return f"{count} messages of one client" if row["view"] == "pooled" else f"{count} clients"
 
 
 def _query_sentences(rows: Sequence[Row]) -> Iterator[str]:
@@ -125,8 +127,8 @@ def _count_sentences(rows: Sequence[Row]) -> Iterator[str]:
         ]
         beside_it = f" (without the sums: {short(usual[0]['error'])})" if usual else ""
         yield escape(
-            f"{_setting(row)}: {row['method']} tells click-through rates from sums over {_clients(row)} "
-            f"clients to within {short(row['error'])} in the mean{beside_it}."
+            f"{_setting(row)}: {row['method']} tells click-through rates from sums over {_added(row)} "
+            f"to within {short(row['error'])} in the mean{beside_it}."
         )
 
 

@@ -31,8 +31,7 @@ def inquiry_rows(
         setting: columns that name what was run.
         streams: named random streams, of which the bootstrap is one.
     """
-    view = "individual" if inquiries.counts is None else "aggregate"
-    where = {"click_model": click_model, **setting, "view": view}
+    where = {"click_model": click_model, **setting, "view": inquiries.view}
     queries, counts = inquiries.queries, inquiries.counts
     return {
         "counts": [] if counts is None else list(count_rows(counts, where, streams)),
