@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.records.privacy import VIEWS
 
 
 class GammaLaplace(MessageDefense):
@@ -51,14 +52,11 @@ class GammaLaplace(MessageDefense):
         return models + share
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """The published claim: eps for one interaction, in the aggregate."""
+        """The published claim: eps for one interaction; it names no observer, and so is one for each."""
         del context
-        return (
+        return tuple(
             PrivacyClaim(
-                mechanism=self.name,
-                epsilon=self.eps,
-                unit="interaction",
-                relation="replace-one",
-                view="aggregate",
-            ),
+                mechanism=self.name, epsilon=self.eps, unit="interaction", relation="replace-one", view=view
+            )
+            for view in VIEWS
         )

@@ -25,7 +25,7 @@ from foltr_audit.plugins import (
     WireDefense,
     plain,
 )
-from foltr_audit.records.privacy import Bounded
+from foltr_audit.records.privacy import Bounded, Noised, Opaque
 from foltr_audit.registry import make
 from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
@@ -120,7 +120,7 @@ class Chain:
         `acts_without_pairs` says whether the step stage acts after an interaction without pairs too.
         """
         return tuple(
-            (defense, _as_it_holds(event, always=acts_without_pairs or stage != StepDefense.stage))
+            (defense, _as_it_holds(event, defense, stage, always=acts_without_pairs))
             for stage in STAGES
             for defense in self.defenses
             if defense.acts_in(stage)
@@ -227,9 +227,17 @@ def _average(wired: Wired, weights: NDArray[np.float64], total: float) -> NDArra
     return weighted_sum(wired.messages.astype(np.float64, copy=False), weights)
 
 
-def _as_it_holds(event: PrivacyEvent, *, always: bool) -> PrivacyEvent:
-    """A bound, marked where it does not hold for clients that took no step."""
-    return replace(event, always=False) if isinstance(event, Bounded) and not always else event
+def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: str, *, always: bool) -> PrivacyEvent:
+    """What an event is worth in its stage.
+
+    A step stage that does not always act neither bounds nor noises the messages of all clients. Noise that
+    is added after a client has sent is no noise of that client: it counts for nothing.
+    """
+    late = stage in (WireDefense.stage, AggregateDefense.stage)
+    skipped = stage == StepDefense.stage and not always
+    if isinstance(event, Noised) and (late or skipped):
+        return Opaque(mechanism=defense.name)
+    return replace(event, always=False) if isinstance(event, Bounded) and skipped else event
 
 
 def _same_shape(defense: Defense, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:

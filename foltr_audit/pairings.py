@@ -21,15 +21,18 @@ _SPARSE = ("top-k", "random-k")
 _ROUNDING = 1e-9  # claims and bounds are compared up to that
 
 
-def warnings(defenses: Sequence[Defense], parameters: int, context: RoundContext) -> list[str]:
+def warnings(
+    defenses: Sequence[Defense], parameters: int, context: RoundContext, *, acts_without_pairs: bool = True
+) -> list[str]:
     """One line for each pairing in a chain that does less than its claims say; none where all is well.
 
     Args:
         defenses: the chain, in its order.
         parameters: number P of coordinates of a message.
         context: a round; its `shares` say how many clients send.
+        acts_without_pairs: whether step defenses act after an interaction without pairs too.
     """
-    acts = Chain(tuple(defenses)).acts(context)
+    acts = Chain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
     walk = _Walk(parameters=parameters)
     found: list[str] = []
     for place, (defense, event) in enumerate(acts):
@@ -65,7 +68,8 @@ class _Walk:
         """Go past an event that is no noise."""
         before = self.bounds
         if isinstance(event, Bounded):
-            self.bounds = [*before, (defense.name, event)]
+            if event.always or event.of == "update":
+                self.bounds = [*before, (defense.name, event)]
         elif isinstance(event, Opaque):
             self.bounds = []
         elif isinstance(event, Resized):

@@ -107,7 +107,10 @@ class Setup:
 
     def warnings(self) -> tuple[str, ...]:
         """Wrong pairings in the chain, in words."""
-        return tuple(warnings(self.chain.defenses, self.ranker.n_parameters, self._blank_context()))
+        always = self.learner.clip_without_pairs
+        context = self._blank_context()
+        chain, parameters = self.chain.defenses, self.ranker.n_parameters
+        return tuple(warnings(chain, parameters, context, acts_without_pairs=always))
 
     def noise(self) -> str | None:
         """The noise law of one message in words."""

@@ -90,3 +90,16 @@ def test_normal_noise_has_no_pure_loss() -> None:
     assert law.worst_loss([[0.0], [1e-300]]).tolist() == [[0.0], [math.inf]]
     x = np.array([-1e3, -1e6])
     assert np.all(law.log_density(x) - law.log_density(x - 1.0) > 100)
+
+
+@pytest.mark.parametrize(("n", "count"), [(40, 22), (1000, 501), (10, 9), (3, 2)])
+@pytest.mark.parametrize("shift", [1e-18, 1e-12, 2.4e-8, 2.6e-8, 1e-4])
+def test_tiny_shifts_by_many_digits(n: int, count: int, shift: float) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    law = GammaShare(n=n, scale=2.5, count=count)
+    with mpmath.workdps(60):
+        order = mpmath.mpf(count) / n - mpmath.mpf(1) / 2
+        z = mpmath.mpf(shift) / mpmath.mpf(2.5)
+        peak = mpmath.gamma(order) * mpmath.mpf(2) ** (order - 1)  # of z^order K(z) at 0
+        loss = float(mpmath.log(peak / (z**order * mpmath.besselk(order, z))))
+    assert float(law.worst_loss(shift)) == pytest.approx(loss, rel=2e-7)

@@ -20,6 +20,9 @@ from foltr_audit.registry import make
 def attack_scores(games: Games, canary: Canary, text: str, *, summed: bool) -> dict[str, Pair]:
     """Scores of an attack on single messages, added up over the messages of a trial.
 
+    Messages of both hypotheses stand in one view in random order, so that an attack that learns from all
+    messages of a view learns nothing about which trial is which.
+
     Raises:
         UsageError: the canary has no click logs of one query, the view is a sum, or the attack cannot run.
     """
@@ -31,12 +34,11 @@ def attack_scores(games: Games, canary: Canary, text: str, *, summed: bool) -> d
         raise UsageError(f"--score {text}: expected one interaction a message, not {games.interactions}")
     attack = make(Attack, text)
     rng = games.clients.setup.streams.generator(f"audit/attack/{attack.text}/{canary.name}/{canary.unit}")
-    scored = [
-        (_scored(games, canary, attack, seen.zero, rng), _scored(games, canary, attack, seen.one, rng))
-        for seen in games.play(canary, summed=False)
-    ]
-    zero, one = (np.sum(side, axis=0) for side in zip(*scored, strict=True))
-    return {text: (zero, one)}
+    total = np.zeros(2 * games.count)
+    mixed = rng.permutation(total.size)
+    for seen in games.play(canary, summed=False):
+        total[mixed] += _scored(games, canary, attack, np.concatenate([seen.zero, seen.one])[mixed], rng)
+    return {text: (total[: games.count], total[games.count :])}
 
 
 def _scored(

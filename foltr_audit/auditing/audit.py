@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from foltr_audit.accounting import Situation, UpperBound, over_rounds
+from foltr_audit.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.claims import Claim, claim_for
@@ -19,7 +19,6 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import Attack
 from foltr_audit.progress import SILENT, Progress
-from foltr_audit.records.privacy import Noised
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
@@ -97,15 +96,10 @@ class Audit:
         """
         sessions = {str(name): self.session(models[name]) for name in self.protocol.models}
         for unit in self.protocol.units:
-            claim = claim_for(unit, self.setup, self.protocol)
-            if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:
-                raise UsageError(
-                    "--estimator gaussian-dp: a Gaussian has no epsilon at delta 0; expected --delta above 0"
-                )
             for name in self.protocol.canaries:
                 model, canary = self._worst(sessions, name, unit)
                 for view in self.protocol.views:
-                    yield self._finding(sessions[model], model, canary, view, claim)
+                    yield self._finding(sessions[model], model, canary, view)
 
     def _worst(self, sessions: Mapping[str, Session], name: str, unit: str) -> tuple[str, Canary]:
         """A canary with the model that it is played at; of equals the first."""
@@ -116,27 +110,34 @@ class Audit:
         model = max(found, key=lambda each: found[each].shift)
         return model, found[model]
 
-    def _finding(self, session: Session, model: str, canary: Canary, view: str, claim: Claim) -> Finding:
+    def _finding(self, session: Session, model: str, canary: Canary, view: str) -> Finding:
+        claim = claim_for(canary.unit, view, self.setup, self.protocol, sums=session.sums(view))
+        gaussian = isinstance(session.noise(view).law, Gaussian) and not session.noise(view).rounded
+        chosen = self._estimator(claim, gaussian=gaussian)
         score, trials = session.trials(canary, view)
         place = f"{canary.name}/{canary.unit}/{view}"
         estimates = tuple(session.estimates(trials, claim.delta, place))
-        lower = next(bound for bound in estimates if bound.estimator == self._estimator(claim.delta))
-        messages, rounds = self.protocol.messages, self.setup.spec.train.rounds
-        situation = self._situation(session, canary.unit, view, claim.delta)
-        upper, upper_run = over_rounds(session.events, situation, (messages, rounds))
+        lower = next(bound for bound in estimates if bound.estimator == chosen)
+        upper, upper_run = self._upper(session, canary.unit, view, claim)
         exact = session.exact(canary, view, claim.delta)
-        total = claim.epsilon * (messages if self.protocol.claim is None else 1)
+        sure = not lower.assumes or (gaussian and chosen == "gaussian-dp")
         verdict, why = verdict_on(
-            total, upper.epsilon, exact, lower.epsilon, evidence=canary.name != "data:typical"
+            claim.epsilon,
+            upper.epsilon,
+            exact,
+            lower.epsilon if sure else 0.0,
+            evidence=canary.name != "data:typical",
         )
+        if not sure:
+            why += f" ({chosen} takes for granted: {lower.assumes}; it refutes nothing)"
         return Finding(
             view=view,
             unit=canary.unit,
             canary=canary.name,
             about=canary.about,
             model=model,
-            messages=messages,
-            eps_claimed=total,
+            messages=self.protocol.messages,
+            eps_claimed=claim.epsilon,
             delta=claim.delta,
             upper=upper,
             upper_run=upper_run,
@@ -148,23 +149,31 @@ class Audit:
             why=why,
         )
 
-    def _situation(self, session: Session, unit: str, view: str, delta: float) -> Situation:
-        return Situation(
+    def _upper(self, session: Session, unit: str, view: str, claim: Claim) -> tuple[UpperBound, UpperBound]:
+        """What is proven for the played messages, and for the rounds of the whole run with their own B."""
+        situation = Situation(
             view=view,
             unit=unit,
             parameters=session.clients.parameters.size,
             shares=self.setup.spec.population.cohort_size,
-            arriving=session.arriving,
+            arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
             interactions=self.protocol.interactions,
-            delta=delta,
+            rounds=self.protocol.messages,
+            delta=claim.delta,
         )
+        run = replace(
+            situation, interactions=self.setup.learner.interactions, rounds=self.setup.spec.train.rounds
+        )
+        return upper_bound(session.events, situation), upper_bound(session.events, run)
 
-    def _estimator(self, delta: float) -> str:
+    def _estimator(self, claim: Claim, *, gaussian: bool) -> str:
+        if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:
+            raise UsageError(
+                "--estimator gaussian-dp: a Gaussian has no epsilon at delta 0; expected --delta above 0"
+            )
         if self.protocol.estimator != "auto":
             return self.protocol.estimator
-        laws = [event.law for event in self.setup.events() if isinstance(event, Noised)]
-        gaussian = bool(laws) and all(isinstance(law, Gaussian) for law in laws)
-        return "gaussian-dp" if gaussian and delta > 0 else "clopper-pearson"
+        return "gaussian-dp" if gaussian and claim.delta > 0 else "clopper-pearson"
 
 
 def check_names(protocol: AuditSpec) -> None:

@@ -63,7 +63,8 @@ def exact_epsilon(noise: Noise, games: Games, canary: Canary, delta: float) -> f
     if noise.certain:
         return math.inf if any(np.any(shift != 0) for shift in shifts) else 0.0
     if noise.reports is not None:
-        return games.messages * _loss_of_reports(noise.reports, games, canary) if delta == 0 else None
+        loss = _loss_of_reports(noise.reports, games, canary) if delta == 0 else None
+        return None if loss is None else games.messages * loss
     if noise.law is None or noise.rounded:
         return None
     if isinstance(noise.law, Gaussian) and delta > 0:
@@ -76,10 +77,11 @@ def exact_epsilon(noise: Noise, games: Games, canary: Canary, delta: float) -> f
     return float(sum(noise.law.worst_loss(shift).sum() for shift in shifts))
 
 
-def _loss_of_reports(epsilon: float, games: Games, canary: Canary) -> float:
+def _loss_of_reports(epsilon: float, games: Games, canary: Canary) -> float | None:
     """By all click patterns that could be reported: the log ratio of the worst message of one interaction.
 
-    Patterns that make the same message cannot be told apart, and their probabilities add up.
+    Patterns that make the same message cannot be told apart, and their probabilities add up. None where
+    several interactions differ.
     """
     if not isinstance(canary, LogCanary):
         return math.inf
@@ -89,14 +91,14 @@ def _loss_of_reports(epsilon: float, games: Games, canary: Canary) -> float:
         return math.inf
     differ = [b for b in range(queries.shape[1]) if np.any(clicks[0, b] != clicks[1, b])]
     if len(differ) != 1 or 2**width > _MOST_REPORTS:
-        return epsilon * float((clicks[0] != clicks[1]).sum())
+        return None
     reports = patterns_of(clicks.shape[2], width)
     rows = np.arange(reports.shape[0])
     every = np.repeat(clicks[:1], rows.size, axis=0)
     every[:, differ[0]] = reports
     context = games.clients.context(0, rows, interactions=queries.shape[1])
     asked = np.repeat(queries[:1], rows.size, axis=0)
-    messages = games.clients.local(asked, every, context, games.clients.quiet)
+    messages = games.clients.quiet_message(games.clients.local(asked, every, context, games.clients.quiet), 0)
     keep = 1.0 / (1.0 + math.exp(-epsilon))
     wrong = [(reports != clicks[h, differ[0]])[:, :width].sum(axis=1) for h in (0, 1)]
     chances = [keep ** (width - flips) * (1.0 - keep) ** flips for flips in wrong]

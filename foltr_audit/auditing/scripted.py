@@ -83,12 +83,19 @@ class ScriptedClients:
             models[rows] = Clients(mine, self.data).play(queries[rows], some)[0].models
         return models
 
-    def messages(self, models: Floats, context: RoundContext, chain: Chain | None = None) -> Floats:
-        """What clients with these local models (C, P) send, in the Spec's number format but as float64."""
-        sent = (chain or self.setup.chain).on_message(models, context)
-        if self.setup.spec.trace.message == "update":
+    def messages(self, models: Floats, context: RoundContext) -> Floats:
+        """What clients with these local models (C, P) send, in the Spec's number format but as float64.
+
+        Where messages are encoded as integers, it is what those stand for; masks are left out.
+        """
+        spec, encoding = self.setup.spec, self.setup.chain.encoding
+        sent = self.setup.chain.on_message(models, context)
+        if spec.trace.message == "update":
             sent = sent - self.parameters
-        return np.asarray(sent.astype(self.setup.spec.trace.dtype).astype(np.float64))
+        if encoding is None:
+            return np.asarray(sent.astype(spec.trace.dtype).astype(np.float64))
+        integers = encoding.encode(sent, context.counts, context.clients, summed=False)
+        return np.asarray(encoding.decode(integers) / np.maximum(context.counts, 1)[:, np.newaxis])
 
     def quiet_message(self, models: Floats, round_: int) -> Floats:
         """The messages (C, P) of local models without noise, and without rounding to a number format."""

@@ -42,8 +42,7 @@ class Session:
         self.progress = progress
         self.fresh = fresh
         self.clients = ScriptedClients(setup, fresh.data, parameters)
-        shares = setup.spec.population.cohort_size
-        self.arriving = max(1, round(shares * (1 - protocol.drop_out)))
+        self.arriving = self._arriving()
         self.games = Games(
             self.clients,
             count=protocol.trials + self.choosing,
@@ -63,6 +62,12 @@ class Session:
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What the chain does to a message."""
         return self.setup.events()
+
+    def _arriving(self) -> int:
+        """Messages in a sum: those of the cohort that do not drop out; secure sums have a least number."""
+        fewest = [event.at_least for event in self.events if isinstance(event, Summed)]
+        cohort = self.setup.spec.population.cohort_size
+        return min(cohort, max(1, *fewest, round(cohort * (1 - self.protocol.drop_out))))
 
     def canary(self, name: str, unit: str) -> Canary:
         """The canary of a name for a unit.
@@ -93,15 +98,20 @@ class Session:
 
     def exact(self, canary: Canary, view: str, delta: float) -> float | None:
         """The loss of exactly this pair; see `exact_epsilon`."""
-        return exact_epsilon(self._noise(view), self.games, canary, delta)
+        return exact_epsilon(self.noise(view), self.games, canary, delta)
 
-    def _noise(self, view: str) -> Noise:
-        return Noise.of(self.events, self.arriving if self._sums(view) else None)
+    def noise(self, view: str) -> Noise:
+        """What stands between a message without noise and what is seen."""
+        return Noise.of(self.events, self.arriving if self.sums(view) else None)
 
-    def _sums(self, view: str) -> bool:
-        """Whether an observer sees sums only; secure aggregation leaves nothing else to the server."""
-        masked = any(isinstance(event, Summed) for event in self.events)
-        return view == "aggregate" or (view == "individual" and masked)
+    @property
+    def masked(self) -> bool:
+        """Whether secure aggregation leaves the server nothing but sums."""
+        return any(isinstance(event, Summed) for event in self.events)
+
+    def sums(self, view: str) -> bool:
+        """Whether an observer sees sums only."""
+        return view == "aggregate" or (view == "individual" and self.masked)
 
     def trials(self, canary: Canary, view: str) -> tuple[str, Trials]:
         """The best score on the separate part, by name, and the trials that it makes.
@@ -109,12 +119,12 @@ class Session:
         Raises:
             UsageError: the protocol's score is not computable here.
         """
-        summed = self._sums(view)
+        summed = self.sums(view)
         wanted = SCORES if self.protocol.score == "auto" else (self.protocol.score,)
         if set(wanted) <= set(SCORES):
             seen = self.games.play(canary, summed=summed)
             dtype = "" if summed else self.setup.spec.trace.dtype
-            scored = trial_scores(seen, self._noise(view).law, self.choosing, wanted, dtype)
+            scored = trial_scores(seen, self.noise(view).law, self.choosing, wanted, dtype)
         else:
             scored = attack_scores(self.games, canary, self.protocol.score, summed=summed)
         if not scored:

@@ -13,6 +13,7 @@ from foltr_audit.noise_laws.base import check_scale, multiples, plain
 from foltr_audit.noise_laws.bessel import log_bessel_k
 from foltr_audit.rng import ClientStreams
 
+_TINY = 1e-8  # multiples of the scale below which the first terms of a series are exact enough
 FLOOR = 1e-9
 """What |x| / scale of a Gamma share counts as at least: its density may be infinite at 0."""
 
@@ -108,4 +109,9 @@ class GammaShare:
             return np.where(size > 0, np.inf, 0.0)
         peak = math.lgamma(self.shape - 0.5) - math.lgamma(self.shape) - math.log(self.scale)
         peak -= math.log(2.0) + 0.5 * math.log(math.pi)
-        return np.where(size > 0, np.maximum(peak - self.log_density(size), size / self.scale), 0.0)
+        z, a = multiples(size, self.scale), self.shape
+        fall = math.exp(math.lgamma(1.5 - a) - math.lgamma(a + 0.5)) * (0.5 * z) ** (2.0 * a - 1.0)
+        loss = np.where(
+            z < _TINY, -np.log1p(-np.minimum(fall, 0.5)), peak - self.log_density(size)
+        )  # next to the peak by the first terms of K's series (Olver et al. 2010, 10.27.4 and 10.25.2)
+        return np.where(size > 0, np.maximum(loss, z), 0.0)
