@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -16,8 +17,11 @@ def whole_file(path: Path) -> Iterator[BufferedIOBase]:
     """A stream whose content takes the path's name only once it is on disk.
 
     Raises:
-        OSError: the folder is missing or unwritable, or the disk is full; `path` is then as it was.
+        OSError: the folder is missing or unwritable, the disk is full, or `path` is a folder or device;
+            `path` is then as it was.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "no regular file", str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:

@@ -68,9 +68,11 @@ class AuditSpec(SpecTable):
     @model_validator(mode="after")
     def _units_fit(self) -> AuditSpec:
         if "message" in self.canaries and self.units != ("client",):
-            raise ValueError("canary message replaces all that a client sends: expected unit client alone")
+            raise ValueError(
+                "--canary message replaces all that a client sends; expected --unit client alone"
+            )
         if self.messages > 1 and not set(self.units) <= {"query", "client"}:
             raise ValueError(
-                "messages: a click or interaction is in one message only; expected unit query or client"
+                "--messages: a click or interaction is in one message only; expected --unit query or client"
             )
         return self

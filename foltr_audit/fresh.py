@@ -64,8 +64,8 @@ class FreshClients:
         long = np.flatnonzero(self.data.lengths >= least)
         if not long.size:
             raise DataError(
-                f"attack: no query of {', '.join(self.parts)} has {least} documents; "
-                "choose other parts with --attack-on or shorter lists with --min-documents"
+                f"--min-documents: no query of {', '.join(self.parts)} has {least} documents; "
+                "expected a smaller number, or other parts"
             )
         if long.size < self.protocol.interactions:
             raise DataError(

@@ -42,7 +42,7 @@ def warnings(
             found += _of_shares(defense, [then for _, then in acts[place + 1 :]], context)
         elif not (isinstance(event, Rounded) and _rounds_for_noise(defense, context)):
             walk.meet(defense, event)
-    return list(dict.fromkeys(found + _of_the_whole(acts)))
+    return list(dict.fromkeys(found + _of_the_whole(acts, context)))
 
 
 def _rounds_for_noise(defense: Defense, context: RoundContext) -> bool:
@@ -167,10 +167,16 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     return found
 
 
-def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]]) -> list[str]:
-    """Several noises; coordinates left out and then filled with noise."""
+def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> list[str]:
+    """Sums that never open; several noises; coordinates left out and then filled with noise."""
     found = []
     noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, Noised)]
+    for defense, event in acts:
+        if isinstance(event, Summed) and event.at_least > context.shares:
+            found.append(
+                f"{defense.name}: sums of {event.at_least} messages at least, of {context.shares} clients: "
+                "every round is aborted"
+            )
     if len(noises) > 1:
         names = ", ".join(acts[place][0].name for place in noises)
         found.append(f"several noises ({names}): each claim reckons with its own noise alone")

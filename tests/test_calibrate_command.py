@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 import pytest
 
@@ -18,8 +19,28 @@ def test_the_table_gives_options_to_pass_on() -> None:
     assert done.err == ""
     assert "--defense clip:norm=1.5,ord=1" in done.out
     assert "--defense laplace:eps=1.2,sensitivity=3" in done.out
-    assert "gaussian: no noise: Gaussian noise has no epsilon at delta 0" in done.out
-    assert "click-rr: no noise: randomised clicks hide clicks" in done.out
+    assert "gaussian: impossible: Gaussian noise has no epsilon at delta 0" in done.out
+    assert "click-rr: impossible: randomised clicks hide clicks" in done.out
+
+
+@pytest.mark.parametrize("options", [("--rounds", 3), ("--view", "individual"), ("--delta", "1e-5")])
+def test_its_commands_check_what_it_says(options: tuple[object, ...]) -> None:
+    asked = ("--target-eps", 2, "--clients", 30, "--arriving", 24, "--parameters", 46, *options)
+    done = run("calibrate", *asked)
+    commands = [line for line in done.out.splitlines() if line.startswith("foltr-audit audit ")]
+    assert commands
+    for command in commands[:2]:
+        small = ("--data", "synthetic:mq2007:60", "--rounds", 1, "--trials", 60, "--require-proof")
+        audited = run(*shlex.split(command)[1:], *small, "--json")
+        assert audited.code == 0, audited.err
+        assert {row["verdict"] for row in audited.json()["results"]} == {"proven"}
+
+
+@pytest.mark.parametrize("target", ["1e-300", "1e300", "0", "nan", "inf"])
+def test_targets_out_of_range(target: str) -> None:
+    done = run("calibrate", "--target-eps", target)
+    assert done.code == 2
+    assert "expected 1e-06 to 1000" in done.one_error()
 
 
 def test_what_its_options_prove() -> None:

@@ -37,7 +37,14 @@ def peak_bytes(*options: object) -> int:
     return int(done.stderr.splitlines()[-1]) * 1024
 
 
-@pytest.mark.parametrize("record", [(), ("--no-trace",), ("--trace-every", 3)])
+@pytest.mark.parametrize(
+    "record",
+    [
+        (),
+        pytest.param(("--no-trace",), marks=pytest.mark.slow),
+        pytest.param(("--trace-every", 3), marks=pytest.mark.slow),
+    ],
+)
 def test_more_rounds_take_no_more_memory(tmp_path: Path, record: tuple[object, ...]) -> None:
     options = ("--clients", 20_000, *record)
     few = peak_bytes(*options, "--rounds", 3, "--out", tmp_path / "few")

@@ -46,7 +46,8 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
     if best is not None and math.isfinite(best.epsilon):
-        return best
+        lost = [proof.how for proof in proofs if proof.of_sum and proof.loss is None]
+        return replace(best, how="; but ".join([best.how, *dict.fromkeys(lost)]))
     reasons = list(dict.fromkeys(bound.how for bound in bounds)) or ["nothing randomises what a client sends"]
     return UpperBound(epsilon=math.inf, delta=situation.delta, how="; ".join(reasons))
 
@@ -91,7 +92,8 @@ def _in_message(noise: Protection, situation: Situation) -> Proof:
 
 def _in_sum(noise: Protection, walked: Walked, situation: Situation) -> Proof:
     if noise.spoilt is not None:
-        return Proof(None, f"{noise.spoilt}, so that the sum does not hold the sum of the noise")
+        why = f"{noise.spoilt}, so that the sum does not hold the sum of the noise"
+        return Proof(None, why, of_sum=True)
     arriving, stretch = _arriving(walked, situation), situation.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
     hidden = Hidden(

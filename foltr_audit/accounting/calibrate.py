@@ -17,6 +17,7 @@ from foltr_audit.records.privacy import Noised, PrivacyEvent
 from foltr_audit.registry import names
 from foltr_audit.rng import Streams
 
+_LEAST, _MOST = 1e-6, 1e3  # epsilons that noise is searched for
 _TOLERANCE = 1e-9  # by what share a bound may exceed the target: rounding errors
 _DIGITS = 5
 _FARTHEST = 2.0**60
@@ -125,8 +126,8 @@ def calibrate(
     """
     if mechanism not in mechanisms():
         raise UsageError(f"--mechanism: unknown {mechanism!r}; {did_you_mean(mechanism, mechanisms())}")
-    if not 0 < target < math.inf:
-        raise UsageError(f"--target-eps: {target:g}; expected a finite number above 0")
+    if not _LEAST <= target <= _MOST:
+        raise UsageError(f"--target-eps: {target:g}; expected {_LEAST:g} to {_MOST:g}")
     if not 0 < norm < math.inf:
         raise UsageError(f"--norm: {norm:g}; expected a finite number above 0")
     if order not in (None, 1, 2):

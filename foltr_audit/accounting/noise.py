@@ -39,12 +39,14 @@ class Proof:
         how: in a few words.
         kind: what kind of noise it is, in a word or two.
         share: share of the clients in a secret sample that amplifies it; 1 where there is none.
+        of_sum: it is about the noise of all clients together.
     """
 
     loss: Loss | None
     how: str
     kind: str = ""
     share: float = 1.0
+    of_sum: bool = False
 
 
 def proof_of(law: AddedNoise, hidden: Hidden) -> Proof:

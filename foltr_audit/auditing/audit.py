@@ -14,7 +14,7 @@ from foltr_audit.auditing.scores import SCORES
 from foltr_audit.auditing.scripted import Floats
 from foltr_audit.auditing.session import Session
 from foltr_audit.auditing.verdict import Verdict, verdict_on
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
 from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import Attack
@@ -116,11 +116,11 @@ class Audit:
         chosen = self._estimator(claim, gaussian=gaussian)
         score, trials = session.trials(canary, view)
         place = f"{canary.name}/{canary.unit}/{view}"
-        estimates = tuple(session.estimates(trials, claim.delta, place))
+        estimates = tuple(session.estimates(trials, claim.delta, place, gaussian=gaussian))
         lower = next(bound for bound in estimates if bound.estimator == chosen)
         upper, upper_run = self._upper(session, canary.unit, view, claim)
         exact = session.exact(canary, view, claim.delta)
-        sure = not lower.assumes or (gaussian and chosen == "gaussian-dp")
+        sure = not lower.assumes or chosen == "gaussian-dp"  # which is asked where it holds only
         verdict, why = verdict_on(
             claim.epsilon,
             upper.epsilon,
@@ -171,6 +171,8 @@ class Audit:
             raise UsageError(
                 "--estimator gaussian-dp: a Gaussian has no epsilon at delta 0; expected --delta above 0"
             )
+        if self.protocol.estimator == "gaussian-dp" and not gaussian:
+            raise UsageError("--estimator gaussian-dp: expected a chain whose only noise is Gaussian")
         if self.protocol.estimator != "auto":
             return self.protocol.estimator
         return "gaussian-dp" if gaussian and claim.delta > 0 else "clopper-pearson"
@@ -186,4 +188,7 @@ def check_names(protocol: AuditSpec) -> None:
     if name not in known:
         raise UsageError(f"--estimator: unknown estimator {name!r}; {did_you_mean(name, known)}")
     if protocol.score not in ("auto", *SCORES):
-        make(Attack, protocol.score)
+        try:
+            make(Attack, protocol.score)
+        except PluginError as error:
+            raise UsageError(f"--score: expected auto, {', '.join(SCORES)} or an attack; {error}") from error

@@ -22,14 +22,14 @@ _RIDGE = 1e-9  # share of the mean variance that is added to a covariance to inv
 
 
 def trial_scores(
-    messages: Iterable[Observed], law: AddedNoise | None, chosen: int, wanted: tuple[str, ...], dtype: str
+    messages: Iterable[Observed], law: AddedNoise | None, learning: int, wanted: tuple[str, ...], dtype: str
 ) -> dict[str, Pair]:
     """Scores by name, each added up over the messages of a trial.
 
     Args:
         messages: what was seen of each message.
         law: the law of the noise, where the exact likelihood is known.
-        chosen: the first so many trials may be looked at to make a score.
+        learning: a discriminant is fitted to the first so many trials.
         wanted: names of `SCORES`; `likelihood` is left out where no law is known.
         dtype: number format of a single message; empty for sums, which equal nothing bit for bit.
     """
@@ -50,7 +50,7 @@ def trial_scores(
         here = [observed.zero - observed.means[0], observed.one - observed.means[0]]
         total = [a + b for a, b in zip(total, here, strict=True)] if total else here
     if "discriminant" in wanted:
-        found["discriminant"] = _discriminant(total[0], total[1], chosen)
+        found["discriminant"] = _discriminant(total[0], total[1], learning)
     return {name: found[name] for name in wanted if name in found}
 
 
@@ -67,14 +67,14 @@ def _equality(seen: Floats, means: Floats, dtype: str) -> Floats:
     return np.asarray((seen == one).sum(axis=1) - (seen == zero).sum(axis=1), dtype=np.float64)
 
 
-def _discriminant(zero: Floats, one: Floats, chosen: int) -> Pair:
-    """Fisher's linear discriminant, with means and covariance of the first `chosen` trials.
+def _discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
+    """Fisher's linear discriminant, with means and covariance of the first `learning` trials.
 
     Source: Fisher 1936, "The use of multiple measurements in taxonomic problems".
     """
-    shift = one[:chosen].mean(axis=0) - zero[:chosen].mean(axis=0)
+    shift = one[:learning].mean(axis=0) - zero[:learning].mean(axis=0)
     both = np.concatenate(
-        [zero[:chosen] - zero[:chosen].mean(axis=0), one[:chosen] - one[:chosen].mean(axis=0)]
+        [zero[:learning] - zero[:learning].mean(axis=0), one[:learning] - one[:learning].mean(axis=0)]
     )
     covariance = both.T @ both / max(1, len(both) - 2)
     ridge = _RIDGE * float(np.trace(covariance)) / covariance.shape[0] + _RIDGE**2 * float(shift @ shift)

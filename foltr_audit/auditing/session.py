@@ -21,8 +21,9 @@ from foltr_audit.progress import Progress
 from foltr_audit.records.privacy import Noised, PrivacyEvent, Summed
 from foltr_audit.setup import Setup
 
-_FEWEST = 40  # trials that choose score and threshold
-_AS_GOOD = 0.98  # of the best score's bound: an earlier score that promises so much is taken
+_FEWEST = 60  # trials that choose score and threshold
+_AS_GOOD, _BY_CHANCE = 0.8, 0.25
+"""A score that promises so much of the best one's bound, less what luck may do, comes before later ones."""
 
 
 class Session:
@@ -124,29 +125,41 @@ class Session:
         if set(wanted) <= set(SCORES):
             seen = self.games.play(canary, summed=summed)
             dtype = "" if summed else self.setup.spec.trace.dtype
-            scored = trial_scores(seen, self.noise(view).law, self.choosing, wanted, dtype)
+            scored = trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
         else:
             scored = attack_scores(self.games, canary, self.protocol.score, summed=summed)
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
         promised = {name: self._promise(pair) for name, pair in scored.items()}
-        best = next(name for name in scored if promised[name] >= _AS_GOOD * max(promised.values()))
-        return best, split(scored[best], self.choosing)
+        enough = _AS_GOOD * max(promised.values()) - _BY_CHANCE
+        best = next(name for name in scored if promised[name] >= enough)
+        fitted = self.learning if best == "discriminant" else 0
+        zero, one = scored[best]
+        return best, split((zero[fitted:], one[fitted:]), self.choosing - fitted)
+
+    @property
+    def learning(self) -> int:
+        """The first trials under each hypothesis: what a discriminant is fitted to, and nothing else."""
+        return self.choosing // 3
 
     def _promise(self, pair: Pair) -> float:
-        """The bound that a score shows on the part that is not evaluated."""
-        half = self.choosing // 2
-        seen = split((pair[0][: self.choosing], pair[1][: self.choosing]), half)
+        """The bound that a score shows on the separate part, without what a discriminant was fitted to."""
+        there = slice(self.learning, self.choosing)
+        half = (self.choosing - self.learning) // 2
+        seen = split((pair[0][there], pair[1][there]), half)
         rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
         return ESTIMATORS["clopper-pearson"](
             seen, delta=0.0, confidence=self.protocol.confidence, rng=rng
         ).epsilon
 
-    def estimates(self, trials: Trials, delta: float, place: str) -> Iterator[LowerBound]:
-        """What every estimator makes of the same trials; `place` names their random streams."""
+    def estimates(self, trials: Trials, delta: float, place: str, *, gaussian: bool) -> Iterator[LowerBound]:
+        """What estimators make of the same trials; `place` names their random streams.
+
+        Gaussian-DP is asked with a delta only, and where Gaussian noise is all that is random.
+        """
         for name, estimator in ESTIMATORS.items():
-            if name == "gaussian-dp" and delta == 0:
-                continue  # a Gaussian has no loss without a delta
+            if name == "gaussian-dp" and (delta == 0 or not gaussian):
+                continue
             rng = self.setup.streams.generator(f"audit/{name}/{place}")
             yield estimator(trials, delta=delta, confidence=self.protocol.confidence, rng=rng)
 

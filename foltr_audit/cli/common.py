@@ -45,7 +45,7 @@ FIELD_OPTIONS = {
     "attack.choices": "--choices",
     "attack.hide": "--hide",
     "attack.queries": "--queries",
-    "audit": "--canary",
+    "audit": "",
     "audit.views": "--view",
     "audit.units": "--unit",
     "audit.canaries": "--canary",

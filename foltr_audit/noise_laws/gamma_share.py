@@ -112,6 +112,6 @@ class GammaShare:
         z, a = multiples(size, self.scale), self.shape
         fall = math.exp(math.lgamma(1.5 - a) - math.lgamma(a + 0.5)) * (0.5 * z) ** (2.0 * a - 1.0)
         loss = np.where(
-            z < _TINY, -np.log1p(-np.minimum(fall, 0.5)), peak - self.log_density(size)
+            z < _TINY, -np.log1p(-np.minimum(fall, 1.0 - 1e-15)), peak - self.log_density(size)
         )  # next to the peak by the first terms of K's series (Olver et al. 2010, 10.27.4 and 10.25.2)
         return np.where(size > 0, np.maximum(loss, z), 0.0)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.text import Text
 
+from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import print_warnings, table
@@ -18,7 +20,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _STYLES = {"refuted": "bold red", "false by exact loss": "bold red", "proven": "green"}
-_HEADINGS = ("view", "unit", "canary", "claimed", "proven upper", "exact", "measured lower", "ceiling")
+_NUMBERS = {
+    "claimed": "claimed",
+    "upper": "proven",
+    "exact": "exact",
+    "lower": "measured",
+    "ceiling": "ceiling",
+}
 
 
 def print_audit(report: AuditReport, console: Console) -> None:
@@ -28,77 +36,89 @@ def print_audit(report: AuditReport, console: Console) -> None:
         rows = [row for row in report.results if row["defense"] == chain]
         console.print()
         console.print(_table(rows))
-        for line in dict.fromkeys(_lines(rows)):
-            console.print(line, highlight=False)
+        for row in rows:
+            console.print()
+            for line in _block(row, several=len({row["run"] for row in rows}) > 1):
+                console.print(line, highlight=False)
+        console.print()
         print_warnings((row["warning"] for row in report.warnings if row["defense"] == chain), console)
-    console.print()
-    console.print(escape(conclusion(report.results)), style="bold", highlight=False)
+        for line in conclusions(rows):
+            console.print(escape(line), style="bold", highlight=False)
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    first = rows[0]
+    first, runs = rows[0], {row["run"] for row in rows}
     delta = f", delta {first['delta']:g}" if first["delta"] else ""
     per = "one message" if first["messages"] == 1 else f"{first['messages']} messages of one client, pooled"
     found = table(
-        escape(f"{first['defense']}: epsilon of {per}{delta}"),
-        f"measured lower: {100 * first['confidence']:g} % confidence each, {first['trials']} trials per "
-        f"hypothesis;\nceiling: what these trials could show at most; exact: the loss of the played pair",
-        space=1,
+        escape(f"{first['defense']}\nepsilon of {per}{delta}"),
+        "proven: an upper bound; exact: the loss of the pair that was played; measured: shown by "
+        f"{first['trials']} trials per hypothesis, each at {100 * first['confidence']:g} % confidence, "
+        "and ceiling: the most that so many can show",
+        space=2,
     )
-    for heading in _HEADINGS:
-        left = heading in _HEADINGS[:3]
-        found.add_column(heading, justify="left" if left else "right", overflow="fold")
-    found.add_column("verdict", overflow="fold")
+    found.add_column("audited", no_wrap=True)
+    for heading in _NUMBERS.values():
+        found.add_column(heading, justify="right", no_wrap=True)
+    found.add_column("verdict")
     for row in rows:
-        numbers = [row[f"eps_{name}"] for name in ("claimed", "upper", "exact", "lower", "ceiling")]
-        names = [row["view"], row["unit"], row["canary"]]
-        verdict = (
-            f"[{_STYLES.get(row['verdict'], '')}]{row['verdict']}[/]"
-            if row["verdict"] in _STYLES
-            else row["verdict"]
-        )
-        found.add_row(*names, *(_number(value) for value in numbers), verdict)
+        run = f"run {row['run']}\n" if len(runs) > 1 else ""
+        audited = f"{run}{row['view']}\n{row['unit']}\n{row['canary']}"
+        style = _STYLES.get(row["verdict"], "")
+        verdict = Text(row["verdict"], style=style)
+        found.add_row(audited, *(_number(row[f"eps_{name}"]) for name in _NUMBERS), verdict)
     return found
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return "inf" if math.isinf(value) else f"{value:.2f}"
+    usual = value == 0 or 0.005 <= value < 1e5
+    return "inf" if math.isinf(value) else f"{value:.2f}" if usual else f"{value:.3g}"
 
 
-def _lines(rows: Sequence[Row]) -> list[str]:
-    """Why each verdict is what it is, the pairs that were played, and how bounds were proven."""
-    lines = []
-    for row in rows:
-        place = f"{row['view']}, {row['unit']}, {row['canary']}"
-        assumed = f" (assumes {row['assumes']})" if row["assumes"] else ""
-        lines.append(escape(f"{place}: {row['why']}; scored by {row['score']}, {row['estimator']}{assumed}"))
-    lines += [escape(f"upper, {row['view']}, {row['unit']}: {row['upper_how']}{_run(row)}") for row in rows]
-    lines += [
-        escape(f"pair of {row['canary']}, {row['unit']}, at the {row['model']} model: {row['pair']}")
-        for row in rows
-    ]
-    return lines
+def _block(row: Row, *, several: bool) -> Iterator[str]:
+    """One audited row in words: verdict and reason, pair, proof, and what told the inputs apart."""
+    run = f"run {row['run']}, " if several else ""
+    style = _STYLES.get(row["verdict"], "bold")
+    yield (
+        f"{run}{row['view']} view, unit {row['unit']}, {row['canary']}: "
+        f"[{style}]{row['verdict']}[/]: {escape(row['why'])}"
+    )
+    yield escape(f"  pair: {row['pair']}; at the {row['model']} model")
+    proven = _number(row["eps_upper"])
+    whole = f"; over all {row['rounds']} rounds of the run {_number(row['eps_upper_run'])}"
+    yield escape(f"  proven {proven}: {row['upper_how']}{whole if math.isfinite(row['eps_upper']) else ''}")
+    assumed = f", which assumes {row['assumes']}" if row["assumes"] else ""
+    yield escape(f"  measured {_number(row['eps_lower'])}: score {row['score']}, {row['estimator']}{assumed}")
 
 
-def _run(row: Row) -> str:
-    """What is proven for all rounds of the run, where anything is."""
-    if math.isinf(row["eps_upper_run"]):
-        return ""
-    return f"; over the {row['rounds']} rounds of this run {row['eps_upper_run']:.4g}"
-
-
-def conclusion(results: Sequence[Row]) -> str:
-    """One sentence on all verdicts."""
-    false = [row for row in results if row["verdict"] in ("refuted", "false by exact loss")]
-    if false:
-        views = sorted({f"{row['view']} view, unit {row['unit']}" for row in false})
-        worst = max(max(row["eps_lower"], row["eps_exact"] or 0.0) for row in false)
-        claimed = min(row["eps_claimed"] for row in false)
-        shown = "no finite epsilon holds" if math.isinf(worst) else f"epsilon is {worst:.3g} at least"
-        return f"The claim of {claimed:g} is false for: {'; '.join(views)}. There {shown}."
-    open_ = [row for row in results if row["verdict"] == "not refuted"]
+def conclusions(results: Sequence[Row]) -> list[str]:
+    """What all rows of one chain say together: one sentence per kind of verdict."""
+    said = []
+    for row in results:
+        if row["verdict"] in FALSE:
+            worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
+            shown = "no finite epsilon holds" if math.isinf(worst) else f"{worst:.3g} at least"
+            said.append(f"The claim of {row['eps_claimed']:g} is false in the {_place(row)}: {shown}.")
+    proven = [_place(row) for row in results if row["verdict"] == "proven"]
+    if proven:
+        said.append(f"Proven in the {'; '.join(dict.fromkeys(proven))}.")
+    open_ = [_place(row) for row in results if row["verdict"] == "not refuted" and _claims(row)]
     if open_:
-        return f"{len(results) - len(open_)} of {len(results)} claims are proven; none is refuted."
-    return "Every claim is proven, and none is refuted."
+        said.append(f"Neither proven nor refuted in the {'; '.join(dict.fromkeys(open_))}.")
+    nothing = [_place(row) for row in results if not _claims(row)]
+    if nothing:
+        said.append(
+            f"Nothing is claimed in the {'; '.join(dict.fromkeys(nothing))}; --claim E (and --delta D) "
+            "states a claim to check."
+        )
+    return list(dict.fromkeys(said))
+
+
+def _claims(row: Row) -> bool:
+    return not math.isinf(row["eps_claimed"])
+
+
+def _place(row: Row) -> str:
+    return f"{row['view']} view for one {row['unit']}"

@@ -45,6 +45,9 @@ class CalibrationReport:
         console.print()
         for line in self._lines():
             console.print(escape(line), highlight=False)
+        console.print()
+        for command in self._commands():
+            console.print(escape(command), highlight=False, soft_wrap=True)
 
     def _asked(self) -> dict[str, Any]:
         there = self.situation
@@ -70,25 +73,38 @@ class CalibrationReport:
             f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
         )
         found.add_column("mechanism", no_wrap=True)
-        found.add_column("options", overflow="fold")
         found.add_column("proven", justify="right", no_wrap=True)
         found.add_column("average sd", justify="right", no_wrap=True)
         for one in self.found:
             found.add_row(one.mechanism, *_cells(one))
         return found
 
+    def _commands(self) -> Iterator[str]:
+        """How to check each answer, for one message where the target is that of several rounds."""
+        there = self.situation
+        delta = f" --delta {there.delta:g}" if there.delta else ""
+        rounds = f" --messages {there.rounds}" if there.touched > 1 else ""
+        lost = 1 - (there.arriving or there.shares) / there.shares
+        drop_out = f" --drop-out {lost:.6g}" if lost else ""
+        for one in self.found:
+            if not one.why_not:
+                options = " ".join(f"--defense {text}" for text in one.defense)
+                yield (
+                    f"foltr-audit audit {options} --clients {there.shares} --unit {there.unit} "
+                    f"--view {there.view}{rounds}{drop_out} --claim {self.target:g}{delta}"
+                )
+
     def _lines(self) -> Iterator[str]:
         for one in self.found:
-            said = f"no noise: {one.why_not}" if one.why_not else one.upper.how
+            said = f"impossible: {one.why_not}" if one.why_not else one.upper.how
             yield f"{one.mechanism}: {said}"
 
 
-def _cells(one: Calibrated) -> tuple[str, str, str]:
+def _cells(one: Calibrated) -> tuple[str, str]:
     if one.why_not:
-        return "-", "-", "-"
-    options = "\n".join(f"--defense {escape(text)}" for text in one.defense)
+        return "-", "-"
     sd = "-" if one.average_sd is None else f"{one.average_sd:.4g}"
-    return options, f"{one.upper.epsilon:.4f}", sd
+    return f"{one.upper.epsilon:.4f}", sd
 
 
 def _row(one: Calibrated) -> dict[str, Any]:
