@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
+from foltr_audit.gaussian_dp import gaussian_delta
 from foltr_audit.noise_laws.conversions import (
     classical_gaussian_sigma,
     epsilon_of_renyi,
-    gaussian_delta,
     gaussian_sigma,
 )
 
@@ -37,7 +37,7 @@ def test_delta_is_the_mass_that_exceeds_the_loss(eps: float, sigma: float) -> No
     found, _ = integrate.quad(
         lambda x: one.pdf(x) - math.exp(eps) * other.pdf(x), edge, edge + 30 * sigma, epsabs=1e-14, limit=200
     )
-    assert gaussian_delta(eps, 1.0, sigma) == pytest.approx(found, abs=1e-12)
+    assert gaussian_delta(1.0 / sigma, eps) == pytest.approx(found, abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -77,7 +77,7 @@ def test_renyi_divergences_give_an_epsilon_that_is_never_too_small(sigma: float,
     if exact_delta(0.0, sigma) <= delta:
         assert 0.0 <= found < 0.05, "the exact one is 0"
         return
-    exact = optimize.brentq(lambda eps: gaussian_delta(eps, 1.0, sigma) - delta, 0.0, 100.0)
+    exact = optimize.brentq(lambda eps: gaussian_delta(1.0 / sigma, eps) - delta, 0.0, 100.0)
     assert exact <= found <= 1.5 * exact
     assert epsilon_of_renyi(lambda order: 0.5 * order / (2 * sigma**2), delta) < found
 

@@ -12,8 +12,8 @@ from scipy import stats
 
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.gaussian_dp import gaussian_delta
 from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, Skellam
-from foltr_audit.noise_laws.conversions import gaussian_delta
 from foltr_audit.plugins import MessageDefense
 from foltr_audit.records.privacy import Noised, Rounded
 from tests import toys
@@ -168,8 +168,8 @@ def test_the_gaussian_claim_holds_for_the_sum(name: str, calibration: str) -> No
     law = defense.law(toys.context([0], shares=40))
     assert isinstance(law, Gaussian)
     sigma = law.summed(40).sigma if name == "gaussian-shares" else law.sigma
-    assert gaussian_delta(0.9, 3.0, sigma) <= 1e-6
-    assert gaussian_delta(0.9, 3.0, 0.7 * sigma) > 1e-6
+    assert gaussian_delta(3.0 / sigma, 0.9) <= 1e-6
+    assert gaussian_delta(3.0 / (0.7 * sigma), 0.9) > 1e-6
 
 
 @pytest.mark.parametrize("kind", ["discrete-gaussian", "skellam"])
@@ -178,7 +178,7 @@ def test_claims_on_a_grid_come_near_those_of_gaussian_noise_and_not_below(kind: 
     """The grid is fine here: between the exact epsilon of the same sigma, and half as much again."""
     defense = made(f"{kind}:delta=1e-05,sensitivity=3,sigma=12,step=0.001")
     (claim,) = defense.claims(toys.context([0], shares=n, P=46))
-    exact = next(eps for eps in np.linspace(0.5, 2, 3001) if gaussian_delta(float(eps), 3.0, 12.0) <= 1e-5)
+    exact = next(eps for eps in np.linspace(0.5, 2, 3001) if gaussian_delta(3.0 / 12.0, float(eps)) <= 1e-5)
     assert exact <= claim.epsilon <= 1.5 * exact
     (wider,) = made(f"{kind}:delta=1e-05,sensitivity=3,sigma=12,step=0.2").claims(toys.context([0], P=46))
     assert wider.epsilon > claim.epsilon, "rounding moves models apart"

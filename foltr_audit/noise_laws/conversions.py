@@ -6,25 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from foltr_audit.gaussian_dp import gaussian_mu
+
 _CLASSICAL_LARGEST = 1.0
-_HALVINGS = 200
 _MARGIN = 1e-6  # for 1e-4 .. 100 and a delta from 1e-15 rounding loses 2e-9 of delta, at most 6e-7
-_TINY = 1e-150
 ORDERS = (*range(2, 65), *(round(2 ** (i / 4)) for i in range(25, 81)))
 """Whole orders at which Renyi divergences are converted."""
-
-
-def gaussian_delta(eps: float, shift: float, sigma: float) -> float:
-    """The smallest delta of a Gaussian mechanism at an epsilon, for inputs `shift` apart in L2.
-
-    Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
-    calibration and optimal denoising", theorem 8.
-    """
-    from scipy.special import log_ndtr
-
-    half, slope = 0.5 * shift / sigma, eps * sigma / shift
-    first, second = float(log_ndtr(half - slope)), eps + float(log_ndtr(-half - slope))
-    return math.exp(first) * -math.expm1(min(0.0, second - first))
 
 
 @lru_cache(maxsize=256)
@@ -38,21 +25,10 @@ def gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
         delta: at least 1e-30, below 1.
         sensitivity: L2 distance of neighbouring inputs, above 0.
 
-    Source: Balle & Wang 2018, section 3 and algorithm 1.
+    Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
+    calibration and optimal denoising", section 3 and algorithm 1.
     """
-    aim = delta * (1.0 - _MARGIN)
-    high = 1.0
-    while gaussian_delta(eps, 1.0, high) > aim:
-        high *= 2.0
-    low = 0.5 * high
-    while gaussian_delta(eps, 1.0, low) <= aim and low > _TINY:
-        high, low = low, 0.5 * low
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if gaussian_delta(eps, 1.0, middle) > aim else (low, middle)
-    return high * sensitivity
+    return sensitivity / gaussian_mu(eps, delta * (1.0 - _MARGIN))
 
 
 def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
