@@ -8,6 +8,9 @@ STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 EPS ?= 1.2
 
+# The matrices of the tests are small: several BLAS threads would only wait for each other.
+test test-slow: export OPENBLAS_NUM_THREADS := 1
+
 .PHONY: attack test test-slow bench bench-papers bench-table lint format clean
 
 attack: $(STAMP) $(KERNELS)

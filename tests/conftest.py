@@ -27,8 +27,9 @@ settings.load_profile("foltr-audit")
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_real_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests, and the processes they start, never touch the user's own cache of data."""
+    """Tests, and the processes they start, never touch the user's own cache of data, and have no terminal."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
         patch.setenv("FOLTR_AUDIT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
