@@ -11,7 +11,9 @@ import math
 
 from foltr_audit.errors import UsageError
 
-_LARGEST = 1e9  # the largest mu and eps that float64 resolves here: noise of a billionth of the sensitivity
+LARGEST = 1e9
+"""The largest mu and eps that float64 resolves here: noise of a billionth of the sensitivity."""
+
 _TOLERANCE = 1e-13
 
 
@@ -116,8 +118,8 @@ def _log(x: float) -> float:
 
 
 def _check(name: str, value: float) -> None:
-    if not 0 <= value <= _LARGEST:
-        raise UsageError(f"gaussian dp: {name}={value:g}; expected 0 <= {name} <= {_LARGEST:g}")
+    if not 0 <= value <= LARGEST:
+        raise UsageError(f"gaussian dp: {name}={value:g}; expected 0 <= {name} <= {LARGEST:g}")
 
 
 def _check_delta(delta: float) -> None:

@@ -180,6 +180,7 @@ def test_killed_before_any_call(tmp_path: Path, undisturbed: dict[str, bytes]) -
     assert {n: text for n, text in faults.items() if text} == {}
 
 
+@pytest.mark.slow
 def test_killed_before_any_call_of_a_resumed_run(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     """It finds a short last part, whose marker and files it removes, and what a dead process left."""
 

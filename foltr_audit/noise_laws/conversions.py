@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from foltr_audit.gaussian_dp import gaussian_mu
+from foltr_audit.gaussian_dp import LARGEST, gaussian_mu
 
 _CLASSICAL_LARGEST = 1.0
 _MARGIN = 1e-6  # for 1e-4 .. 100 and a delta from 1e-15 rounding loses 2e-9 of delta, at most 6e-7
@@ -21,14 +21,14 @@ def gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
     Never too small: it aims at a delta that is smaller by more than rounding loses in this range.
 
     Args:
-        eps: epsilon, at least 1e-6.
+        eps: epsilon, at least 1e-6; above 1e9 it counts as that.
         delta: at least 1e-30, below 1.
         sensitivity: L2 distance of neighbouring inputs, above 0.
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
     calibration and optimal denoising", section 3 and algorithm 1.
     """
-    return sensitivity / gaussian_mu(eps, delta * (1.0 - _MARGIN))
+    return sensitivity / gaussian_mu(min(eps, LARGEST), delta * (1.0 - _MARGIN))
 
 
 def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
