@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit import atomic
-from foltr_audit.auditing.audit import Audit, Finding
+from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
@@ -20,6 +20,9 @@ from foltr_audit.records import Collection
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec, Spec, first_difference
+
+if TYPE_CHECKING:
+    from foltr_audit.auditing.audit import Audit, Finding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,10 +101,10 @@ class Study:
             "warnings": setup.warnings(),
         }
         if protocol is None:
-            audits = [] if spec.audit is None else [Audit(setup, spec.audit, self.progress)]
+            audit = None if spec.audit is None else self._audit(setup, spec.audit)
             trained = train(setup, folder, progress=self.progress)
             models = {"first": first_model(setup), "trained": trained.parameters}
-            audited = tuple(finding for audit in audits for finding in audit.findings(models))
+            audited = () if audit is None else tuple(audit.findings(models))
             return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
@@ -119,6 +122,12 @@ class Study:
             inquiries={name: one.inquiries for name, one in found.items()},
             too_short=clients.too_short if clients else 0,
         )
+
+    def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
+        """An audit that has refused already what it cannot play."""
+        from foltr_audit.auditing.audit import Audit  # other commands start without it
+
+        return Audit(setup, protocol, self.progress)
 
     def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Findings:
         if trained.recording is None:

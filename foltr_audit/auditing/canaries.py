@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from foltr_audit.setup import Setup
 
 _Asked = tuple[int, Bools]
 _Found = tuple[_Asked, _Asked, float]
+_Farthest = Callable[[Floats, int, float], tuple[int, int, float]]
 
 _KEPT = 32  # click patterns of a query that stay in the race for the farthest two of different queries
 _FAR = 1e3  # how many radii away from the middle of its ball an extreme model starts
@@ -146,22 +147,21 @@ class CanarySearch:
     def _farthest_logs(self, tick: Tick) -> _Found | None:
         from foltr_audit.kernels.farthest import farthest_pair
 
-        found, best = None, 0.0
-        for query, clicks, points in self._messages(tick):
-            i, j, apart = farthest_pair(points, self.order, best)
-            if apart > best:
-                best = apart
-                found = (query, clicks[min(i, j)]), (query, clicks[max(i, j)]), apart
-        return found
+        return self._farthest(tick, farthest_pair)
 
     def _farthest_flip(self, tick: Tick) -> _Found | None:
         from foltr_audit.kernels.farthest import farthest_flip
 
+        return self._farthest(tick, farthest_flip)
+
+    def _farthest(self, tick: Tick, farthest: _Farthest) -> _Found | None:
+        """The farthest two logs of one query, by a kernel that looks for pairs beyond the best so far."""
         found, best = None, 0.0
         for query, clicks, points in self._messages(tick):
-            i, j, apart = farthest_flip(points, self.order, best)
+            i, j, apart = farthest(points, self.order, best)
             if apart > best:
-                found, best = ((query, clicks[i]), (query, clicks[j]), apart), apart
+                best = apart
+                found = (query, clicks[min(i, j)]), (query, clicks[max(i, j)]), apart
         return found
 
     def _farthest_from_no_click(self, tick: Tick, *, most: int | None = None) -> _Found | None:
@@ -247,8 +247,7 @@ def message_canaries(setup: Setup, parameters: Floats, directions: Sequence[Floa
     Raises:
         UsageError: the chain keeps messages in no ball.
     """
-    events = setup.chain.events(setup.context(0, np.arange(1), 1, parameters))
-    balls = [event for event in events if isinstance(event, Bounded)]
+    balls = [event for event in setup.events() if isinstance(event, Bounded)]
     if not balls:
         raise UsageError(
             "--canary message: the chain keeps no message in a ball, so that there are no extreme ones; "
