@@ -22,6 +22,7 @@ class PositionPrior(Attack):
     """
 
     name: ClassVar[str] = "position-prior"
+    reads: ClassVar[frozenset[str]] = frozenset({"model", "update", "es", "clicks"})
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order", "belief"})
     baseline: ClassVar[bool] = True
     probabilities: ClassVar[bool] = True
@@ -37,16 +38,20 @@ class PositionPrior(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
+        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
         from foltr_audit.kernels.patterns import marginals
 
         n, B, k = view.shown.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
+        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         decoder, lengths = Decoder(view, self.prior), view.is_document.sum(axis=2)
         for rows in decoder.chunks():
             for b in range(B):
                 beliefs = decoder.log_priors(rows, b)
                 scores[rows, b], _, any_click[rows, b], _ = marginals(beliefs, lengths[rows, b], k)
-        return Inference(scores=scores, guess=scores > 0.5, any_click=any_click)
+                if patterns is not None:
+                    patterns[rows, b] = pattern_probabilities(beliefs, lengths[rows, b])
+        return Inference(scores=scores, guess=scores > 0.5, any_click=any_click, patterns=patterns)
 
 
 class RelevancePrior(PositionPrior):

@@ -16,6 +16,7 @@ class FirstPosition(Attack):
     """
 
     name: ClassVar[str] = "first-position"
+    reads: ClassVar[frozenset[str]] = frozenset({"model", "update", "es", "clicks"})
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order"})
     baseline: ClassVar[bool] = True
 

@@ -86,19 +86,23 @@ class JointMaximumPosterior(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
+        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS
+
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         search = _Search(Decoder(view, self.prior), self.shortlist, self.sweeps)
         starts = RelaxedClicks(view).starts(_TURNS)
         for first in range(0, n if B else 0, _CHUNK):
             rows = np.arange(first, min(first + _CHUNK, n))
             best, votes = search.best(rows, starts[rows])
             guess[rows] = best.clicks
-            scores[rows], any_click[rows] = search.conditionals(best)
+            part = None if patterns is None else patterns[rows[0] : rows[-1] + 1]
+            scores[rows], any_click[rows] = search.conditionals(best, part)
             lost = rows[search.unexplained(best) & (search.decoder.usual_fit < np.inf)]
             scores[lost] = votes[lost - first]
             guess[lost] = votes[lost - first] > 0.5
-        return Inference(scores=scores, guess=guess, any_click=any_click)
+        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
 
 
 class _Search:
@@ -207,13 +211,20 @@ class _Search:
         likely = self.decoder.likelihoods(state.message, b, path[b], rest)
         return likely + self.decoder.log_priors(state.message, b)
 
-    def conditionals(self, state: State) -> tuple[Floats, Floats]:
-        """P(click) of each document (n, B, k) and P(any click) of each list (n, B), the others as guessed."""
+    def conditionals(self, state: State, patterns: Floats | None = None) -> tuple[Floats, Floats]:
+        """P(click) of each document (n, B, k) and P(any click) of each list (n, B), the others as guessed.
+
+        Fills `patterns` (n, B, 2^k) with the probability of each click pattern where it is given.
+        """
+        from foltr_audit.kernels.pattern_posterior import pattern_probabilities
         from foltr_audit.kernels.patterns import marginals
 
         n, B, k = state.clicks.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
         for b in range(B):
             lengths = self.decoder.replay.lengths[state.message, b]
-            scores[:, b], _, any_click[:, b], _ = marginals(self.posteriors(state, b), lengths, k)
+            posterior = self.posteriors(state, b)
+            scores[:, b], _, any_click[:, b], _ = marginals(posterior, lengths, k)
+            if patterns is not None:
+                patterns[:, b] = pattern_probabilities(posterior, lengths)
         return scores, any_click

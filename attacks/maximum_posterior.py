@@ -8,9 +8,19 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.decoding import (
+    Decoder,
+    Prior,
+    noise_law,
+    patterns_as_clicks,
+    usual_log_density,
+    why_too_long,
+)
+from foltr_audit.noise_laws import GammaShare, Gaussian
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.replay import NEEDS, why_no_replay
+
+_LOST = 1e-3  # how often a message may hold a number whose noise drowns in its rounding
 
 
 class MaximumPosterior(Attack):
@@ -44,20 +54,38 @@ class MaximumPosterior(Attack):
             return "it decodes one interaction a message; joint-map decodes several"
         return super().why_not(view) or why_no_replay(view) or why_too_long(view)
 
+    def exact_posterior(self, view: View) -> bool:
+        """Whether its patterns are the true posterior: it knows grades, click model and the law of the noise.
+
+        Noise of which a number often is no larger than its rounding, such as a share of a thousand's, counts
+        as not known: of such a number the message holds its rounding.
+        """
+        known, P = view.knowledge, view.parameters.shape[1]
+        if self.prior != "relevance" or view.labels is None or known.belief is None:
+            return False
+        law = noise_law(known)
+        if not isinstance(law, GammaShare | Gaussian):
+            return False
+        return bool(P * usual_log_density(law, known.resolution)[2] < _LOST)
+
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
         del rng
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
+        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
         from foltr_audit.kernels.patterns import marginals
 
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         decoder = Decoder(view, self.prior)
         for rows, b in product(decoder.chunks(), range(B)):
             posterior = decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b)
             lengths = decoder.replay.lengths[rows, b]
             scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
             guess[rows, b] = patterns_as_clicks(best, k) if self.guess == "pattern" else scores[rows, b] > 0.5
-        return Inference(scores=scores, guess=guess, any_click=any_click)
+            if patterns is not None:
+                patterns[rows, b] = pattern_probabilities(posterior, lengths)
+        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)

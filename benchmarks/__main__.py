@@ -28,6 +28,12 @@ def _mslr(options: Options) -> list[Figure]:
     return engine.engine(shapes.mslr(options), options)
 
 
+def _learners(options: Options) -> list[Figure]:
+    from benchmarks.learners import learners
+
+    return learners(options)
+
+
 def _attack(options: Options) -> list[Figure]:
     from benchmarks.attacking import attacking
 
@@ -61,6 +67,7 @@ def _papers(options: Options) -> list[Figure]:
 SUBJECTS: dict[str, Subject] = {
     "mq2007": _mq2007,
     "mslr": _mslr,
+    "learners": _learners,
     "attack": _attack,
     "reading": _reading,
     "trace": _trace,

@@ -9,8 +9,8 @@ from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007, mslr
 from benchmarks.timing import Contestant, interleave
+from foltr_audit.evaluation import Evaluation
 from foltr_audit.experiment import first_model, make_attacks
-from foltr_audit.federation import Evaluation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
 from foltr_audit.observer import Observer
@@ -58,7 +58,7 @@ def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
 
 def _attack(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
     clients = FreshClients(setup, AttackSpec(min_documents=1))
-    header = trace_header(setup, CLICK_MODEL, clients.queries.size, "deterministic", 1)
+    header = trace_header(setup, CLICK_MODEL, clients.queries.size, 1)
     record, _ = next(clients.rounds(first_model(setup), CLICK_MODEL)).recorded()
     observer = Observer(header, setup.collection)
     attacks = {attack.name: attack for attack in make_attacks(list(_ATTACKS))}

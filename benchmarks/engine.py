@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.plain_loop import PlainLoop
+from benchmarks.plain_users import click_setting
 from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, Shape
 from benchmarks.timing import Contestant, Rates, interleave
-from foltr_audit.clicks import Cascade
 from foltr_audit.experiment import first_model
 from foltr_audit.federation import Federation
-from foltr_audit.plugins import ClickModel
 from foltr_audit.progress import NO_TICK
 from foltr_audit.recording import record_rounds, trace_header
 from foltr_audit.records import Collection
-from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 
 _WARM_ROUNDS = 3  # everybody starts from a model that has learnt something
@@ -92,29 +90,21 @@ class Workload:
     def plain(self, *, defended: bool) -> Work:
         """The plain loop."""
         features, labels = PlainLoop.queries_of(self.collection.train)
-        click_model = make(ClickModel, CLICK_MODEL)
-        if not isinstance(click_model, Cascade):
-            raise TypeError(f"{CLICK_MODEL} is no cascade model")
-        click, stop = click_model.setting(self.collection.largest_label)
+        click, stop = click_setting(CLICK_MODEL, self.collection.largest_label)
         loop = PlainLoop(
             features=features,
             labels=labels,
-            click=np.asarray(click),
-            stop=np.asarray(stop),
+            click=click,
+            stop=stop,
             clients=self.shape.clients,
             interactions=self.shape.interactions,
-            learning_rate=self.bare.learner.learning_rate,
+            learning_rate=float(self.bare.learner.facts["learning_rate"]),
             clip=SENSITIVITY / 2 if defended else None,
             noise=SENSITIVITY / EPS if defended else 0.0,
         )
         rng = np.random.default_rng(1)
 
-        def work(n: int) -> None:
-            parameters = self.model
-            for _ in range(n):
-                parameters = loop.round(parameters, rng)
-
-        return work
+        return lambda n: loop.rounds(self.model, n, rng)
 
     def engine(self, setup: Setup) -> Work:
         """Rounds of the engine, kept nowhere."""
@@ -129,7 +119,7 @@ class Workload:
     def traced(self, setup: Setup) -> Work:
         """Rounds of the engine, written to a folder."""
         federation = Federation(setup)
-        header = trace_header(setup, setup.spec.train.click_model, self.shape.clients, "sampled")
+        header = trace_header(setup, setup.spec.train.click_model, self.shape.clients)
 
         def work(n: int) -> None:
             with tempfile.TemporaryDirectory() as folder:

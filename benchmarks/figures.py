@@ -57,6 +57,8 @@ TARGETS: Mapping[str, Target] = {
     "mq2007.trace_over_none_1": Target("at most", 1.4),
     "mq2007.olsr": Target("at least", 20_000),
     "mq2007.map": Target("at least", 2_000),
+    "learners.foltr_es_over_plain": Target("at least", 50),
+    "learners.pdgd_over_plain": Target("at least", 50),
     "mslr.engine_over_plain": Target("at least", 8),
     "mslr.engine_of_limit": Target("at least", 0.80),
     "mslr.whole_over_bare": Target("at most", 2),

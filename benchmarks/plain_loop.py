@@ -34,10 +34,8 @@ def cascade_clicks(
     return clicks
 
 
-def pdgd_gradient(
-    X: Floats, scores: Floats, shown: NDArray[np.int64], clicks: NDArray[np.bool_]
-) -> Floats | None:
-    """The PDGD gradient (P,) of one list of a query with features X (n, P); None without a pair.
+def pdgd_coefficients(scores: Floats, shown: NDArray[np.int64], clicks: NDArray[np.bool_]) -> Floats | None:
+    """What each shown document's gradient counts in the PDGD gradient, (k,); None without a pair.
 
     A pair is a clicked document over an unclicked one down to one place below the last click. As in the
     textbook, a difference of exponentials cancels where scores lie more than about 30 apart.
@@ -62,9 +60,16 @@ def pdgd_gradient(
     odds = np.prod(left / swapped, axis=1)  # P(swapped list) / P(list)
     rho = odds / (1.0 + odds)
     weight = rho * e[i] * e[j] / (e[i] + e[j]) ** 2
-    coefficients = np.bincount(i, weight, e.size) - np.bincount(j, weight, e.size)
-    gradient: Floats = coefficients @ X[shown]
-    return gradient
+    coefficients: Floats = np.subtract(np.bincount(i, weight, e.size), np.bincount(j, weight, e.size))
+    return coefficients
+
+
+def pdgd_gradient(
+    X: Floats, scores: Floats, shown: NDArray[np.int64], clicks: NDArray[np.bool_]
+) -> Floats | None:
+    """The PDGD gradient (P,) of one list of a query with features X (n, P); None without a pair."""
+    coefficients = pdgd_coefficients(scores, shown, clicks)
+    return None if coefficients is None else coefficients @ X[shown]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +102,18 @@ class PlainLoop:
         cuts = data.offsets[1:-1]
         return np.split(data.features.astype(np.float64), cuts), np.split(data.labels, cuts)
 
-    def interact(self, model: Floats, query: int, rng: np.random.Generator) -> Floats:
-        """The local model (P,) after one interaction."""
+    def step(self, model: Floats, query: int, rng: np.random.Generator) -> Floats:
+        """The local model (P,) after one interaction, before any clip."""
         X = self.features[query]
         scores = X @ model
         shown = sample_list(scores, rng)
         clicks = cascade_clicks(self.labels[query][shown], self.click, self.stop, rng)
         gradient = pdgd_gradient(X, scores, shown, clicks)
-        if gradient is not None:
-            model = model + self.learning_rate * gradient
+        return model if gradient is None else model + self.learning_rate * gradient
+
+    def interact(self, model: Floats, query: int, rng: np.random.Generator) -> Floats:
+        """The local model (P,) after one interaction."""
+        model = self.step(model, query, rng)
         if self.clip is not None:
             length = np.sqrt(model @ model)
             if length > self.clip:
@@ -124,3 +132,9 @@ class PlainLoop:
                 model = model + shares[0] - shares[1]
             total += model
         return total / self.clients
+
+    def rounds(self, parameters: Floats, count: int, rng: np.random.Generator) -> Floats:
+        """The global model (P,) after so many rounds."""
+        for _ in range(count):
+            parameters = self.round(parameters, rng)
+        return parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchmarks.options import Options
-from foltr_audit.chain import published_chain
+from foltr_audit.learners.gamma_shares import published_chain
 from foltr_audit.load import load_collection
 from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
@@ -30,17 +30,19 @@ class Shape:
         """Interactions of one round."""
         return self.clients * self.interactions
 
-    def spec(self, *, defended: bool) -> Spec:
-        """The experiment, with the published defense or none."""
+    def spec(self, *, defended: bool, learner: str = "fpdgd", ranker: str = "linear") -> Spec:
+        """The experiment of a learner: defended as FPDGD was and evaluated every round, or neither."""
         return Spec.parse(
             {
                 "defense": published_chain(EPS, SENSITIVITY) if defended else ("none",),
                 "data": {"source": self.source},
                 "population": {"clients": self.clients},
                 "train": {
-                    "learner": f"fpdgd:interactions={self.interactions}",
+                    "learner": f"{learner}{',' if ':' in learner else ':'}interactions={self.interactions}",
+                    "ranker": ranker,
                     "rounds": _ENDLESS,
                     "click_model": CLICK_MODEL,
+                    "evaluate_every": 1 if defended else _ENDLESS,
                 },
             }
         )
@@ -50,9 +52,10 @@ class Shape:
         spec = self.spec(defended=False)
         return load_collection(spec.data, spec.seed, cache=False)
 
-    def bare(self, collection: Collection) -> Setup:
-        """Simulation only: no noise, and an evaluation of one query, which costs nothing."""
-        return Setup(self.spec(defended=False), replace(collection, test=collection.test.select([0])))
+    def bare(self, collection: Collection, learner: str = "fpdgd", ranker: str = "linear") -> Setup:
+        """Simulation only: no noise, no evaluation, and one test query to prepare it for."""
+        spec = self.spec(defended=False, learner=learner, ranker=ranker)
+        return Setup(spec, replace(collection, test=collection.test.select([0])))
 
     def whole(self, collection: Collection) -> Setup:
         """Rounds as in the papers: clip, noise, and an evaluation on the whole test part."""

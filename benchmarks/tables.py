@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _SUBJECTS = {
     "mq2007": "MQ2007 shape (1,000 clients x 4)",
     "mslr": "MSLR shape (1,000 clients x 2)",
+    "learners": "Learners at the MQ2007 shape (1,000 clients x 4)",
     "letor": "Reading LETOR text",
     "trace": "Trace",
     "start": "Start-up, whole processes",

@@ -27,7 +27,7 @@ def tracing(options: Options) -> list[Figure]:
     """Megabytes of messages a second, and bytes on disk for each float32 that was sent."""
     shape = mq2007(options)
     setup = shape.whole(shape.collection())
-    header = trace_header(setup, setup.spec.train.click_model, shape.clients, "sampled")
+    header = trace_header(setup, setup.spec.train.click_model, shape.clients)
     played = islice(Federation(setup).rounds(first_model(setup)), 2 if options.quick else _ROUNDS)
     rounds = [round_.recorded() for round_ in played]
     floats = sum(record.messages.size for record, _ in rounds)

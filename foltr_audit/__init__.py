@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foltr_audit.api import attack, attack_trace, audit, load_data, simulate
-    from foltr_audit.chain import published_chain
     from foltr_audit.errors import FoltrAuditError
+    from foltr_audit.learners.gamma_shares import published_chain
     from foltr_audit.plan import Plan
     from foltr_audit.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.spec import Spec
@@ -34,7 +34,7 @@ _WHERE = {
     "audit": "api",
     "load_data": "api",
     "simulate": "api",
-    "published_chain": "chain",
+    "published_chain": "learners.gamma_shares",
     "FoltrAuditError": "errors",
     "Plan": "plan",
     "Collection": "records",

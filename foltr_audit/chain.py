@@ -11,19 +11,21 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.errors import PluginError
 from foltr_audit.plugins import (
     AggregateDefense,
     Ball,
     ClickDefense,
     Defense,
+    Learner,
     MessageDefense,
+    MetricDefense,
+    MetricLearner,
     PrivacyEvent,
     RoundContext,
     StepDefense,
     Wired,
     WireDefense,
-    plain,
 )
 from foltr_audit.records.privacy import Bounded, Noised, Opaque
 from foltr_audit.registry import make
@@ -32,34 +34,10 @@ from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 S = TypeVar("S", bound=Defense)
 T = TypeVar("T", bound=np.generic)
 
-STAGES = ("click", "step", "message", "wire", "aggregate")
+STAGES = ("click", "metric", "step", "message", "wire", "aggregate")
 """Stages in the order in which they act."""
 
 _JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
-
-
-def published_chain(eps: float, sensitivity: float = 3.0) -> tuple[str, ...]:
-    """The chain of FPDGD for a claimed epsilon: clip at Delta / 2, Gamma shares of scale Delta / eps.
-
-    An infinite epsilon means no defense.
-
-    >>> published_chain(1.2)
-    ('clip:norm=1.5', 'gamma-laplace:eps=1.2,sensitivity=3')
-
-    Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
-    section 3.3.
-
-    Raises:
-        UsageError: eps or sensitivity is not above 0.
-    """
-    if not eps > 0:
-        raise UsageError(f"--eps: {eps:g}; expected a number above 0, or inf for no defense")
-    if not 0 < sensitivity < math.inf:
-        raise UsageError(f"--sensitivity: {sensitivity:g}; expected a finite number above 0")
-    if math.isinf(eps):
-        return ("none",)
-    noise = f"gamma-laplace:eps={plain(eps)},sensitivity={plain(sensitivity)}"
-    return (f"clip:norm={plain(sensitivity / 2)}", noise)
 
 
 def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
@@ -88,6 +66,22 @@ class Chain:
             defense for defense in self.defenses if isinstance(defense, kind) and defense.acts_in(kind.stage)
         )
 
+    def why_not(self, learner: Learner) -> str | None:
+        """Why these defenses cannot protect what a learner makes, or None if they can.
+
+        Raises:
+            PluginError: a metric defense that speaks of another metric.
+        """
+        for defense in self.defenses:
+            lost = [stage for stage in STAGES if defense.acts_in(stage) and stage not in learner.stages]
+            if lost and defense.name != "none":
+                able = " or ".join(stage for stage in STAGES if stage in learner.stages)
+                expected = f"expected defenses of stage {able}" if able else "expected no defense"
+                return f"it has no {lost[0]} stage, where defense {defense.name} acts; {expected}"
+            if isinstance(defense, MetricDefense) and isinstance(learner, MetricLearner):
+                defense.law_text(learner.values.size)  # refuses a metric that it does not speak of
+        return None
+
     @property
     def texts(self) -> tuple[str, ...]:
         """Canonical texts of the defenses; `none` alone for an empty chain."""
@@ -107,9 +101,13 @@ class Chain:
         claims = [claim.epsilon for defense in self.defenses for claim in defense.claims(context)]
         return min(claims, default=math.inf)
 
-    def noise(self, context: RoundContext) -> str | None:
-        """The noise laws of the message stage, in order, joined by `+`."""
+    def noise(self, context: RoundContext, values: int = 0) -> str | None:
+        """The laws of the noise in a message, or in each of the metrics of `values` values behind it.
+
+        In order, joined by `+`; None without any.
+        """
         laws = [law.text for defense, own in self._of(MessageDefense, context) if (law := defense.law(own))]
+        laws += [defense.law_text(values) for defense in self.links(MetricDefense)]
         return "+".join(laws) or None
 
     def acts(
@@ -138,6 +136,17 @@ class Chain:
         for defense, own in self._of(ClickDefense, context):
             clicks = _same_shape(defense, defense.apply(clicks, shown, step, own), clicks)
         return clicks
+
+    def on_metric(
+        self, outcomes: NDArray[np.int64], values: NDArray[np.float64], step: int, context: RoundContext
+    ) -> NDArray[np.int64]:
+        """Outcomes (C,) of one interaction's metric that clients go on with, places among `values` (v,)."""
+        for defense, own in self._of(MetricDefense, context):
+            after = _same_shape(defense, defense.apply(outcomes, values, step, own), outcomes)
+            if after.size and not (after.min() >= 0 and after.max() < values.size):
+                raise PluginError(f"defense {defense.name}: it gave an outcome outside 0..{values.size - 1}")
+            outcomes = after
+        return outcomes
 
     def on_step(
         self, models: NDArray[np.float64], acts: NDArray[np.bool_], context: RoundContext

@@ -1,6 +1,6 @@
 """What the clients of a round do before anything leaves them: rank, click, learn, for a whole cohort at once.
 
-Where every rule is declared (the linear ranker, a cascade click model, FPDGD, at most a norm ball after
+Where every rule is declared (a built-in ranker, a cascade click model, FPDGD, at most a norm ball after
 a step), one kernel plays all local steps. Else the same steps go through arrays, and any plug-in may act
 on them.
 """
@@ -18,9 +18,10 @@ from foltr_audit.chain import Chain
 from foltr_audit.clicks import Cascade
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickDefense, ClickModel, Learner, RoundContext, StepDefense
+from foltr_audit.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
 from foltr_audit.rankers import Ranker
 from foltr_audit.rankers.linear import LinearRanker
+from foltr_audit.rankers.neural import NeuralRanker
 from foltr_audit.records import Dataset
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ClientRules:
     """
 
     ranker: Ranker
-    learner: Learner
+    learner: ModelLearner
     chain: Chain
     click_model: ClickModel
     largest_label: int
@@ -63,7 +64,7 @@ class ClientRules:
             return None
         known = (
             self.sampled
-            and type(self.ranker) is LinearRanker
+            and type(self.ranker) in (LinearRanker, NeuralRanker)
             and type(learner).local_step is FPDGD.local_step
             and type(model).click is Cascade.click
             and not self.chain.links(ClickDefense)
@@ -74,6 +75,7 @@ class ClientRules:
             return None
         click, stop = model.setting(self.largest_label)
         ball = steps[0].ball if steps else None
+        ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
         return Rules(
             click=np.array(click),
             stop=np.array(stop),
@@ -83,6 +85,8 @@ class ClientRules:
             norm=ball.norm if ball else np.inf,
             order=ball.ord if ball else 2,
             always=self.acts_without_pairs,
+            hidden=ranker.hidden if ranker else None,
+            layers=ranker.layers if ranker else None,
         )
 
 
@@ -103,12 +107,14 @@ class Interactions:
         queries: int64 (C, B).
         shown: int64 (C, B, k), padded with -1.
         clicks: what the user clicked, bool (C, B, k).
+        reported: the clicks after the click stage, from which is learnt, bool (C, B, k).
         clipped: whether the step stage changed the local model, bool (C, B).
     """
 
     queries: NDArray[np.int64]
     shown: NDArray[np.int64]
     clicks: NDArray[np.bool_]
+    reported: NDArray[np.bool_]
     clipped: NDArray[np.bool_]
 
 
@@ -164,7 +170,9 @@ class Clients:
         )
         local = LocalModels(models=played.models, steps=played.steps)
         shown, clicks, clipped = played.shown, played.clicks, played.clipped
-        return local, Interactions(queries=queries, shown=shown, clicks=clicks, clipped=clipped)
+        return local, Interactions(
+            queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
+        )
 
     def _step_by_step(
         self, queries: NDArray[np.int64], context: RoundContext
@@ -172,7 +180,7 @@ class Clients:
         models = np.tile(context.parameters, (queries.shape[0], 1))
         undefended = np.zeros_like(models)
         shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
-        clicks = np.empty(shown.shape, dtype=np.bool_)
+        clicks, reported = np.empty(shown.shape, dtype=np.bool_), np.empty(shown.shape, dtype=np.bool_)
         clipped = np.empty(queries.shape, dtype=np.bool_)
         rules, data = self.rules, self.data
         for step in range(queries.shape[1]):
@@ -183,7 +191,7 @@ class Clients:
             clicked = rules.click_model.click(
                 labels, rules.largest_label, context.streams(rules.clicks), step
             )
-            learnt = rules.chain.on_clicks(clicked, listed, step, context)
+            learnt = reported[:, step] = rules.chain.on_clicks(clicked, listed, step, context)
             stepped, moved = rules.learner.local_step(
                 models, data, asked, scores, starts, listed, learnt, rules.ranker
             )
@@ -191,7 +199,9 @@ class Clients:
             models, clipped[:, step] = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, context)
             shown[:, step], clicks[:, step] = listed, clicked
         local = LocalModels(models=models, steps=undefended)
-        return local, Interactions(queries=queries, shown=shown, clicks=clicks, clipped=clipped)
+        return local, Interactions(
+            queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
+        )
 
     def _show(
         self, scores: NDArray[np.float64], starts: NDArray[np.int64], step: int, context: RoundContext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,33 @@ class Guessed:
         scores: float64 (L, k).
         guess: bool (L, k).
         any_click: how surely a list has any click, float64 (L,).
+        surprisal: -log2 of the probability that it gave to the pattern of all clicks on a list, in bits,
+            infinite for 0; float64 (L,), NaN where it weighed no patterns, None where it never does.
     """
 
     scores: NDArray[np.float64]
     guess: NDArray[np.bool_]
     any_click: NDArray[np.float64]
+    surprisal: NDArray[np.float64] | None = None
 
     def at(self, rows: Any) -> Guessed:
         """The answers for some lists."""
-        return Guessed(scores=self.scores[rows], guess=self.guess[rows], any_click=self.any_click[rows])
+        return Guessed(
+            scores=self.scores[rows],
+            guess=self.guess[rows],
+            any_click=self.any_click[rows],
+            surprisal=None if self.surprisal is None else self.surprisal[rows],
+        )
 
     @classmethod
     def joined(cls, pieces: Sequence[Guessed]) -> Guessed:
         """Answers one after the other."""
+        bits = [piece.surprisal for piece in pieces if piece.surprisal is not None]
         return cls(
             scores=np.concatenate([piece.scores for piece in pieces]),
             guess=np.concatenate([piece.guess for piece in pieces]),
             any_click=np.concatenate([piece.any_click for piece in pieces]),
+            surprisal=np.concatenate(bits) if bits and len(bits) == len(pieces) else None,
         )
 
 
@@ -55,6 +65,10 @@ class Evidence:
         guessed: each attack's answers, by label.
         baselines: labels of the attacks that are shown for comparison only.
         probabilities: labels of the attacks whose scores are probabilities.
+        surprisal: -log2 of the probability of a list's clicks before any message, in bits, for who knows the
+            click model and the grades of the documents, float64 (L,); NaN where they are not known.
+        exact: labels of the attacks whose patterns were weighed by their true posterior.
+        same_message: whether all and none clicked send the same message, as gradients of pairs do.
         refused: why an attack could not run, by label.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
     """
@@ -70,6 +84,9 @@ class Evidence:
     guessed: dict[str, Guessed]
     baselines: frozenset[str] = frozenset()
     probabilities: frozenset[str] = frozenset()
+    surprisal: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    exact: frozenset[str] = frozenset()
+    same_message: bool = True
     refused: dict[str, str]
     steps: int
     clipped: int
@@ -86,20 +103,35 @@ class Evidence:
 
     @property
     def ties(self) -> NDArray[np.bool_]:
-        """Lists of which everything or nothing was clicked: both send the same message, bool (L,)."""
+        """Lists of which everything or nothing was clicked, bool (L,); see `same_message`."""
         return np.asarray(~self.has_click | (self.clicks == self.is_document).all(axis=1))
 
     @property
     def identifiable(self) -> NDArray[np.bool_]:
-        """Documents that a regression could tell if there were no noise, bool (L, k).
+        """Documents that could be told if there were no noise, of models by a regression, bool (L, k).
 
         An attack that knows how much each pair weighs may tell twins apart as well, which count as not told.
         """
-        return np.asarray(self.told & ~self.ties[:, np.newaxis] & self.is_document)
+        unclear = self.ties & self.same_message
+        return np.asarray(self.told & ~unclear[:, np.newaxis] & self.is_document)
+
+    def __post_init__(self) -> None:
+        if self.surprisal.size != self.query.size:
+            object.__setattr__(self, "surprisal", np.full(self.query.size, np.nan))
 
     def at(self, rows: NDArray[Any]) -> Evidence:
         """The evidence on some lists."""
-        per_list = ("query", "message", "shown", "clicks", "observed", "told", "rank", "unknowns")
+        per_list = (
+            "query",
+            "message",
+            "shown",
+            "clicks",
+            "observed",
+            "told",
+            "rank",
+            "unknowns",
+            "surprisal",
+        )
         return replace(
             self,
             **{name: getattr(self, name)[rows] for name in per_list},
@@ -115,9 +147,9 @@ def combined(pieces: Sequence[Evidence]) -> Evidence:
     counts = [int(piece.message.max()) + 1 if piece.message.size else 0 for piece in pieces]
     firsts = np.concatenate([[0], np.cumsum(counts)])[:-1]
     arrays = {
-        field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
-        for field in fields(Evidence)
-        if field.name in ("query", "shown", "clicks", "observed", "told", "rank", "unknowns")
+        each.name: np.concatenate([getattr(piece, each.name) for piece in pieces])
+        for each in fields(Evidence)
+        if each.name in ("query", "shown", "clicks", "observed", "told", "rank", "unknowns", "surprisal")
     }
     return Evidence(
         **arrays,
@@ -125,6 +157,8 @@ def combined(pieces: Sequence[Evidence]) -> Evidence:
         guessed={label: Guessed.joined([piece.guessed[label] for piece in with_lists]) for label in labels},
         baselines=pieces[0].baselines,
         probabilities=pieces[0].probabilities,
+        exact=frozenset.intersection(*(piece.exact for piece in with_lists)),
+        same_message=pieces[0].same_message,
         refused=refused,
         steps=sum(piece.steps for piece in pieces),
         clipped=sum(piece.clipped for piece in pieces),

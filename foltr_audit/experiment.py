@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.evaluation import Evaluation
 from foltr_audit.evidence import Evidence
-from foltr_audit.federation import Evaluation, Federation
+from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries, asking, inquire
 from foltr_audit.judge import judge
@@ -63,6 +64,11 @@ class Trained:
         return online_sum(np.array([row["online_ndcg@10"] for row in self.rounds]))
 
     @property
+    def online_mean(self) -> float:
+        """Mean of the rounds' online nDCG@10."""
+        return float(np.mean([row["online_ndcg@10"] for row in self.rounds]))
+
+    @property
     def clipped(self) -> float:
         """Share of all local steps that were clipped."""
         return float(np.mean([row["clipped"] for row in self.rounds]))
@@ -93,7 +99,7 @@ def train(
     """
     federation, start = Federation(setup), first_model(setup)
     spec = setup.spec
-    header = trace_header(setup, spec.train.click_model, spec.population.cohort_size, "sampled")
+    header = trace_header(setup, spec.train.click_model, spec.population.cohort_size)
     each, watch = spec.population.cohort_size * setup.learner.interactions, Stopwatch()
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
@@ -105,7 +111,7 @@ def train(
             tick=tick,
             every=spec.trace.every,
         )
-    parameters = recording.last_aggregate()
+    parameters = recording.last_model().parameters
     if folder is not None:
         if not np.array_equal(next(recording.rounds()).parameters, start):
             raise UsageError(f"--resume: {folder.path} was begun from another first model than --init names")
@@ -151,9 +157,7 @@ def attack_fresh(
     """Let fresh clients send to a trained model, and judge every attack; findings by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
-        header = trace_header(
-            setup, click_model, clients.queries.size, "deterministic", protocol.interactions
-        )
+        header = trace_header(setup, click_model, clients.queries.size, protocol.interactions)
         play = partial(clients.rounds, parameters, click_model)
         with progress.task(f"send {click_model}", protocol.repeats) as tick:
             recording = record_rounds(

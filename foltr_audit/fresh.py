@@ -11,15 +11,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import Clients
 from foltr_audit.errors import DataError
-from foltr_audit.federation import send
 from foltr_audit.metrics import ideal_dcg
 from foltr_audit.played import Origin, Round, online_metrics
 from foltr_audit.plugins import RoundContext
 from foltr_audit.records.dataset import joined
+from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
+from foltr_audit.training import senders
 
 _IDS_PER_PART = 1_000_000_000
 
@@ -94,23 +94,28 @@ class FreshClients:
         parameters: NDArray[np.float64],
         click_model: str,
         first: int = 0,
-        last: NDArray[np.float64] | None = None,
+        last: GlobalModel | None = None,
     ) -> Iterator[Round]:
         """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
         del last
-        attacked = Clients(self.setup.rules(click_model, sampled=False), self.data)
+        attacked = senders(self.setup, click_model, self.data)
+        after = self._after(parameters)
         clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
         for repeat in range(first, self.protocol.repeats):
             context = self.setup.context(
                 repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
             )
-            local, interactions = attacked.play(self._asked(context), context)
+            sent = attacked.send(self._asked(context), context)
             no_relevant = self.setup.spec.train.no_relevant
             yield Round(
                 context=context,
-                sent=send(self.setup, local, context, interactions),
-                aggregate=parameters,
-                metrics=online_metrics(interactions, self.data, self.ideal, no_relevant),
+                sent=sent,
+                after=after,
+                metrics=online_metrics(sent.interactions, self.data, self.ideal, no_relevant),
                 origin=self.origin,
                 embedded=self.data if self.setup.spec.trace.embed_features else None,
             )
+
+    def _after(self, parameters: NDArray[np.float64]) -> GlobalModel:
+        """The model (P,) that nothing is added to, nor remembered beside."""
+        return GlobalModel(parameters, None if self.setup.learner.sends == "models" else np.empty(0))

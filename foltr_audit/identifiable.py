@@ -26,6 +26,7 @@ class Identifiability(NamedTuple):
         unknowns: its documents, int64 (n, B), likewise.
         faintest: PDGD coefficients below this drown in the rounding of the message, float64 (n, B, k).
         weights: PDGD's pair weights at the global model, float64 (n, B, k, k); 0 where they are not known.
+        only_first: lists whose message depends on their first click alone, bool (n, B).
     """
 
     independent: NDArray[np.bool_]
@@ -33,6 +34,7 @@ class Identifiability(NamedTuple):
     unknowns: NDArray[np.int64]
     faintest: Floats
     weights: Floats
+    only_first: NDArray[np.bool_]
 
     def at(self, rows: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Identifiability:
         """The facts about some lists, by message and place; without messages about none."""
@@ -42,18 +44,22 @@ class Identifiability(NamedTuple):
             unknowns=self.unknowns[rows],
             faintest=self.faintest[rows],
             weights=self.weights[rows],
+            only_first=self.only_first[rows],
         )
 
     def told(self, clicks: NDArray[np.bool_], observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Documents (L, k) of lists with these clicks that a message without noise tells.
 
         The fields must have been picked for these lists. A document is told if its column is independent, and
-        its coefficient is either none at all or above rounding.
+        its coefficient is either none at all or above rounding; of lists that send their first click alone,
+        none below it is.
         """
         c = np.where(observed, np.where(clicks, 1.0, 0.0), 0.0)
         W = self.weights * (observed[:, :, np.newaxis] & observed[:, np.newaxis])
         coefficients = np.abs(np.einsum("lij,li->li", W, c) - np.einsum("lij,lj->li", W, c))
-        return np.asarray(self.independent & (~observed | (coefficients > self.faintest) | ~self._known))
+        below = self.only_first[:, np.newaxis] & (np.cumsum(clicks, axis=1) - clicks > 0)
+        heard = ~observed | (coefficients > self.faintest) | ~self._known
+        return np.asarray(self.independent & heard & ~below)
 
     @property
     def _known(self) -> NDArray[np.bool_]:
@@ -66,6 +72,8 @@ def identifiability(view: View) -> Identifiability:
     Where a message has several lists, all are taken at the global model: what the drift of the local one
     adds is left out.
     """
+    if view.kind in ("es", "clicks"):
+        return _of_metrics(view) if view.kind == "es" else _of_clicks(view)
     n, B, k = view.shown.shape
     columns = view.columns
     if not columns.size:
@@ -81,13 +89,44 @@ def identifiability(view: View) -> Identifiability:
     known = columns if view.knowledge.clip is None else with_model_column(view)
     errors = least_squares(known, view.updates, roundings(view)).errors[:, : B * k].reshape(n, B, k)
     faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
-    return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view))
+    only_first = np.zeros((n, B), dtype=np.bool_)
+    return Identifiability(independent, rank, unknowns, faintest, _pair_weights(view), only_first)
+
+
+def _of_clicks(view: View) -> Identifiability:
+    """Clicks that travel in clear: everything is told."""
+    n, B, k = view.shown.shape
+    documents = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
+    facts = nothing_identifiable(n, B, k)
+    return facts._replace(independent=view.is_document, rank=documents, unknowns=documents)
+
+
+def _of_metrics(view: View) -> Identifiability:
+    """Online metrics: a single one tells its list, with MaxRR down to the first click.
+
+    Of means of several nothing is claimed. The rank counts the metrics that a message has.
+    """
+    n, B, k = view.shown.shape
+    there = view.is_document.any(axis=2)
+    count = np.where(there, np.arange(1, B + 1), 0).max(axis=1, initial=0)
+    half = (count + 1) // 2 if view.knowledge.antithetic else count
+    alone = (
+        np.where(np.arange(B) < half[:, np.newaxis], half[:, np.newaxis], (count - half)[:, np.newaxis]) == 1
+    )
+    metrics = (half > 0).astype(np.int64) + (count > half)
+    facts = nothing_identifiable(n, B, k)
+    return facts._replace(
+        independent=view.is_document & alone[..., np.newaxis],
+        rank=np.repeat(metrics[:, np.newaxis], B, axis=1),
+        unknowns=np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1),
+        only_first=np.full((n, B), view.knowledge.metric != "dcg"),
+    )
 
 
 def nothing_identifiable(n: int, B: int, k: int) -> Identifiability:
     """The facts about lists without documents."""
     counts, sizes = np.zeros((n, B), dtype=np.int64), np.zeros((n, B, k))
-    return Identifiability(sizes > 0, counts, counts, sizes, np.zeros((n, B, k, k)))
+    return Identifiability(sizes > 0, counts, counts, sizes, np.zeros((n, B, k, k)), counts > 0)
 
 
 def _pair_weights(view: View) -> Floats:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.decoding import Decoder
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import Evidence, Guessed, combined
 from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
@@ -35,10 +37,20 @@ class Answers:
     refused: dict[str, str]
 
 
+Watch = Callable[[Attack, Seen, Inference], None]
+"""Is shown every answer of every attack beside what the attack saw."""
+
+_JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
+
+
 def infer_round(
-    record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
+    record: RoundRecord,
+    observer: Observer,
+    attacks: Sequence[Attack],
+    streams: Streams,
+    watch: Watch | None = None,
 ) -> Answers:
-    """Each attack's answer for every interaction of a round.
+    """Each attack's answer for every interaction of a round; `watch` is shown the answers as they come.
 
     BLAS is held to one thread, so that the answers do not depend on their number.
     """
@@ -52,7 +64,10 @@ def infer_round(
         for seen in observer.views(record):
             place = f"{record.round}/{seen.rows.start}"
             for attack, rng in able(attacks, seen.view, streams, place, refused):
-                pieces[attack.label].append(_guessed(attack, seen, rng))
+                answer = checked_answer(attack, seen.view, rng)
+                pieces[attack.label].append(_guessed(seen, answer))
+                if watch is not None:
+                    watch(attack, seen, answer)
     guessed = {
         label: Guessed.joined(mine).at(at) for label, mine in pieces.items() if mine and label not in refused
     }
@@ -74,18 +89,88 @@ def able(
             refused[attack.label] = reason
 
 
-def _facts(record: RoundRecord, observer: Observer) -> Identifiability:
-    """What the messages of a round can tell an observer that knows everything; arrays (I, ...)."""
+class _Surprisals:
+    """How surprising the true clicks on each list are, to who knows all before a message, and to attacks.
+
+    Attributes:
+        exact: labels of the attacks that weighed patterns by their true posterior in every view.
+    """
+
+    def __init__(self, record: RoundRecord, truth: RoundTruth, observer: Observer) -> None:
+        placement = Placement.of(record)
+        self._at = (placement.slot, placement.place)
+        self._clicks = placement.spread(truth.clicks, False)
+        self._described = _describes_all(observer)
+        self._pieces: dict[str, list[NDArray[np.float64]]] = {}
+        self._inexact: set[str] = set()
+
+    def watch(self, attack: Attack, seen: Seen, answer: Inference) -> None:
+        """Look at one answer; its patterns are not kept."""
+        clicks = self._clicks[seen.rows]
+        if seen.order is not None:
+            clicks = np.take_along_axis(clicks, seen.order, axis=2)
+        bits = np.full(clicks.shape[:2], np.nan)
+        if answer.patterns is not None:
+            number = (clicks @ (1 << np.arange(clicks.shape[2])))[..., np.newaxis]
+            with np.errstate(divide="ignore"):
+                bits = -np.log2(np.take_along_axis(answer.patterns, number, axis=2)[..., 0])
+        self._pieces.setdefault(attack.label, []).append(bits)
+        if answer.patterns is None or not (self._described and attack.exact_posterior(seen.view)):
+            self._inexact.add(attack.label)
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """See the class."""
+        return frozenset(self._pieces) - self._inexact
+
+    def beside(self, label: str, guessed: Guessed) -> Guessed:
+        """An attack's answers with the surprisal of each list."""
+        bits = np.concatenate(self._pieces[label])[self._at]
+        return guessed if np.isnan(bits).all() else replace(guessed, surprisal=bits)
+
+    def before(self, seen: Seen) -> NDArray[np.float64]:
+        """-log2 of the probability of each list's clicks before its message, for who knows grades, (n, B)."""
+        view, clicks = seen.view, self._clicks[seen.rows]
+        bits, every = np.full(clicks.shape[:2], np.nan), np.arange(len(view))
+        if view.knowledge.belief is None or view.labels is None:
+            return bits
+        decoder = Decoder(view, "relevance")
+        for b in range(clicks.shape[1]):
+            bits[:, b] = -decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2.0)
+        return bits
+
+
+def _describes_all(observer: Observer) -> bool:
+    """Whether the observer knows what every defense of the chain does to a message: a clip or a noise law."""
+    chain = observer.header.knowledge.get("defense")
+    if not isinstance(chain, list):
+        return False
+    noise = observer.header.knowledge.get("noise", "none")
+    laws = [law for law in _JOINT.split(str(noise)) if law != "none"]
+    balls = int("clip_norm" in observer.header.knowledge)
+    return len([link for link in chain if link != "none"]) == len(laws) + balls
+
+
+def _facts(
+    record: RoundRecord, observer: Observer, bits: _Surprisals
+) -> tuple[Identifiability, NDArray[np.float64]]:
+    """What the messages of a round can tell an observer that knows everything; arrays (I, ...).
+
+    Also how surprising each list's clicks are before its message, (I,).
+    """
     placement = Placement.of(record)
     at = (placement.slot, placement.place)
-    pieces = [identifiability(seen.view) for seen in observer.knowing.views(record)]
+    pieces, before = [], []
+    for seen in observer.knowing.views(record):
+        pieces.append(identifiability(seen.view))
+        before.append(bits.before(seen))
     if not pieces:
-        return nothing_identifiable(0, 0, record.shown.shape[1]).at(at)
-    return Identifiability(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))).at(at)
+        return nothing_identifiable(0, 0, record.shown.shape[1]).at(at), np.empty(0)
+    facts = Identifiability(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
+    return facts.at(at), np.concatenate(before)[at]
 
 
-def _guessed(attack: Attack, seen: Seen, rng: np.random.Generator) -> Guessed:
-    answer = checked_answer(attack, seen.view, rng)
+def _guessed(seen: Seen, answer: Inference) -> Guessed:
     any_click = answer.any_click
     if any_click is None:
         any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
@@ -135,9 +220,10 @@ def judge(
         )
     pieces = []
     for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
-        answers = infer_round(record, observer, attacks, streams)
+        bits = _Surprisals(record, truth, observer)
+        answers = infer_round(record, observer, attacks, streams, bits.watch)
         names = query_names(record, observer.header, observer.collection)
-        pieces.append(_judged(record, truth, names, answers, attacks, observer))
+        pieces.append(_judged(record, truth, names, answers, attacks, observer, bits))
         tick()
     if not pieces:
         raise UsageError("trace: it holds no round yet")
@@ -151,11 +237,15 @@ def _judged(
     answers: Answers,
     attacks: Sequence[Attack],
     observer: Observer,
+    bits: _Surprisals,
 ) -> Evidence:
     pairs = observer.header.knowledge.get("pairs")
     there = record.shown >= 0
-    observed = observed_documents(truth.clicks, there, only_observed=pairs == "last-click+1")
-    facts = _facts(record, observer)
+    of_models = observer.header.holds_models
+    observed = there
+    if of_models:
+        observed = observed_documents(truth.clicks, there, only_observed=pairs == "last-click+1")
+    facts, before = _facts(record, observer, bits)
     return Evidence(
         query=names,
         message=record.slot,
@@ -165,9 +255,12 @@ def _judged(
         told=facts.told(truth.clicks, observed),
         rank=facts.rank,
         unknowns=facts.unknowns,
-        guessed=answers.guessed,
+        guessed={label: bits.beside(label, guessed) for label, guessed in answers.guessed.items()},
         baselines=frozenset(attack.label for attack in attacks if attack.baseline),
         probabilities=frozenset(attack.label for attack in attacks if attack.probabilities),
+        surprisal=before,
+        exact=bits.exact,
+        same_message=of_models,
         refused=answers.refused,
         steps=int(truth.clipped.size),
         clipped=int(truth.clipped.sum()),

@@ -133,6 +133,7 @@ class Observer:
             kind=self.header.content,
             parameters=np.tile(record.parameters, (part.shape[0], 1)),
             messages=messages,
+            seeds=None if record.seeds is None else record.seeds[rows],
             shown=shown,
             features=cast(Features, rows_of),
             candidates=candidates,

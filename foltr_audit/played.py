@@ -11,7 +11,7 @@ from foltr_audit.client import Interactions
 from foltr_audit.metrics import max_rr, mean_ndcg
 from foltr_audit.plugins import RoundContext
 from foltr_audit.records import Dataset
-from foltr_audit.records.rounds import Payload, RoundRecord, RoundTruth
+from foltr_audit.records.rounds import GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.records.wired import Wired
 
 
@@ -20,16 +20,18 @@ class Sent:
     """What a cohort sent, before the server does anything with it.
 
     Attributes:
-        messages: in the message kind and number format of the Spec, or encoded as integers, (C, P).
+        messages: in the message kind and number format of the Spec, or encoded as integers, (C, W).
         wired: what the server receives of them.
-        updates: what each client learnt, before any defense, float64 (C, P).
+        updates: what each client would send without any defense (of a model its change), float64 (C, W).
         interactions: what the clients did.
+        seeds: what each client drew its perturbation from, uint64 (C,), if it did.
     """
 
     messages: Payload
     wired: Wired
     updates: NDArray[np.float64]
     interactions: Interactions
+    seeds: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,7 +54,7 @@ class Round:
     Attributes:
         context: the round that clients and defenses acted in.
         sent: what the cohort sent.
-        aggregate: the global model afterwards, float64 (P,).
+        after: the global model afterwards.
         metrics: utility of the round by name.
         origin: where its queries come from.
         embedded: the data set whose feature rows are stored with the shown lists, if any.
@@ -60,10 +62,15 @@ class Round:
 
     context: RoundContext
     sent: Sent
-    aggregate: NDArray[np.float64]
+    after: GlobalModel
     metrics: dict[str, float]
     origin: Origin
     embedded: Dataset | None
+
+    @property
+    def aggregate(self) -> NDArray[np.float64]:
+        """The global model afterwards, float64 (P,)."""
+        return self.after.parameters
 
     def recorded(self, *, messages: bool = True) -> tuple[RoundRecord, RoundTruth]:
         """The observed record and the truth; without `messages` the global models and the utility only."""
@@ -91,6 +98,8 @@ class Round:
             else self.embedded.shown_features(asked, shown).astype(np.float32, copy=False),
             total=sent.wired.total,
             aborted=sent.wired.aborted,
+            seeds=None if sent.seeds is None else sent.seeds[kept],
+            state=self.after.state,
         )
         truth = RoundTruth(
             clients=context.clients[kept],

@@ -265,5 +265,6 @@ def _facts(header: TraceHeader, spec: Spec | None) -> Row:
         "trained_on": spec.train.click_model if spec else "unknown",
         "eps_claimed": float(eps) if isinstance(eps, int | float) else float("inf"),
         "defense": "+".join(defense) if isinstance(defense, list) else str(defense),
+        "learner": str(known.get("learner", "unknown")),
         "pdgd": setting_text(str(known.get("pairs", "unknown")), str(known.get("normaliser", "unknown"))),
     }

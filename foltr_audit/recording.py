@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Round
+from foltr_audit.plugins import MetricLearner
 from foltr_audit.progress import Tick
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
@@ -54,8 +52,8 @@ class Recording(Protocol):
         """The utility of each round, with its number under `round`."""
         ...
 
-    def last_aggregate(self) -> NDArray[np.float64]:
-        """The global model after the last round, float64 (P,)."""
+    def last_model(self) -> GlobalModel:
+        """What the server had after the last round."""
         ...
 
 
@@ -96,12 +94,12 @@ class MemoryRecording:
         """The utility of each round, with its number under `round`."""
         return self.rows
 
-    def last_aggregate(self) -> NDArray[np.float64]:
-        """The global model after the last round, float64 (P,)."""
-        return self.records[-1].aggregate
+    def last_model(self) -> GlobalModel:
+        """What the server had after the last round."""
+        return self.records[-1].after
 
 
-Play = Callable[[int, NDArray[np.float64] | None], Iterator[Round]]
+Play = Callable[[int, GlobalModel | None], Iterator[Round]]
 """Plays rounds from a number on; gets the last recorded global model, or None at the beginning."""
 
 
@@ -127,7 +125,7 @@ def record_rounds(
         return memory
     with TraceWriter(folder, header, resume=resume) as writer:
         first = writer.next_round
-        last = Trace.open(folder).last_aggregate() if first else None
+        last = Trace.open(folder).last_model() if first else None
         tick.skip(first)
         with WriteBehind(writer, header.rounds_per_part) as behind:
             for played in play(first, last):
@@ -141,44 +139,39 @@ def _is_due(played: Round, every: int) -> bool:
 
 
 def trace_header(
-    setup: Setup, click_model: str, messages: int, lists: str, interactions: int | None = None
+    setup: Setup, click_model: str, messages: int, interactions: int | None = None
 ) -> TraceHeader:
-    """The header for rounds of `messages` messages whose lists are `sampled` or `deterministic`.
+    """The header for rounds of `messages` messages.
 
-    Behind each message stand the learner's interactions, or another number of them.
+    With `interactions` it is for attacked fresh clients, who show deterministic lists and have so many
+    interactions behind a message; without, for training rounds.
     """
-    spec, collection = setup.spec, setup.collection
-    learner, ball, noise = setup.learner, setup.chain.ball, setup.noise()
+    spec, collection, learner = setup.spec, setup.collection, setup.learner
+    training = interactions is None
+    behind = learner.interactions if interactions is None else interactions
     knowledge: dict[str, Fact] = {
-        "learning_rate": learner.learning_rate,
-        "pairs": learner.pairs,
-        "normaliser": learner.normaliser,
-        "interactions": learner.interactions if interactions is None else interactions,
-        "lists": lists,
+        "learner": learner.label,
+        **learner.facts,
+        "interactions": behind,
+        "lists": learner.lists if training else "deterministic",
         "click_model": click_model,
         "defense": list(spec.defense),
         "eps_claimed": setup.claim(),
-        "clip_without_pairs": learner.clip_without_pairs,
+        **_format(setup, behind),
     }
-    encoding = setup.chain.encoding
-    if encoding is not None:
-        knowledge |= {
-            "of": spec.trace.message,
-            "bits": encoding.bits,
-            "fraction": encoding.fraction,
-            "range": encoding.range,
-        }
+    ball, noise = setup.chain.ball, setup.noise()
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
     if noise is not None:
         knowledge["noise"] = noise
     if spec.data.dtype != "float32":
         knowledge["feature_dtype"] = spec.data.dtype
-    if lists == "sampled" and spec.trace.every != 1:
+    if training and spec.trace.every != 1:
         knowledge["messages_every"] = spec.trace.every
+    encoded = setup.chain.encoding is not None
     return TraceHeader(
-        kind=spec.trace.message if encoding is None else "masked",
-        dtype=spec.trace.dtype if encoding is None else ENCODED,
+        kind="masked" if encoded else setup.message_kind,
+        dtype=ENCODED if encoded else spec.trace.dtype,
         parameters=setup.ranker.n_parameters,
         k=LIST_LENGTH,
         ranker=setup.ranker.text,
@@ -193,16 +186,31 @@ def trace_header(
         knowledge=knowledge,
         spec_hash=spec.hash,
         embeds_features=spec.trace.embed_features,
-        rounds_per_part=_rounds_per_part(setup, messages, lists),
+        rounds_per_part=_rounds_per_part(setup, messages, training=training),
     )
 
 
-def _rounds_per_part(setup: Setup, messages: int, lists: str) -> int:
+def _format(setup: Setup, interactions: int) -> dict[str, Fact]:
+    """How messages are encoded, and how many numbers one holds where it is no model."""
+    encoding, learner = setup.chain.encoding, setup.learner
+    if encoding is not None:
+        return {
+            "of": setup.spec.trace.message,
+            "bits": encoding.bits,
+            "fraction": encoding.fraction,
+            "range": encoding.range,
+        }
+    if isinstance(learner, MetricLearner):
+        return {"width": 2 if learner.antithetic else 1}
+    return {"width": interactions * LIST_LENGTH} if learner.sends == "clicks" else {}
+
+
+def _rounds_per_part(setup: Setup, messages: int, *, training: bool) -> int:
     """As many rounds as hold some bytes of messages, and take no longer than some interactions."""
     trace, interactions = setup.spec.trace, messages
     narrow = trace.dtype == "float32" and setup.chain.encoding is None
     width, every = (4 if narrow else 8), 1
-    if lists == "sampled":
+    if training:
         every, interactions = trace.every, messages * setup.learner.interactions
     most = max(1, _PART_INTERACTIONS // max(1, interactions))
     per_message_round = max(1, messages * setup.ranker.n_parameters * width)

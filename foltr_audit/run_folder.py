@@ -31,7 +31,7 @@ TRAINING, FRESH = "trace", "fresh"
 
 _TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.parquet"
 _OURS = re.compile(
-    r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json"
+    r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json|rounds\.parquet"
     rf"|({TRAINING}|{FRESH}/[^/]+)/({_TRACE}))"
 )
 """Every file that a Run, or a folder of Runs, is made of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +12,18 @@ from numpy.typing import NDArray
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.client import ClientRules
 from foltr_audit.errors import UsageError
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.metric_response import composed
 from foltr_audit.pairings import warnings
-from foltr_audit.plugins import ClickModel, Learner, PrivacyEvent, RoundContext, Scenario
+from foltr_audit.plugins import (
+    ClickModel,
+    Learner,
+    MetricDefense,
+    MetricLearner,
+    ModelLearner,
+    PrivacyEvent,
+    RoundContext,
+    Scenario,
+)
 from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records import Collection
 from foltr_audit.registry import make
@@ -54,27 +64,44 @@ class Setup:
         return make(Scenario, self.spec.population.scenario)
 
     @cached_property
-    def learner(self) -> FPDGD:
-        """The learner.
+    def learner(self) -> Learner:
+        """The learner."""
+        return make(Learner, self.spec.train.learner)
+
+    @property
+    def model_learner(self) -> ModelLearner:
+        """The learner, of clients that send models.
 
         Raises:
-            UsageError: a learner whose messages are no models; this version simulates `fpdgd`.
+            UsageError: its clients send something else.
         """
-        learner = make(Learner, self.spec.train.learner)
-        if not isinstance(learner, FPDGD):
-            raise UsageError(f"learner {learner.name}: expected fpdgd or a learner built on it")
-        return learner
+        if not isinstance(self.learner, ModelLearner):
+            raise UsageError(
+                f"learner {self.learner.name}: it sends {self.learner.sends}; expected one that sends models"
+            )
+        return self.learner
+
+    @property
+    def message_kind(self) -> str:
+        """What a message is before it is encoded: `model`, `update`, `es` or `clicks`."""
+        kinds = {"models": self.spec.trace.message, "metrics": "es", "clicks": "clicks"}
+        return kinds[self.learner.sends]
+
+    def click_model(self, text: str) -> ClickModel:
+        """A click model by its text."""
+        return make(ClickModel, text)
 
     def rules(self, click_model: str, *, sampled: bool) -> ClientRules:
-        """What clients do, under a click model, with sampled or deterministic lists."""
+        """What clients that learn do, under a click model, with sampled or deterministic lists."""
+        learner = self.model_learner
         return ClientRules(
             ranker=self.ranker,
-            learner=self.learner,
+            learner=learner,
             chain=self.chain,
-            click_model=make(ClickModel, click_model),
+            click_model=self.click_model(click_model),
             largest_label=self.collection.largest_label,
             sampled=sampled,
-            acts_without_pairs=self.learner.clip_without_pairs,
+            acts_without_pairs=learner.clip_without_pairs,
         )
 
     def context(
@@ -102,19 +129,35 @@ class Setup:
 
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What the chain does to a message, for accounting."""
-        always = self.learner.clip_without_pairs
+        always = self._acts_without_pairs
         return self.chain.events(self._blank_context(), acts_without_pairs=always)
 
     def warnings(self) -> tuple[str, ...]:
-        """Wrong pairings in the chain, in words."""
-        always = self.learner.clip_without_pairs
+        """Wrong pairings in the chain, and claims that a message composes, in words."""
         context = self._blank_context()
         chain, parameters = self.chain.defenses, self.ranker.n_parameters
-        return tuple(warnings(chain, parameters, context, acts_without_pairs=always))
+        found = warnings(chain, parameters, context, acts_without_pairs=self._acts_without_pairs)
+        return (*found, *self._composed())
+
+    def _composed(self) -> Iterator[str]:
+        """What a message of several randomised metrics is worth."""
+        behind = self.learner.interactions
+        for defense in self.chain.links(MetricDefense):
+            for claim in defense.claims(self._blank_context()) if behind > 1 else ():
+                whole = composed(claim.epsilon, behind)
+                yield (
+                    f"{defense.name}: epsilon {claim.epsilon:.4g} is of one {claim.unit}; "
+                    f"a message of {behind} composes {whole:.4g}"
+                )
+
+    @property
+    def _acts_without_pairs(self) -> bool:
+        return not isinstance(self.learner, ModelLearner) or self.learner.clip_without_pairs
 
     def noise(self) -> str | None:
         """The noise law of one message in words."""
-        return self.chain.noise(self._blank_context())
+        values = self.learner.values.size if isinstance(self.learner, MetricLearner) else 0
+        return self.chain.noise(self._blank_context(), values)
 
     def _blank_context(self) -> RoundContext:
         nobody = np.empty(0, dtype=np.int64)

@@ -96,7 +96,7 @@ class TrainSpec(SpecTable):
 
     Attributes:
         learner: text of a learner plug-in.
-        ranker: `linear`, or `neural:hidden=H` with one hidden layer of H units.
+        ranker: `linear`, or `neural:hidden=H` with one hidden layer of H units (`,layers=2`: two).
         rounds: number of federated rounds.
         click_model: how the clients of the training rounds click.
         init: a `.npy` file or Run folder with the first global model; an untrained one if not given.
@@ -229,6 +229,19 @@ class Spec(SpecTable):
         if isinstance(train, Mapping) and "learner" not in train:
             return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
         return table
+
+    @model_validator(mode="after")
+    def _learner_fits(self) -> Spec:
+        learner = make(Learner, self.train.learner)
+        problem = learner.why_not(self.train.ranker) or Chain(parse_chain(self.defense)).why_not(learner)
+        if problem is None and learner.sends != "models":
+            if self.audit is not None:
+                problem = f"it sends {learner.sends}; an audit needs messages that are models"
+            elif self.attack is not None and self.attack.sums:
+                problem = f"it sends {learner.sends}; a view of sums needs messages that are models"
+        if problem is not None:
+            raise ValueError(f"learner {learner.name}: {problem}")
+        return self
 
     @model_validator(mode="after")
     def _attacked_messages_are_recorded(self) -> Spec:

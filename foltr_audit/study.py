@@ -13,8 +13,10 @@ from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
 from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
+from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan, read_tables
+from foltr_audit.plugins import Learner
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
@@ -32,7 +34,8 @@ class Cell:
     Attributes:
         spec: the Spec.
         eps_claimed: what its chain claims for one round.
-        pdgd: name of its PDGD setting.
+        learner: its learner with the parameters that are not at their default.
+        pdgd: name of its PDGD setting; `none` of another learner.
         data: plain facts of its data, see `data_facts`.
         trained: the trained model and its metrics, without the rounds themselves.
         undefended: offline nDCG@10 of the same training without a defense; None if it was not asked for.
@@ -45,6 +48,7 @@ class Cell:
 
     spec: Spec
     eps_claimed: float
+    learner: str
     pdgd: str
     data: dict[str, Any]
     trained: Trained
@@ -68,6 +72,11 @@ def data_facts(collection: Collection) -> dict[str, Any]:
         **{name: collection.part(name).n_queries for name in collection.PARTS},
         "test_without_relevant": int((~collection.test.has_relevant).sum()),
     }
+
+
+def _pdgd(learner: Learner) -> str:
+    pairs, normaliser = learner.facts.get("pairs"), learner.facts.get("normaliser")
+    return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
 class Study:
@@ -96,7 +105,8 @@ class Study:
         facts: dict[str, Any] = {
             "spec": spec,
             "eps_claimed": setup.claim(),
-            "pdgd": setup.learner.setting.text,
+            "learner": setup.learner.label,
+            "pdgd": _pdgd(setup.learner),
             "data": data_facts(setup.collection),
             "warnings": setup.warnings(),
         }

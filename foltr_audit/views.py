@@ -75,6 +75,9 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         normaliser=text("normaliser"),
         clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
         clip_without_pairs=facts.get("clip_without_pairs", True) is not False,
+        sigma=number("sigma"),
+        metric=text("metric"),
+        antithetic=facts.get("antithetic", True) is not False,
         noise=noise,
         number_format=_number_format(header),
         click_model=text("click_model"),
@@ -131,6 +134,8 @@ class CohortSum:
 def cohort_sum(record: RoundRecord, header: TraceHeader) -> CohortSum:
     """The aggregate view of a round; of messages that are not masked, what it would be with masks."""
     encoding, total = header.encoding, None
+    if not header.holds_models:
+        raise UsageError(f"trace: messages of kind {header.kind} are never summed; expected models")
     if encoding is None:
         weighted = record.messages.astype(np.float64) * record.counts[:, np.newaxis]
         total = weighted[record.survivors].sum(axis=0)

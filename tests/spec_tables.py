@@ -150,7 +150,7 @@ SPEC_TABLES = st.fixed_dictionaries(
             {},
             optional={
                 "learner": _learners,
-                "ranker": st.sampled_from(["linear", "neural", "neural:hidden=3"]),
+                "ranker": st.sampled_from(["linear", "neural", "neural:hidden=3,layers=2"]),
                 "rounds": st.integers(1, 10**7),
                 "click_model": _click_models,
                 "init": st.text(),

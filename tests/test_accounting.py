@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from foltr_audit.accounting import Situation, UpperBound, over_rounds, upper_bound
-from foltr_audit.chain import Chain, parse_chain, published_chain
+from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
+from foltr_audit.learners.gamma_shares import published_chain
 from foltr_audit.noise_laws import GammaShare, Gaussian
 from foltr_audit.records.privacy import (
     UNITS,

@@ -19,8 +19,8 @@ MOST_LINES = 400
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("errors", "atomic", "progress"),
-    ("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp"),
-    ("rankers", "bootstrap", "noise_laws", "audit_spec", "secure_aggregation"),
+    ("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp", "metric_response", "optimisers"),
+    ("rankers", "bootstrap", "noise_laws", "audit_spec", "secure_aggregation", "metric_sums"),
     ("records", "letor_features", "evidence"),
     ("plugins", "replay", "click_rates", "auditing.estimators"),
     ("decoding", "rank_changes", "systems"),
@@ -29,13 +29,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("chain", "clicks", "learners", "trace", "letor_write", "data_entry", "data_origin"),
     ("spec", "letor", "normalise", "lint", "pairings", "accounting"),
     ("plan", "sources", "synthetic", "client", "run_folder", "data_cache"),
-    ("load", "presets", "setup", "views", "played", "beliefs"),
-    ("write_behind", "observer"),
-    ("federation", "recording"),
+    ("load", "presets", "setup", "views", "played", "beliefs", "stored_runs"),
+    ("write_behind", "observer", "evaluation", "training", "compared_systems", "run_diff"),
+    ("federation", "recording", "significance"),
     ("side_by_side",),
     ("fresh",),
     ("judge",),
-    ("operating_points", "calibration", "judge_queries", "judge_counts", "auditing"),
+    ("operating_points", "calibration", "information", "judge_queries", "judge_counts", "auditing"),
     ("inquiry",),
     ("scoring", "any_click", "experiment"),
     ("study",),
@@ -56,6 +56,8 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.counting",
     "foltr_audit.decoding",
     "foltr_audit.errors",
+    "foltr_audit.metric_response",
+    "foltr_audit.metric_sums",
     "foltr_audit.kernels",
     "foltr_audit.noise_laws",
     "foltr_audit.rank_changes",
@@ -331,8 +333,8 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.auc" in imports("foltr_audit.operating_points")
     assert "foltr_audit.kernels.auc" not in imports("foltr_audit.operating_points", lazy=False)
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
-    assert "foltr_audit.records.dataset" in imports("foltr_audit.plugins")
-    assert "foltr_audit.records.dataset" not in imports("foltr_audit.plugins", lazy=False)
+    assert "foltr_audit.records.dataset" in imports("foltr_audit.plugins.learners")
+    assert "foltr_audit.records.dataset" not in imports("foltr_audit.plugins.learners", lazy=False)
     assert "foltr_audit.atomic" in imports("foltr_audit.study")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"

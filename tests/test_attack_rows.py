@@ -34,7 +34,7 @@ def four_lists() -> Evidence:
     scores = [[0.75, 0.25, 0.0], [0.5, 0.25, 0.25], [0.25, 0.25, 0.25], [0.5, 1.0, 0.75]]
     told = [[1, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
     observed = [[1, 1, 0], [0, 0, 0], [0, 0, 0], [1, 1, 1]]
-    return evidence(
+    judged = evidence(
         ["a", "b", "b", "a"],
         np.array(clicks, dtype=np.bool_),
         np.array(guess, dtype=np.bool_),
@@ -46,6 +46,8 @@ def four_lists() -> Evidence:
         probabilities=["attack"],
         refused={"map": "the observer does not know: order"},
     )
+    weighed = replace(judged.guessed["attack"], surprisal=np.array([1.0, 0.5, 2.0, 1.5]))
+    return replace(judged, guessed={"attack": weighed}, surprisal=np.array([2.0, 1.5, 3.0, 1.5]))
 
 
 def rows_of(judged: Evidence, queries: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:

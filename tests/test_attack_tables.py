@@ -27,7 +27,13 @@ DATA = {
 
 
 def setting(eps: float) -> dict[str, Any]:
-    return {"trained_on": "perfect", "eps_claimed": eps, "defense": f"noise:eps={eps}", "pdgd": "pham-2022"}
+    return {
+        "trained_on": "perfect",
+        "eps_claimed": eps,
+        "defense": f"noise:eps={eps}",
+        "learner": "fpdgd",
+        "pdgd": "pham-2022",
+    }
 
 
 def judged_lists(seed: int = 1, **changes: Any) -> Evidence:
@@ -191,3 +197,17 @@ def test_the_sentence_at_the_end_is_that_of_the_results() -> None:
     best = replace(judged.guessed["olsr"], scores=judged.clicks.astype(np.float64), guess=judged.clicks)
     text = flat(printed(report_of({1.2: replace(judged, guessed={"olsr": best})})))
     assert "a server that sees single messages finds 100 % of the perfect users' clicks with olsr" in text
+
+
+def test_bits_stand_in_a_table_of_their_own() -> None:
+    judged = judged_lists()
+    assert "in bits per list" not in printed(report_of({1.2: judged}))
+    L = judged.query.size
+    weighed = replace(judged.guessed["map"], surprisal=np.ones(L))
+    told = replace(judged, surprisal=np.full(L, 3.0), guessed={**judged.guessed, "map": weighed})
+    report = report_of({1.2: told})
+    found = row(report, "information", "map")
+    assert found["bits"] == pytest.approx(2.0, abs=1e-5)
+    lines = [" ".join(line.split()) for line in printed(report).splitlines()]
+    assert "what a message tells, in bits per list" in lines
+    assert f"map 1.2 {beside(found['bits'], found['bits_ci95'])} 1.000 3.000 66.7 %" in lines

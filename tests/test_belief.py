@@ -165,7 +165,7 @@ def test_an_observer_learns_it_anew_from_every_global_model(
     setup_of: SetupOf, collection: Collection
 ) -> None:
     setup = setup_of()
-    header = trace_header(setup, "perfect", 8, "sampled")
+    header = trace_header(setup, "perfect", 8)
     for hidden, there in (((), True), (("click_model",), False), (("relevance",), True)):
         observer = Observer(header, collection, frozenset(hidden))
         found = []

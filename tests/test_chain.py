@@ -15,9 +15,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from defenses.clip import Clip
-from foltr_audit.chain import STAGES, Chain, parse_chain, published_chain
+from foltr_audit.chain import STAGES, Chain, parse_chain
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.federation import Federation
+from foltr_audit.learners.gamma_shares import published_chain
 from foltr_audit.plugins import Ball, MessageDefense, RoundContext, Wired, plain
 from foltr_audit.setup import Setup
 from tests.toys import (
@@ -26,6 +27,7 @@ from tests.toys import (
     ToyAggregate,
     ToyClick,
     ToyMessage,
+    ToyMetric,
     ToyStep,
     ToyWire,
     context,
@@ -51,7 +53,25 @@ def test_stages_act_in_their_order_whatever_the_order_of_the_chain(
     Federation(setup).play(np.zeros(FEATURES), 0)
     stages = [entry.stage for entry in journal]
     assert stages == ["click", "step", "click", "step", "message", "wire", "aggregate"]
-    assert tuple(dict.fromkeys(stages)) == STAGES
+    assert tuple(dict.fromkeys(stages)) == tuple(stage for stage in STAGES if stage != "metric")
+
+
+def test_metrics_are_changed_after_the_clicks(setup_of: SetupOf, journal: list[Entry]) -> None:
+    setup = setup_of(learner="foltr-es:interactions=2", rounds=1, chain=(ToyMetric(), ToyClick()))
+    record, truth = Federation(setup).play(np.zeros(FEATURES), 0).recorded()
+    stages = [entry.stage for entry in journal]
+    assert stages == ["click", "click", "metric", "metric"]
+    assert STAGES.index("click") < STAGES.index("metric") < STAGES.index("step")
+    saw = np.stack([entry.saw for entry in journal if entry.stage == "metric"], axis=1)
+    values = np.append(0.0, 1 / np.arange(1, 11))
+    np.testing.assert_array_equal(record.messages, values[10 - saw.astype(np.int64)])
+    assert not np.array_equal(record.messages, truth.updates)
+
+
+def test_an_outcome_that_is_none_is_refused(setup_of: SetupOf) -> None:
+    setup = setup_of(learner="foltr-es:interactions=2", rounds=1, chain=(ToyMetric(highest=100),))
+    with pytest.raises(PluginError, match=r"defense toy-metric: it gave an outcome outside 0\.\.10"):
+        Federation(setup).play(np.zeros(FEATURES), 0)
 
 
 def test_each_stage_sees_what_the_one_before_made(setup_of: SetupOf, journal: list[Entry]) -> None:

@@ -8,20 +8,35 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from foltr_audit.chain import parse_chain
+from foltr_audit.chain import STAGES, parse_chain
 from foltr_audit.errors import PluginError
-from foltr_audit.plugins import Attack, ClickModel, Defense, Inference, Learner, Plugin, Scenario, View
+from foltr_audit.federation import Federation
+from foltr_audit.plugins import (
+    Attack,
+    CentralLearner,
+    ClickModel,
+    Defense,
+    Inference,
+    Learner,
+    MetricLearner,
+    ModelLearner,
+    Plugin,
+    Scenario,
+    View,
+)
 from foltr_audit.rankers import make_ranker
 from foltr_audit.records import Collection
 from foltr_audit.registry import GROUPS, make, names, plugin_class
 from foltr_audit.rng import Streams
 from tests import toys
+from tests.conftest import SetupOf
 
 REQUIRED = {
     "clip": "norm=2",
@@ -36,10 +51,16 @@ REQUIRED = {
     "random-k": "k=3,rescale=true",
     "quantise": "levels=5,range=2",
     "sign": "scale=0.5",
+    "metric-rr": "eps=1.2",
 }
 """Sensible values for plug-ins that cannot be made from their name alone."""
 
-QUICK = {"raifle": "steps=10", "joint-map": "shortlist=4,sweeps=2", "aggregate": "restarts=1"}
+QUICK = {
+    "coltr": "candidates=20",
+    "raifle": "steps=10",
+    "joint-map": "shortlist=4,sweeps=2",
+    "aggregate": "restarts=1",
+}
 """Less work for searches: what holds of every answer does not depend on how long they go on."""
 
 NO_PAPER = {"first-position", "none"}
@@ -91,7 +112,7 @@ class TestPlugin:
         for key, value in plugin.model_dump().items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 given = {**plugin.model_dump(), key: bad}
-                text = ",".join(f"{k}={v}" for k, v in given.items())
+                text = ",".join(f"{k}={v}" for k, v in given.items() if v is not None)
                 with pytest.raises(PluginError, match=f"{name}: {key}={bad}"):
                     make(base, f"{name}:{text}")
 
@@ -130,12 +151,28 @@ class TestPlugin:
 
 # --- attacks --------------------------------------------------------------------------------------
 
-VIEWS = {
-    "model": toys.view(7),
-    "update": toys.view(7, kind="update"),
-    "several": toys.view(5, B=3),
-    "one": toys.view(1),
-}
+MADE: dict[str, Callable[..., View]] = {"es": toys.es_view, "clicks": toys.clicks_view}
+"""Views of messages that are no models."""
+
+VIEWS = ("model", "update", "several", "one")
+
+
+def kind_of(attack: Attack) -> str:
+    """A kind of messages that an attack reads; models if it can."""
+    return "model" if "model" in attack.reads else min(attack.reads)
+
+
+def view(attack: Attack, n: int, B: int = 1, kind: str | None = None) -> View:
+    """A view that an attack can read."""
+    of = kind or kind_of(attack)
+    return MADE[of](n, B) if of in MADE else toys.view(n, B, kind=of)
+
+
+def view_of(attack: Attack, what: str) -> View:
+    """One of `VIEWS`; where an attack reads no models, of what it reads."""
+    update = what == "update" and kind_of(attack) == "model"
+    n, B = {"several": (5, 3), "one": (1, 1)}.get(what, (7, 1))
+    return view(attack, n, B, "update" if update else None)
 
 
 def answer(attack: Attack, seen: View, seed: int = 1) -> Inference:
@@ -162,25 +199,30 @@ def same(a: Inference, b: Inference, here: Any = ...) -> bool:
 class TestAttack:
     @pytest.mark.parametrize("what", VIEWS)
     def test_same_seed_same_bytes(self, name: str, what: str) -> None:
-        attack, seen = example(Attack, name), VIEWS[what]
+        attack = example(Attack, name)
+        seen = view_of(attack, what)
         assert same(answer(attack, seen), answer(attack, seen))
 
     @pytest.mark.parametrize("B", [0, 1, 3])
     def test_a_view_without_messages(self, name: str, B: int) -> None:
-        nothing = toys.rearranged(toys.view(2, B=max(B, 1)), slice(0, 0))
-        assert answer(example(Attack, name), toys.cut(nothing, B)).guess.shape == (0, B, 10)
+        attack = example(Attack, name)
+        nothing = toys.rearranged(view(attack, 2, max(B, 1)), slice(0, 0))
+        assert answer(attack, toys.cut(nothing, B)).guess.shape == (0, B, 10)
 
     def test_messages_without_interactions(self, name: str) -> None:
-        assert answer(example(Attack, name), toys.cut(toys.view(2), 0)).guess.shape == (2, 0, 10)
+        attack = example(Attack, name)
+        assert answer(attack, toys.cut(view(attack, 2), 0)).guess.shape == (2, 0, 10)
 
     def test_lists_without_documents(self, name: str) -> None:
-        seen = toys.view(3, B=2)
+        attack = example(Attack, name)
+        seen = view(attack, 3, 2)
         nobody = replace(seen, shown=np.full_like(seen.shown, -1), features=np.zeros_like(seen.features))
-        assert not answer(example(Attack, name), nobody).guess.any()
+        assert not answer(attack, nobody).guess.any()
 
     @pytest.mark.parametrize("what", VIEWS)
     def test_order_of_messages_is_irrelevant(self, name: str, what: str) -> None:
-        attack, seen = example(Attack, name), VIEWS[what]
+        attack = example(Attack, name)
+        seen = view_of(attack, what)
         order = np.random.default_rng(0).permutation(len(seen))
         said, other = answer(attack, seen), answer(attack, toys.rearranged(seen, order))
         assert np.array_equal(said.guess[order], other.guess)
@@ -188,7 +230,8 @@ class TestAttack:
 
     @pytest.mark.parametrize("what", VIEWS)
     def test_all_at_once_is_one_by_one(self, name: str, what: str) -> None:
-        attack, seen = example(Attack, name), VIEWS[what]
+        attack = example(Attack, name)
+        seen = view_of(attack, what)
         said = answer(attack, seen)
         for i in range(len(seen)):
             alone = answer(attack, toys.rearranged(seen, slice(i, i + 1)))
@@ -197,9 +240,11 @@ class TestAttack:
 
     @pytest.mark.parametrize("what", VIEWS)
     def test_documents_may_come_in_another_order(self, name: str, what: str) -> None:
-        attack, seen = example(Attack, name), VIEWS[what]
+        attack = example(Attack, name)
+        seen = view_of(attack, what)
         if "order" in attack.needs:
             pytest.skip("it looks at the order")
+        seen = replace(seen, knowledge=seen.knowledge.without(frozenset({"order"})))
         order = np.random.default_rng(1).permutation(seen.shown.shape[2])
         said, other = answer(attack, seen), answer(attack, toys.rearranged(seen, slice(None), order))
         here = seen.is_document
@@ -211,7 +256,8 @@ class TestAttack:
     @pytest.mark.parametrize("what", VIEWS)
     @pytest.mark.parametrize(("lists", "places"), [(0, 3), (2, 0), (1, 2)])
     def test_padding_says_nothing(self, name: str, what: str, lists: int, places: int) -> None:
-        attack, seen = example(Attack, name), VIEWS[what]
+        attack = example(Attack, name)
+        seen = view_of(attack, what)
         _, B, k = seen.shown.shape
         padded = toys.cut(seen, B + lists, k + places)
         said, other = answer(attack, seen), answer(attack, padded)
@@ -222,19 +268,21 @@ class TestAttack:
     @pytest.mark.parametrize("size", [0.0, 1e-300, 1e30, 1e300])
     @pytest.mark.parametrize("what", ["model", "update", "several"])
     def test_updates_of_any_size(self, name: str, what: str, size: float) -> None:
-        seen = VIEWS[what]
-        answer(example(Attack, name), toys.with_updates(seen, size * np.sign(seen.updates)))
+        attack = example(Attack, name)
+        seen = view_of(attack, what)
+        answer(attack, toys.with_updates(seen, size * np.sign(seen.updates)))
 
     def test_refuses_messages_that_it_cannot_read(self, name: str) -> None:
         attack = example(Attack, name)
         assert attack.reads
-        assert all(attack.why_not(replace(VIEWS["model"], kind=kind)) is None for kind in attack.reads)
-        reason = attack.why_not(replace(VIEWS["model"], kind="telegram"))
+        assert all(attack.why_not(view(attack, 7, kind=kind)) is None for kind in attack.reads)
+        reason = attack.why_not(replace(view(attack, 7), kind="telegram"))
         assert reason is not None
         assert "telegram" in reason
 
     def test_refuses_to_guess_without_what_it_needs(self, name: str) -> None:
-        attack, seen = example(Attack, name), VIEWS["model"]
+        attack = example(Attack, name)
+        seen = view(attack, 7)
         for need in attack.needs:
             value = getattr(seen.knowledge, need)
             without = replace(
@@ -289,8 +337,34 @@ def test_scenario(name: str, collection: Collection) -> None:
 
 
 @registered(Learner)
+def test_learner(name: str, setup_of: SetupOf) -> None:
+    learner = example(Learner, name)
+    assert isinstance(learner, ModelLearner | MetricLearner | CentralLearner)
+    assert learner.stages <= set(STAGES)
+    assert learner.why_not("linear") is None
+    assert learner.published_chain(math.inf, None) == ("none",)
+    assert all(isinstance(fact, str | int | float | bool) for fact in learner.facts.values())
+    setup = setup_of(learner=learner.text, clients=12)
+    start = np.linspace(-0.4, 0.5, toys.FEATURES)
+    one, two = (Federation(setup).play(start, 3) for _ in range(2))
+    assert np.isfinite(one.aggregate).all()
+    assert one.aggregate.shape == start.shape
+    assert not np.array_equal(one.aggregate, start), "it learns"
+    assert one.aggregate.tobytes() == two.aggregate.tobytes()
+    record, truth = one.recorded()
+    assert record.messages.tobytes() == two.recorded()[0].messages.tobytes()
+    assert (record.state is None) == isinstance(learner, ModelLearner)
+    assert not truth.clicks[record.shown < 0].any()
+    assert setup.learner.interactions == 4
+    assert record.n_interactions == 48
+
+
+MODELS = [name for name in names(Learner) if issubclass(plugin_class(Learner, name), ModelLearner)]
+
+
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("text", ["linear", "neural:hidden=3"])
-def test_learner(name: str, text: str, collection: Collection) -> None:
+def test_local_step(name: str, text: str, collection: Collection) -> None:
     learner, data, rng = example(Learner, name), collection.train, np.random.default_rng(4)
     ranker = make_ranker(text, data.n_features)
     queries = np.array([0, 5, 1, 9, 5])

@@ -14,6 +14,7 @@ from foltr_audit.plugins import (
     ClickDefense,
     Defense,
     MessageDefense,
+    MetricDefense,
     RoundContext,
     StepDefense,
     Wired,
@@ -24,8 +25,10 @@ from tests import toys
 from tests.test_contract import example, registered
 
 CLIENTS = np.array([11, 4, 7, 0, 23])
+VALUES = np.append(0.0, 1 / np.arange(1, 11))
 STAGE_CLASS: dict[str, type[Defense]] = {
     "click": ClickDefense,
+    "metric": MetricDefense,
     "step": StepDefense,
     "message": MessageDefense,
     "wire": WireDefense,
@@ -51,6 +54,8 @@ def inputs(defense: Defense, C: int, P: int = toys.FEATURES) -> tuple[np.ndarray
     arrays: tuple[np.ndarray[Any, Any], ...] = (models,)
     if defense.stage == "click":
         arrays = (clicks, shown)
+    elif defense.stage == "metric":
+        arrays = (rng.integers(0, VALUES.size, size=C),)
     elif defense.stage == "wire":
         arrays = (models, np.arange(C) % 4 != 1)
     elif defense.stage == "aggregate":
@@ -64,7 +69,7 @@ def inputs(defense: Defense, C: int, P: int = toys.FEATURES) -> tuple[np.ndarray
 def applied(defense: Any, arrays: tuple[np.ndarray[Any, Any], ...], context: RoundContext) -> tuple[Any, ...]:
     """New arrays that a defense makes, after checks that hold for every stage."""
     before = [array.tobytes() for array in arrays]
-    extra = (0,) if defense.stage == "click" else ()
+    extra: tuple[Any, ...] = {"click": (0,), "metric": (VALUES, 0)}.get(defense.stage, ())
     out = defense.apply(*arrays, *extra, context)
     made = (out.messages, out.survivors) if isinstance(out, Wired) else (out,)
     assert before == [array.tobytes() for array in arrays], "input changed"

@@ -13,10 +13,10 @@ import pytest
 
 from foltr_audit.chain import parse_chain
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.federation import Evaluation, Federation
+from foltr_audit.evaluation import Evaluation
+from foltr_audit.federation import Federation
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.metrics import ideal_dcg
-from foltr_audit.plugins import Learner
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
@@ -285,13 +285,10 @@ def test_a_learning_rate_beyond_reason_is_refused(setup_of: SetupOf) -> None:
         played(setup_of(rounds=30, learner="fpdgd:learning_rate=1e300", dtype="float32"))
 
 
-def test_only_learners_built_on_fpdgd_are_simulated(setup_of: SetupOf, monkeypatch: Any) -> None:
-    class Other(Learner):
-        name = "other"
-
-    monkeypatch.setattr("foltr_audit.setup.make", lambda base, text: Other())
-    with pytest.raises(UsageError, match="learner other: expected fpdgd or a learner built on it"):
-        _ = setup_of().learner
+def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:
+    setup = setup_of(learner="pdgd")
+    with pytest.raises(UsageError, match="learner pdgd: it sends clicks; expected one that sends models"):
+        setup.rules("perfect", sampled=True)
 
 
 def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collection) -> None:

@@ -131,8 +131,10 @@ def test_messages_do_not_depend_on_each_other() -> None:
 
 def facts_of(found: Identifiability, weights: Floats) -> Identifiability:
     """Those of the first list of each message, with other pair weights (n, k, k)."""
-    independent, rank, unknowns, faintest, _ = found
-    return Identifiability(independent[:, 0], rank[:, 0], unknowns[:, 0], faintest[:, 0], weights)
+    independent, rank, unknowns, faintest, _, only_first = found
+    return Identifiability(
+        independent[:, 0], rank[:, 0], unknowns[:, 0], faintest[:, 0], weights, only_first[:, 0]
+    )
 
 
 @settings(max_examples=60, derandomize=True)
@@ -148,7 +150,8 @@ def test_told_against_a_loop_over_pairs(clicks: Bools, sizes: Floats, independen
     faintest = np.full((4, 6), 0.005)
     observed = observed_documents(clicks, np.ones((4, 6), dtype=np.bool_), only_observed=only)
     nothing = np.zeros(4, dtype=np.int64)
-    found = Identifiability(independent, nothing, nothing, faintest, weights).told(clicks, observed)
+    every = np.zeros(4, dtype=np.bool_)
+    found = Identifiability(independent, nothing, nothing, faintest, weights, every).told(clicks, observed)
     for i in range(4):
         coefficients, paired = np.zeros(6), np.zeros(6, dtype=np.bool_)
         for winner, loser in observed_pairs(clicks[i].tolist(), only):
@@ -254,3 +257,70 @@ def test_what_is_not_identifiable_is_not_read(setup_of: SetupOf) -> None:
     assert lost["wide", "float64"] == lost["wide", "float32"] == 0
     assert lost["crowded", "float32"] > lost["crowded", "float64"] > 0
     assert lost["spread", "float32"] > lost["spread", "float64"] > 0
+
+
+# --- messages that are no models ------------------------------------------------------------------
+
+
+def of_kind(kind: str, B: int, metric: str | None = None, *, antithetic: bool = True) -> View:
+    """Six messages of B lists each, with 1 to 10 documents."""
+    seen = cut(view(6 * B), B=1)
+    shape = (6, B, *seen.shown.shape[2:])
+    return replace(
+        seen,
+        kind=kind,
+        parameters=seen.parameters[:6],
+        messages=np.zeros((6, 2 if kind == "es" else B * shape[2])),
+        shown=seen.shown.reshape(shape),
+        features=seen.features.reshape(*shape, -1),
+        labels=None,
+        candidates=None,
+        clients=np.ones(6, dtype=np.int64),
+        knowledge=seen.knowledge.having(metric=metric, antithetic=antithetic),
+    )
+
+
+def told_of(seen: View, clicks: Bools) -> Bools:
+    """Documents (n, B, k) that are told where these (n, B, k) were clicked."""
+    n, B, k = clicks.shape
+    at = (np.repeat(np.arange(n), B), np.tile(np.arange(B), n))
+    here = seen.is_document.reshape(n * B, k)
+    return identifiability(seen).at(at).told(clicks.reshape(n * B, k), here).reshape(n, B, k)
+
+
+def test_clicks_in_clear_tell_everything() -> None:
+    seen = of_kind("clicks", 3)
+    clicks = seen.is_document & (np.arange(10) % 2 == 0)
+    facts = identifiability(seen)
+    assert np.array_equal(told_of(seen, clicks), seen.is_document)
+    assert np.array_equal(facts.rank, facts.unknowns)
+    assert np.array_equal(facts.unknowns[:, 0], seen.is_document.sum(axis=(1, 2)))
+
+
+@pytest.mark.parametrize("metric", ["maxrr", "dcg"])
+@pytest.mark.parametrize(
+    ("B", "antithetic", "alone", "rank"),
+    [
+        (1, True, [True], 1),
+        (2, True, [True, True], 2),
+        (3, True, [False, False, True], 2),
+        (4, True, [False] * 4, 2),
+        (1, False, [True], 1),
+        (2, False, [False, False], 1),
+    ],
+)
+def test_a_single_metric_tells_its_list(
+    metric: str, B: int, antithetic: bool, alone: list[bool], rank: int
+) -> None:
+    """MaxRR down to the first click, and that a list without one has none; means are not spoken of."""
+    seen = of_kind("es", B, metric, antithetic=antithetic)
+    here = seen.is_document
+    clicks = here & (np.arange(10) >= 2) & (np.arange(6) > 1)[:, np.newaxis, np.newaxis]
+    told = told_of(seen, clicks)
+    down = np.arange(10) <= 2 if metric == "maxrr" else np.ones(10, dtype=np.bool_)
+    for i in range(6):
+        for b in range(B):
+            expected = here[i, b] & (down if clicks[i, b].any() else True) & alone[b]
+            assert told[i, b].tolist() == expected.tolist()
+    assert (identifiability(seen).rank == rank).all()
+    assert (identifiability(seen).unknowns[:, 0] == here.sum(axis=(1, 2))).all()

@@ -37,7 +37,7 @@ ATTACKS = [make(Attack, "olsr"), make(Attack, "first-position"), make(Attack, "m
 
 def recording_of(setup: Setup, rounds: int = 2) -> MemoryRecording:
     """The rounds of an experiment, in memory."""
-    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 8, "sampled"))
+    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 8))
     parameters = np.linspace(-0.5, 0.5, FEATURES)
     for number in range(rounds):
         record, truth = Federation(setup).play(parameters, number).recorded()
@@ -78,6 +78,7 @@ def test_a_view_has_no_field_for_the_truth() -> None:
         "kind",
         "parameters",
         "messages",
+        "seeds",
         "shown",
         "features",
         "candidates",
@@ -299,7 +300,7 @@ def test_baselines_stand_in_front_and_once() -> None:
 def test_memory_and_folder_are_judged_alike(setup_of: SetupOf, collection: Collection, tmp_path: Any) -> None:
     setup = setup_of(rounds=3, dtype="float32")
     federation, start = Federation(setup), np.zeros(FEATURES)
-    header = trace_header(setup, "informational", 8, "sampled")
+    header = trace_header(setup, "informational", 8)
 
     class Silent:
         def __call__(self, metrics: Any = None) -> None: ...
@@ -318,7 +319,7 @@ def test_memory_and_folder_are_judged_alike(setup_of: SetupOf, collection: Colle
     ]
     memory, trace = (judge(recording, collection, ATTACKS, Streams(1)) for recording in found)
     assert equal(memory, trace)
-    assert found[0].last_aggregate().tobytes() == found[1].last_aggregate().tobytes()
+    assert found[0].last_model().parameters.tobytes() == found[1].last_model().parameters.tobytes()
     assert found[0].metrics() == found[1].metrics()
     assert found[0].n_rounds == found[1].n_rounds == 3
 
@@ -351,7 +352,8 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
         assert evidence is not None
         assert evidence.steps == 2 * clients.queries.size
         assert evidence.query.size == evidence.steps
-        memory = MemoryRecording(trace_header(setup, click_model, clients.queries.size, "deterministic"))
+        header = trace_header(setup, click_model, clients.queries.size, setup.learner.interactions)
+        memory = MemoryRecording(header)
         for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
             memory.write(record, truth)
         again = findings(memory, collection, protocol, setup.streams).clicks

@@ -45,7 +45,8 @@ def fresh(
     protocol = setup.spec.attack
     assert protocol is not None
     sending = FreshClients(setup, protocol)
-    header = trace_header(setup, "informational", sending.queries.size, lists, protocol.interactions)
+    header = trace_header(setup, "informational", sending.queries.size, protocol.interactions)
+    header = replace(header, knowledge={**header.knowledge, "lists": lists})
     memory = MemoryRecording(header)
     model = np.random.default_rng(5).normal(size=46) / 8
     for played in sending.rounds(model, "informational"):

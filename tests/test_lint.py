@@ -34,7 +34,7 @@ def test_whole_noise_per_client_is_clean(tmp_path: Path, kind: str, dtype: str) 
     done = lint(written(tmp_path / "trace", header, played(header)))
     assert done.findings == ()
     assert (done.rounds, done.messages, done.leaks) == (ROUNDS, ROUNDS * MESSAGES, 0)
-    assert set(done.not_looked) == {"unmasked"}
+    assert set(done.not_looked) == {"unmasked", "reused-seeds"}
     table = done.table()
     assert table["clean"] is True
     assert [check["name"] for check in table["checks"]] == [check.name for check in CHECKS]
@@ -244,7 +244,7 @@ def test_masks_that_are_missing_are_caught(tmp_path: Path, bits: int) -> None:
     numbers = [rng.integers(-999, 999, size=(MESSAGES, P)).astype(np.uint64) & high for _ in range(ROUNDS)]
     done = lint(written(tmp_path / "masked", header, rounds(masks)))
     assert done.findings == ()
-    assert set(done.not_looked) == {"bit-equal", "weak-noise", "sparsity", "grid"}
+    assert set(done.not_looked) == {"bit-equal", "reused-seeds", "weak-noise", "sparsity", "grid"}
     assert leaks(lint(written(tmp_path / "bare", header, rounds(numbers))).findings) == {"unmasked"}
     again = lint(written(tmp_path / "again", header, rounds([masks[0]] * ROUNDS)))
     assert leaks(again.findings) == {"reused-noise"}

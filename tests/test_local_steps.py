@@ -17,12 +17,22 @@ from foltr_audit.federation import Federation
 from foltr_audit.kernels.plackett_luce import draw, new_pool
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.plugins import Ball, Defense, RoundContext, StepDefense
+from foltr_audit.rankers import make_ranker
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
 from tests.reference import numba_threads
 from tests.toys import FEATURES, Bools, Floats, Ints, ToyClick
 
 SetupOf = Callable[..., Setup]
+
+
+EVERY_RANKER = pytest.mark.parametrize("ranker", ["linear", "neural:hidden=5", "neural:hidden=4,layers=2"])
+
+
+def with_ranker(setup: Setup, text: str) -> Setup:
+    """The same experiment, chain included, with another ranker."""
+    vars(setup)["ranker"] = make_ranker(text, FEATURES)
+    return setup
 
 
 def all_bytes(clients: Clients, setup: Setup, steps: int, model: Floats) -> list[bytes]:
@@ -46,6 +56,12 @@ def through_arrays(setup: Setup) -> Clients:
     return clients
 
 
+def model_of(setup: Setup, spread: float = 1.0) -> Floats:
+    """A model whose scores lie that far apart."""
+    return np.linspace(-1.0, 1.3, setup.ranker.n_parameters) * spread
+
+
+@EVERY_RANKER
 @pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 3000.0])
 @pytest.mark.parametrize("click_model", ["perfect", "navigational", "informational"])
 @pytest.mark.parametrize(
@@ -63,23 +79,27 @@ def test_the_kernel_and_the_array_path_are_one_engine(
     pairs: str,
     normaliser: str,
     chain: tuple[Defense, ...],
+    ranker: str,
     setup_of: SetupOf,
 ) -> None:
     """Also where scores lie so far apart that weights fade and products underflow."""
-    model = np.linspace(-1.0, 1.3, FEATURES) * spread
     for clients, steps in ((1, 1), (9, 3), (40, 11)):
         learner = f"fpdgd:interactions={steps},learning_rate=0.4,pairs={pairs},normaliser={normaliser}"
-        setup = setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain)
+        setup = with_ranker(
+            setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain), ranker
+        )
+        model = model_of(setup, spread)
         assert clients_of(setup).rules.declared() is not None
         expected = all_bytes(through_arrays(setup), setup, steps, model)
         assert all_bytes(clients_of(setup), setup, steps, model) == expected
 
 
+@EVERY_RANKER
 @pytest.mark.parametrize("always", [True, False])
-def test_the_ball_acts_without_pairs_or_not(always: bool, setup_of: SetupOf) -> None:
+def test_the_ball_acts_without_pairs_or_not(always: bool, ranker: str, setup_of: SetupOf) -> None:
     learner = f"fpdgd:interactions=4,clip_without_pairs={str(always).lower()}"
-    setup = setup_of(clients=30, learner=learner, defense=("clip:norm=0.5",))
-    model = np.full(FEATURES, 1.0)
+    setup = with_ranker(setup_of(clients=30, learner=learner, defense=("clip:norm=0.5",)), ranker)
+    model = np.ones(setup.ranker.n_parameters)
     expected = all_bytes(through_arrays(setup), setup, 4, model)
     assert all_bytes(clients_of(setup), setup, 4, model) == expected
 
@@ -109,13 +129,14 @@ def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
     assert done.clipped.any()
 
 
+@EVERY_RANKER
 @pytest.mark.parametrize("chunk", [1, 3, 8, 17, 32, 1000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_chunks_and_threads_change_no_byte(
-    chunk: int, threads: int, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+    chunk: int, threads: int, ranker: str, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = setup_of(clients=70, learner="fpdgd:interactions=5", defense=("clip:norm=2",))
-    model = np.linspace(-1.0, 1.0, FEATURES)
+    model = model_of(with_ranker(setup, ranker))
     expected = all_bytes(clients_of(setup), setup, 5, model)
     monkeypatch.setattr(client, "CHUNK", chunk)
     with numba_threads(threads):

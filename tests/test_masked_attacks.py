@@ -39,7 +39,7 @@ def short_lists() -> Collection:
 
 
 def training(setup: Setup, rounds: int = 3) -> MemoryRecording:
-    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 150, "sampled"))
+    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 150))
     for number in range(rounds):  # always from the same model: only the clicks differ
         memory.write(*Federation(setup).play(MODEL, number).recorded())
     return memory
@@ -48,7 +48,7 @@ def training(setup: Setup, rounds: int = 3) -> MemoryRecording:
 def fresh(setup: Setup) -> MemoryRecording:
     protocol = setup.spec.attack
     assert protocol is not None
-    memory = MemoryRecording(trace_header(setup, "informational", 240, "deterministic", 1))
+    memory = MemoryRecording(trace_header(setup, "informational", 240, 1))
     for played in FreshClients(setup, protocol).rounds(MODEL, "informational"):
         memory.write(*played.recorded())
     return memory

@@ -30,7 +30,7 @@ SECURE = "secure-aggregation:drop_after=0.25,threshold=0.6"
 
 def rounds_of(setup: Setup, count: int = 6) -> tuple[TraceHeader, list[tuple[RoundRecord, RoundTruth]]]:
     """Some rounds, with and without a sum, and their header."""
-    header = trace_header(setup, setup.spec.train.click_model, 8, "sampled")
+    header = trace_header(setup, setup.spec.train.click_model, 8)
     made = [Federation(setup).play(START, number).recorded() for number in range(count)]
     assert {record.total is None for record, _ in made} == {True, False}
     return replace(header, rounds_per_part=4), made
@@ -59,7 +59,7 @@ def test_rounds_come_back(message: str, setup_of: SetupOf, tmp_path: Path) -> No
 
 def test_a_recorded_run_is_that_trace(setup_of: SetupOf, tmp_path: Path) -> None:
     setup = setup_of(defense=(SECURE,), rounds=3)
-    header = trace_header(setup, "informational", 8, "sampled")
+    header = trace_header(setup, "informational", 8)
 
     def play(first: int, last: Any) -> Any:
         return Federation(setup).rounds(START if last is None else last, first)
@@ -109,7 +109,7 @@ def test_the_aggregate_view_is_the_sum(setup_of: SetupOf) -> None:
 def test_the_individual_view_decodes_by_the_fixed_point(setup_of: SetupOf, collection: Collection) -> None:
     for masks in ("true", "false"):
         setup = setup_of(defense=(f"secure-aggregation:masks={masks}",), learner="fpdgd:interactions=3")
-        header = trace_header(setup, "informational", 8, "sampled")
+        header = trace_header(setup, "informational", 8)
         record, truth = Federation(setup).play(START, 0).recorded()
         [seen] = Observer(header, collection).views(record)
         assert seen.view.kind == "model"
@@ -123,7 +123,7 @@ def test_the_individual_view_decodes_by_the_fixed_point(setup_of: SetupOf, colle
 
 
 def test_headers_say_how_messages_are_encoded(setup_of: SetupOf) -> None:
-    header = trace_header(setup_of(defense=("secure-aggregation",)), "informational", 8, "sampled")
+    header = trace_header(setup_of(defense=("secure-aggregation",)), "informational", 8)
     facts = header.knowledge
     assert [facts[name] for name in ("of", "bits", "fraction", "range")] == ["model", 48, 24, 64.0]
     for name, value, expected in (
@@ -147,7 +147,7 @@ def test_headers_say_how_messages_are_encoded(setup_of: SetupOf) -> None:
 
 def test_rounds_that_do_not_fit_are_refused(setup_of: SetupOf, tmp_path: Path) -> None:
     setup = setup_of(defense=("secure-aggregation:bits=40",))
-    header = trace_header(setup, "informational", 8, "sampled")
+    header = trace_header(setup, "informational", 8)
     record, truth = Federation(setup).play(START, 0).recorded()
     large = record.messages.astype(np.uint64)
     large[3, 2] = 2**40

@@ -1,4 +1,4 @@
-"""Federations that train a neural ranker: the engine's array path, their traces, and what they learn."""
+"""Federations that train a neural ranker: the engine, their traces, and what they learn."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from foltr_audit.client import ClientRules
 from foltr_audit.experiment import first_model, train
 from foltr_audit.federation import Federation
 from foltr_audit.rankers.linear import LinearRanker
+from foltr_audit.rankers.neural import NeuralRanker
 from foltr_audit.records import Dataset
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
@@ -33,18 +34,29 @@ def with_ranker(setup: Setup, text: str) -> Setup:
     return Setup(Spec.parse(table), setup.collection)
 
 
-def test_only_the_linear_ranker_goes_through_the_fused_kernel(setup_of: SetupOf) -> None:
+def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: SetupOf) -> None:
     class OwnScores(LinearRanker):
+        pass
+
+    class OwnGradient(NeuralRanker):
         pass
 
     def rules(text: str) -> ClientRules:
         return with_ranker(setup_of(), text).rules("perfect", sampled=True)
 
-    assert rules("linear").declared() is not None
-    assert rules("neural:hidden=4").declared() is None
-    own = with_ranker(setup_of(), "linear")
-    vars(own)["ranker"] = OwnScores(FEATURES)
-    assert own.rules("perfect", sampled=True).declared() is None
+    for text, shape in (
+        ("linear", (None, None)),
+        ("neural", (64, 1)),
+        ("neural:hidden=4", (4, 1)),
+        ("neural:hidden=4,layers=2", (4, 2)),
+    ):
+        declared = rules(text).declared()
+        assert declared is not None
+        assert (declared.hidden, declared.layers) == shape
+    for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
+        own = setup_of()
+        vars(own)["ranker"] = ranker
+        assert own.rules("perfect", sampled=True).declared() is None
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:
@@ -81,8 +93,9 @@ def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
         assert np.linalg.norm(models, axis=1).max() <= 2 + 1e-12
 
 
-def test_threads_change_no_byte_of_a_neural_round(setup_of: SetupOf) -> None:
-    setup = with_ranker(setup_of(clients=70, defense=("clip:norm=2",)), "neural:hidden=4")
+@pytest.mark.parametrize("text", ["neural:hidden=4", "neural:hidden=4,layers=2"])
+def test_threads_change_no_byte_of_a_neural_round(text: str, setup_of: SetupOf) -> None:
+    setup = with_ranker(setup_of(clients=70, defense=("clip:norm=2",)), text)
 
     def round_bytes(threads: int) -> list[bytes]:
         with numba_threads(threads):
@@ -119,10 +132,11 @@ def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
     assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one a parameter")
 
 
+@pytest.mark.parametrize("ranker", ["neural", "neural:layers=2", "neural:hidden=10"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_training_makes_a_neural_ranker_better(seed: int) -> None:
+def test_training_makes_a_neural_ranker_better(seed: int, ranker: str) -> None:
     data = load_data("synthetic:mq2007:200")
-    spec = {"seed": seed, "population": {"clients": 100}, "train": {"rounds": 15, "ranker": "neural"}}
+    spec = {"seed": seed, "population": {"clients": 100}, "train": {"rounds": 15, "ranker": ranker}}
     trained = train(Setup(Spec.parse(spec), data))
     assert trained.ndcg > trained.untrained + 0.05
 
@@ -142,4 +156,5 @@ def test_a_neural_ranker_learns_what_no_linear_one_can() -> None:
         return train(Setup(spec, data)).ndcg
 
     assert ndcg("neural:hidden=8") > 0.95
+    assert ndcg("neural:hidden=8,layers=2") > 0.95
     assert ndcg("linear") < 0.65

@@ -33,7 +33,9 @@ EMBEDDED, GIVEN = "features in the trace", "the data set"
 WITHOUT_ORDER = [
     name
     for name in names(Attack)
-    if "order" not in plugin_class(Attack, name).needs and plugin_class(Attack, name).asks == "clicks"
+    if "order" not in plugin_class(Attack, name).needs
+    and plugin_class(Attack, name).asks == "clicks"
+    and "model" in plugin_class(Attack, name).reads
 ]
 
 
@@ -57,7 +59,7 @@ def played(request: Any, setup_of: SetupOf) -> Round:
     setup = setup_of(learner="fpdgd:interactions=3", clients=12, embed_features=embeds, data=data)
     record, _ = Federation(setup).play(MODEL, 0).recorded()
     assert len(np.unique((record.shown >= 0).sum(axis=1))) > 3
-    return Round(trace_header(setup, "perfect", 12, "sampled"), record, None if embeds else data)
+    return Round(trace_header(setup, "perfect", 12), record, None if embeds else data)
 
 
 # --- the order ------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ def test_lists_of_fresh_clients_are_sorted_too(setup_of: SetupOf, collection: Co
     assert setup.spec.attack is not None
     clients = FreshClients(setup, setup.spec.attack)
     record, _ = next(clients.rounds(MODEL, "perfect")).recorded()
-    header = trace_header(setup, "perfect", clients.queries.size, "deterministic", 1)
+    header = trace_header(setup, "perfect", clients.queries.size, 1)
     played = Round(header, record, collection)
     ordered, sorted_ = played.seen().view, played.seen("order").view
     assert np.array_equal(

@@ -34,7 +34,7 @@ def cell(spec: Spec, evidence: Evidence, label: str = "olsr") -> Cell:
     )
     data = {"source": "here", "synthetic": False}
     return Cell(
-        spec=spec, eps_claimed=1.2, pdgd="pham-2022", data=data, trained=trained,
+        spec=spec, eps_claimed=1.2, learner="fpdgd", pdgd="pham-2022", data=data, trained=trained,
         evidence={"navigational": evidence},
     )  # fmt: skip
 

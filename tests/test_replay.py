@@ -67,8 +67,8 @@ def sent(setup: Setup, *, ranker: str = "linear", sampled: bool = False, seed: i
     else:
         played = next(FreshClients(setup, protocol).rounds(parameters, click_model))
     record, truth = played.recorded()
-    lists = "sampled" if sampled else "deterministic"
-    header = trace_header(setup, click_model, record.n_messages, lists, setup.learner.interactions)
+    behind = None if sampled else setup.learner.interactions
+    header = trace_header(setup, click_model, record.n_messages, behind)
     (seen,) = Observer(header, setup.collection).views(record)
     return Sent(header, record, truth, seen.view)
 

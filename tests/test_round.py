@@ -11,6 +11,7 @@ import pytest
 
 from foltr_audit.clicks import Cascade
 from foltr_audit.federation import Federation
+from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.setup import Setup
 from tests.toys import FEATURES, Floats, Ints
@@ -58,6 +59,7 @@ def drawn_list(f: Floats, u: Floats) -> Ints:
 def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None) -> dict[str, Any]:
     """Every draw and every step of one round 0, one client after the other."""
     data, learner, spec = setup.collection.train, setup.learner, setup.spec
+    assert isinstance(learner, FPDGD)
     model = setup.rules(spec.train.click_model, sampled=True).click_model
     assert isinstance(model, Cascade)
     p_click, p_stop = model.setting(setup.collection.largest_label)

@@ -267,7 +267,11 @@ def test_unknown_fields_get_the_nearest_name(table: dict[str, Any], line: str) -
         ("population.cohort", 51, "population: cohort=51: expected at most the number of clients, 50"),
         ("population.scenario", "zipf", "unknown scenario 'zipf'; known: uniform"),
         ("train.rounds", 0, "train.rounds=0: "),
-        ("train.ranker", "lambda", "train.ranker: unknown 'lambda'; expected linear or neural:hidden=H"),
+        (
+            "train.ranker",
+            "lambda",
+            "train.ranker: unknown 'lambda'; expected linear or neural:hidden=H,layers=L",
+        ),
         ("train.click_model", "perfekt", "unknown click model 'perfekt'; did you mean 'perfect'?"),
         ("train.learner", "fpdgd:interactions=0", "learner fpdgd: interactions=0: "),
         ("train.learner", "fpdgd:learning_rate=nan", "learner fpdgd: learning_rate=nan: "),

@@ -145,7 +145,7 @@ def test_round_trip(header: TraceHeader, sizes: list[tuple[int, int]], d: int) -
                 assert expected is not None
                 same(expected, truth)
         if sizes:
-            np.testing.assert_array_equal(trace.last_aggregate(), made[-1][0].aggregate)
+            np.testing.assert_array_equal(trace.last_model().parameters, made[-1][0].aggregate)
 
 
 def test_metrics_keep_names_numbers_and_nan(tmp_path: Path) -> None:

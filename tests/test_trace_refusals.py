@@ -31,7 +31,7 @@ HEADER = TraceHeader(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"kind": "es"}, "kind is 'es', expected model or update"),
+        ({"kind": "post"}, "kind is 'post', expected model or update"),
         ({"dtype": "float16"}, "dtype is 'float16'"),
         ({"parameters": 0}, "parameters is 0, expected 1 or more"),
         ({"parameters": True}, "parameters is True, expected a whole number"),
@@ -196,7 +196,7 @@ def trace(tmp_path: Path) -> Path:
         ("kind =", "kind", "broken TOML: Expected '=' after a key in a key/value pair (at line 2"),
         ("k = 4", "k = 4\nk = 5", "broken TOML: Cannot overwrite a value (at line"),
         ("letor", "\udcff", "broken TOML: 'utf-8' codec can't decode byte 0xff"),
-        ('"model"', '"es"', "kind is 'es', expected model or update"),
+        ('"model"', '"post"', "kind is 'post', expected model or update"),
         ("k = 4\n", "", "field k is missing"),
         ("fold = 0\n", "", "field dataset.fold is missing"),
         ("k = 4\n", "k = 4\nkk = 4\n", "unknown field kk"),

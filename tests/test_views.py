@@ -38,7 +38,8 @@ SetupOf = Callable[..., Setup]
 def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHeader]:
     """The first round of an experiment and its header."""
     record, _ = Federation(setup).play(np.linspace(-0.5, 0.5, FEATURES), 0).recorded()
-    return record, trace_header(setup, setup.spec.train.click_model, record.n_messages, lists)
+    header = trace_header(setup, setup.spec.train.click_model, record.n_messages)
+    return record, replace(header, knowledge={**header.knowledge, "lists": lists})
 
 
 def whole(record: RoundRecord, header: TraceHeader, data: Collection | None) -> View:
@@ -262,7 +263,7 @@ def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
         learner="fpdgd:learning_rate=0.2,pairs=all",
         defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
     )
-    known = knowledge_of(trace_header(setup, "navigational", 40, "sampled"))
+    known = knowledge_of(trace_header(setup, "navigational", 40))
     assert known == Knowledge(
         interactions=4,
         lists="sampled",
@@ -274,14 +275,14 @@ def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
         number_format="float64",
         click_model="navigational",
     )
-    assert knowledge_of(trace_header(setup_of(), "perfect", 8, "sampled")).clip is None
-    of_the_data = {"candidates", "relevance", "belief"}
-    assert all(known.has(field.name) for field in fields(Knowledge) if field.name not in of_the_data)
-    assert knowledge_of(trace_header(setup_of(), "perfect", 8, "sampled")).noise == "none"
+    assert knowledge_of(trace_header(setup_of(), "perfect", 8)).clip is None
+    not_here = {"candidates", "relevance", "belief", "sigma", "metric"}  # of the data, and of FOLtR-ES
+    assert all(known.has(field.name) for field in fields(Knowledge) if field.name not in not_here)
+    assert knowledge_of(trace_header(setup_of(), "perfect", 8)).noise == "none"
 
 
 def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
-    header = replace(trace_header(setup_of(), "perfect", 8, "sampled"), knowledge={})
+    header = replace(trace_header(setup_of(), "perfect", 8), knowledge={})
     known = knowledge_of(header)
     assert known == Knowledge(number_format="float64")
     assert [field.name for field in fields(Knowledge) if known.has(field.name)] == [
@@ -291,6 +292,7 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "query",
         "ranker",
         "clip_without_pairs",
+        "antithetic",
         "number_format",
     ]
 
@@ -306,12 +308,12 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
     ],
 )
 def test_facts_of_an_unknown_form_are_no_knowledge(facts: dict[str, Any], setup_of: SetupOf) -> None:
-    header = replace(trace_header(setup_of(), "perfect", 8, "sampled"), knowledge=facts)
+    header = replace(trace_header(setup_of(), "perfect", 8), knowledge=facts)
     assert knowledge_of(header) == Knowledge(number_format="float64")
 
 
 def test_a_ball_of_any_norm_is_read(setup_of: SetupOf) -> None:
-    header = trace_header(setup_of(), "perfect", 8, "sampled")
+    header = trace_header(setup_of(), "perfect", 8)
     l1 = replace(header, knowledge={"clip_norm": 3, "clip_ord": 1})
     assert knowledge_of(l1).clip == Ball(norm=3.0, ord=1)
     assert knowledge_of(replace(header, knowledge={"clip_norm": 3.0})).clip == Ball(norm=3.0, ord=2)
@@ -321,14 +323,14 @@ def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collectio
     setup = setup_of(
         defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"), seed=7, dtype="float32"
     )
-    header = trace_header(setup, "perfect", 8, "deterministic")
+    header = trace_header(setup, "perfect", 8, setup.learner.interactions)
     assert (header.kind, header.dtype, header.parameters, header.k) == ("model", "float32", FEATURES, 10)
     assert header.spec_hash == setup.spec.hash
     assert header.dataset.fingerprint == collection.fingerprint
     assert header.dataset.parts == Collection.PARTS
     assert header.knowledge["eps_claimed"] == 1.2
     assert header.knowledge["defense"] == ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
-    assert trace_header(setup, "perfect", 8, "deterministic", 1).knowledge["interactions"] == 1
-    assert trace_header(setup, "perfect", 8, "sampled").knowledge["interactions"] == 4
-    assert trace_header(setup, "perfect", 10**9, "sampled").rounds_per_part == 1
+    assert trace_header(setup, "perfect", 8, 1).knowledge["interactions"] == 1
+    assert trace_header(setup, "perfect", 8).knowledge["interactions"] == 4
+    assert trace_header(setup, "perfect", 10**9).rounds_per_part == 1
     assert header.rounds_per_part == 4_000_000 // (8 * FEATURES * 4)

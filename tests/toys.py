@@ -19,6 +19,7 @@ from foltr_audit.plugins import (
     Inference,
     Knowledge,
     MessageDefense,
+    MetricDefense,
     PrivacyClaim,
     RoundContext,
     Scenario,
@@ -135,13 +136,41 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
     )
 
 
+def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
+    """Seeds and mean reciprocal ranks of random lists, in the order in which perturbed models show them."""
+    seen, rng = view(n, B, seed=seed), np.random.default_rng(seed)
+    known = replace(EVERYTHING, interactions=B, sigma=0.5, metric="maxrr", noise="metric-rr:p=0.5")
+    values = np.append(0.0, 1 / np.arange(1, 11))
+    halves = [(B + 1) // 2, B // 2]
+    means = [values[rng.integers(11, size=(n, size))].sum(axis=1) / max(1, size) for size in halves]
+    return replace(
+        seen,
+        kind="es",
+        messages=np.stack(means, axis=1),
+        seeds=rng.integers(2**63, size=n, dtype=np.uint64),
+        knowledge=known,
+    )
+
+
+def clicks_view(n: int, B: int = 1, *, seed: int = 0) -> View:
+    """Clicks on random lists, as a central server sees them."""
+    seen = view(n, B, seed=seed)
+    clicks = (np.random.default_rng(seed).random(seen.shown.shape) < 0.3) & seen.is_document
+    known = replace(EVERYTHING, interactions=B)
+    messages = clicks.reshape(n, -1).astype(np.float64)
+    return replace(seen, kind="clicks", messages=messages, knowledge=known)
+
+
 def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
     """Some messages of a view in another order, their lists in another order as well."""
-    candidates, labels = seen.candidates, seen.labels
+    candidates, labels, messages = seen.candidates, seen.labels, seen.messages
+    if seen.kind == "clicks":
+        messages = messages.reshape(seen.shown.shape)[:, :, documents].reshape(messages.shape)
     return replace(
         seen,
         parameters=seen.parameters[order],
-        messages=seen.messages[order],
+        messages=messages[order],
+        seeds=None if seen.seeds is None else seen.seeds[order],
         shown=seen.shown[order][:, :, documents],
         features=seen.features[order][:, :, documents],
         candidates=None if candidates is None else replace(candidates, query=candidates.query[order]),
@@ -156,8 +185,12 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
     more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
     assert seen.candidates is not None
     assert seen.labels is not None
+    messages = seen.messages
+    if seen.kind == "clicks":
+        messages = np.pad(messages.reshape(seen.shown.shape), more)[:, :B, :k].reshape(len(seen), B * k)
     return replace(
         seen,
+        messages=messages,
         shown=np.pad(seen.shown, more, constant_values=-1)[:, :B, :k],
         features=np.pad(seen.features, (*more, (0, 0)))[:, :B, :k].astype(np.float32),
         candidates=replace(
@@ -168,7 +201,7 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
 
 
 def with_updates(seen: View, updates: Floats) -> View:
-    """The same view with other updates (n, P)."""
+    """The same view with other updates (n, P), or other messages where they are no models."""
     return replace(seen, messages=seen.parameters + updates if seen.kind == "model" else updates)
 
 
@@ -205,7 +238,7 @@ JOURNAL: list[Entry] = []
 """What the toys saw, in order; the `journal` fixture empties it."""
 
 
-def _note(stage: str, tag: str, saw: Floats | Bools) -> None:
+def _note(stage: str, tag: str, saw: Floats | Bools | Ints) -> None:
     JOURNAL.append(Entry(stage, tag, np.array(saw, dtype=np.float64)))
 
 
@@ -224,6 +257,22 @@ class ToyClick(ClickDefense):
         if self.do == "keep-first":
             return np.asarray(clicks & (np.cumsum(clicks, axis=1) == 1))
         return clicks.copy()
+
+
+class ToyMetric(MetricDefense):
+    """Reports the mirrored outcome, counted down from the highest."""
+
+    name: ClassVar[str] = "toy-metric"
+    tag: str = "metric"
+    highest: int = 10
+
+    def apply(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
+        del values, step, context
+        _note("metric", self.tag, outcomes)
+        return self.highest - outcomes
+
+    def channel(self, values: int) -> Floats:
+        return np.eye(values)[::-1]
 
 
 class ToyStep(StepDefense):
@@ -304,12 +353,13 @@ class ToyAggregate(AggregateDefense):
 
 TOYS: tuple[Defense, ...] = (
     ToyClick(do="invert"),
+    ToyMetric(),
     ToyStep(factor=2.0),
     ToyMessage(shift=1.0),
     ToyWire(lost_below=3),
     ToyAggregate(shift=1.0),
 )
-"""One defense of each stage, so that the contract suite knows all five of them."""
+"""One defense of each stage, so that the contract suite knows all of them."""
 
 
 class OnlyQuery(Scenario):

@@ -17,7 +17,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
     """The best of all proofs that the events of a chain give; neighbours replace one unit of one client.
 
     Each noise is a proof by itself, since what comes after it never depends on the clicks again, and so are
-    randomised clicks. A unit smaller than a client changes no message by more than a client does.
+    randomised clicks and metrics. A unit smaller than a client changes no message by more than a client does.
 
     - A single message is protected by the noise that its client added. So is a sum, since the others'
       messages are independent of it.
@@ -42,7 +42,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
     '1.200'
     """
     walked = walk(events, situation.parameters)
-    proofs = [*_by_clicks(walked, situation), *_by_noise(walked, situation)]
+    proofs = [*_by_clicks(walked, situation), *_by_metrics(walked, situation), *_by_noise(walked, situation)]
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
     if best is not None and math.isfinite(best.epsilon):
@@ -69,6 +69,15 @@ def _by_clicks(walked: Walked, situation: Situation) -> Iterator[Proof]:
     bits = max(1, lists * situation.list_length)
     how = f"{bits} click{'s' * (bits > 1)} randomised with epsilon {walked.bit_epsilon:.4g} each"
     yield Proof(PureLoss(walked.bit_epsilon, bits), how)
+
+
+def _by_metrics(walked: Walked, situation: Situation) -> Iterator[Proof]:
+    """A metric is all of an interaction that a client sends, whatever query it asked."""
+    if math.isinf(walked.metric_epsilon):
+        return
+    count = situation.interactions if situation.unit in ("query", "client") else 1
+    how = f"{count} metric{'s' * (count > 1)} randomised with epsilon {walked.metric_epsilon:.4g} each"
+    yield Proof(PureLoss(walked.metric_epsilon, count), how)
 
 
 def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:

@@ -14,6 +14,7 @@ from foltr_audit.records.privacy import (
     Opaque,
     PrivacyEvent,
     RandomisedClicks,
+    RandomisedMetrics,
     Resized,
     Rounded,
     Summed,
@@ -49,11 +50,13 @@ class Walked:
     Attributes:
         noises: noise that was added, in order.
         bit_epsilon: the smallest epsilon with which each click was randomised; infinite without.
+        metric_epsilon: the smallest epsilon with which each metric was randomised; infinite without.
         at_least: fewest messages of a secure sum; None if the server gets each message.
     """
 
     noises: tuple[Protection, ...]
     bit_epsilon: float
+    metric_epsilon: float
     at_least: int | None
 
 
@@ -62,7 +65,12 @@ def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
     walker = _Walker(parameters)
     for event in events:
         walker.take(event)
-    return Walked(noises=tuple(walker.noises), bit_epsilon=walker.bit_epsilon, at_least=walker.at_least)
+    return Walked(
+        noises=tuple(walker.noises),
+        bit_epsilon=walker.bit_epsilon,
+        metric_epsilon=walker.metric_epsilon,
+        at_least=walker.at_least,
+    )
 
 
 class _Walker:
@@ -81,6 +89,7 @@ class _Walker:
         self.grid = 0.0
         self.noises: list[Protection] = []
         self.bit_epsilon = math.inf
+        self.metric_epsilon = math.inf
         self.at_least: int | None = None
 
     def take(self, event: PrivacyEvent) -> None:
@@ -88,6 +97,8 @@ class _Walker:
         match event:
             case RandomisedClicks():
                 self.bit_epsilon = min(self.bit_epsilon, event.epsilon)
+            case RandomisedMetrics():
+                self.metric_epsilon = min(self.metric_epsilon, event.epsilon)
             case Summed():
                 self.at_least = max(self.at_least or 1, event.at_least)
             case Noised():

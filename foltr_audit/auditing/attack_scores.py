@@ -46,7 +46,7 @@ def _scored(
 ) -> Floats:
     clients = games.clients
     click_model = clients.setup.spec.train.click_model
-    header = trace_header(clients.setup, click_model, len(messages), "deterministic", games.interactions)
+    header = trace_header(clients.setup, click_model, len(messages), games.interactions)
     observer = Observer(header, clients.setup.collection)
     record, pieces = _record(games, canary, messages), []
     weights = canary.clicks[1].astype(np.float64) - canary.clicks[0]

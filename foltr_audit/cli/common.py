@@ -14,6 +14,7 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.plan import Plan
+    from foltr_audit.plugins import Learner
     from foltr_audit.study import Output
 
 Table = dict[str, Any]
@@ -29,6 +30,7 @@ FIELD_OPTIONS = {
     "population": "--cohort",
     "population.clients": "--clients",
     "population.cohort": "--cohort",
+    "train.learner": "--learner",
     "train.ranker": "--ranker",
     "train.rounds": "--rounds",
     "train.no_relevant": "--no-relevant",
@@ -80,6 +82,7 @@ class Common:
     clients: o.Clients = None
     cohort: o.Cohort = None
     scenario: o.Scenario = None
+    learner: o.Learner = None
     interactions: o.Interactions = None
     rounds: o.Rounds = None
     learning_rate: o.LearningRate = None
@@ -144,22 +147,31 @@ class Common:
             changes |= pdgd_setting(self.pdgd)._asdict()
         return {name: value for name, value in changes.items() if value is not None}
 
-    def defense_axis(self) -> list[Table]:
-        """One point per chain: one per --eps, or the one that --defense states.
+    def learner_axis(self, protocol: str | None) -> list[Table]:
+        """One point per --learner; under a protocol plain fpdgd is the one that the protocol repeats."""
+        from foltr_audit.spec import default_learner
+
+        plain = default_learner(attacks=protocol is not None)
+        return [
+            {"train.learner": plain if text.strip() == "fpdgd" else text} for text in self.learner or ()
+        ] or [{}]
+
+    def defense_axis(self, table: Table) -> list[Table]:
+        """One point per chain: one per --eps, as the table's learner publishes it, or what --defense states.
 
         Raises:
             UsageError: both are given, --sensitivity without --eps, or a value out of range.
         """
-        from foltr_audit.chain import published_chain
-
         if self.eps and self.defense:
             raise UsageError("--eps and --defense: give one or the other; --eps means the published chain")
         if self.sensitivity is not None and not self.eps:
             raise UsageError("--sensitivity: only with --eps; a --defense states its own sensitivity")
         if self.defense:
             return [{"defense": self.defense}]
-        sensitivity = {} if self.sensitivity is None else {"sensitivity": self.sensitivity}
-        return [{"defense": list(published_chain(eps, **sensitivity))} for eps in self.eps or ()] or [{}]
+        if not self.eps:
+            return [{}]
+        learner = _learner_of(table)
+        return [{"defense": list(learner.published_chain(eps, self.sensitivity))} for eps in self.eps]
 
     def repetition_axis(self, table: Table) -> list[Table]:
         """One point per repetition, with its fold.
@@ -219,6 +231,7 @@ class Common:
         if tables is None:
             tables = [{}] if self.config is None else _read_config(self.config)
         tables = [changed(table, {**self.point(), **point}) for table in tables]
+        tables = expand(tables, self.learner_axis(protocol))
         for table in tables:
             for name in PROTOCOLS:
                 if name == protocol:
@@ -228,7 +241,7 @@ class Common:
             _change_learner(table, self.learner_changes())
         if same:
             tables = [cell for table in tables for cell in _trained_on_each(table)]
-        tables = expand(tables, self.defense_axis())
+        tables = [changed(table, chain) for table in tables for chain in self.defense_axis(table)]
         tables = [changed(table, run) for table in tables for run in self.repetition_axis(table)]
         return Plan.of(tables, str(self.config or ""), FIELD_OPTIONS)
 
@@ -306,15 +319,20 @@ def _trained_on_each(table: Table) -> list[Table]:
 def _change_learner(table: Table, changes: dict[str, object]) -> None:
     if not changes:
         return
+    from foltr_audit.registry import remade
+
+    learner = _learner_of(table)
+    table.setdefault("train", {})["learner"] = remade(learner, changes).text
+
+
+def _learner_of(table: Table) -> Learner:
+    """The learner of a Spec's table, named or not."""
     from foltr_audit.plugins import Learner
-    from foltr_audit.registry import make, remade
+    from foltr_audit.registry import make
     from foltr_audit.spec import default_learner
 
-    train = table.setdefault("train", {})
-    learner = make(
-        Learner, train.get("learner", default_learner(attacks=any(name in table for name in PROTOCOLS)))
-    )
-    train["learner"] = remade(learner, changes).text
+    default = default_learner(attacks=any(name in table for name in PROTOCOLS))
+    return make(Learner, table.get("train", {}).get("learner", default))
 
 
 def use_threads(threads: int | None) -> None:

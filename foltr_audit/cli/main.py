@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from foltr_audit.cli import attack, audit, calibrate, data, listing, trace, train
+from foltr_audit.cli import attack, audit, calibrate, data, diff, listing, significance, trace, train
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
@@ -32,6 +32,8 @@ app.command("attack")(attack.attack)
 app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)
 app.command("train")(train.train)
+app.command("significance")(significance.significance)
+app.command("diff")(diff.diff)
 app.add_typer(data.app, name="data")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)

@@ -49,6 +49,15 @@ Scenario = Annotated[
     str | None,
     typer.Option("--scenario", help="Who the clients are. Default: uniform.", rich_help_panel="Federation"),
 ]
+Learner = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--learner",
+        help="fpdgd (default), foltr-es, pdgd, dbgd or coltr, with parameters as in "
+        "pdgd:batch=100. Several: one run per learner.",
+        rich_help_panel="Federation",
+    ),
+]
 Interactions = Annotated[
     int | None,
     typer.Option(
@@ -84,7 +93,11 @@ ClipWithoutPairs = Annotated[
 ]
 Ranker = Annotated[
     str | None,
-    typer.Option("--ranker", help="linear (default) or neural:hidden=H.", rich_help_panel="Federation"),
+    typer.Option(
+        "--ranker",
+        help="linear (default), neural:hidden=H or neural:hidden=H,layers=2.",
+        rich_help_panel="Federation",
+    ),
 ]
 Init = Annotated[
     str | None,
@@ -126,8 +139,8 @@ Eps = Annotated[
     list[float] | None,
     typer.Option(
         "--eps",
-        help="Published FPDGD chain: clip at D/2, Gamma shares of scale D/eps; inf: none. "
-        "Several: one run per value.",
+        help="The learner's published defense: of fpdgd a clip at D/2 and Gamma shares of scale D/eps, of "
+        "foltr-es metric-rr; inf: none. Several: one run per value.",
         rich_help_panel="Defense",
     ),
 ]

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, parallel_kernel
+from .jit import inlined, kernel, parallel_kernel
 
 
 @inlined
@@ -32,6 +32,32 @@ def click_row(
         clicked = reading & (grades[row, i] >= 0) & (u[row, ahead + 2 * i] < click[grade])
         reading = reading & ~(clicked & (u[row, ahead + 2 * i + 1] < stop[grade]))
         out[row, i] = clicked
+
+
+@kernel
+def click_group(
+    labels: NDArray[np.int8],
+    offsets: NDArray[np.int64],
+    click: NDArray[np.float64],
+    stop: NDArray[np.float64],
+    queries: NDArray[np.int64],
+    step: int,
+    shown: NDArray[np.int64],
+    u: NDArray[np.float64],
+    ahead: int,
+    grades: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+) -> None:
+    """Fill `clicks` (rows, k) with clicks on the lists (rows, k) shown for queries[:, step].
+
+    Query q owns labels[offsets[q] : offsets[q + 1]]; `grades` (rows, k) is room for those of the lists.
+    """
+    for row in range(queries.shape[0]):
+        first = offsets[queries[row, step]]
+        for i in range(shown.shape[1]):
+            grades[row, i] = labels[first + max(shown[row, i], 0)] if shown[row, i] >= 0 else -1
+    for row in range(queries.shape[0]):
+        click_row(grades, u, row, ahead, click, stop, clicks)
 
 
 @parallel_kernel

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .ball import project_row
-from .cascade import click_row
+from .cascade import click_group
 from .jit import kernel, parallel_kernel
+from .network import Network, Tile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients
 from .philox import fill_uniforms
 from .plackett_luce import Pool, draw, new_pool
@@ -42,6 +43,8 @@ class Rules(NamedTuple):
         candidates, only_observed: the PDGD setting.
         norm, order: the ball that models are kept in; an infinite norm for none.
         always: the ball also acts after a step without pairs.
+        hidden, layers: units of a hidden layer of the ranker, and their number; None for the linear one,
+            for which kernels are compiled apart.
     """
 
     click: NDArray[np.float64]
@@ -52,6 +55,8 @@ class Rules(NamedTuple):
     norm: float
     order: int
     always: bool
+    hidden: int | None
+    layers: int | None
 
 
 class Stream(NamedTuple):
@@ -75,41 +80,27 @@ class Played(NamedTuple):
 
 @kernel
 def _score_group(
-    data: Documents, queries: NDArray[np.int64], step: int, models: NDArray[np.float64], pool: Pool
+    data: Documents,
+    queries: NDArray[np.int64],
+    step: int,
+    models: NDArray[np.float64],
+    pool: Pool,
+    tile: Tile | None,
 ) -> None:
     """Scores of the candidates of queries[:, step] under models (rows, P), into the pool."""
     features, offsets, scores, sizes, tops = data.features, data.offsets, pool.scores, pool.sizes, pool.tops
     for row in range(queries.shape[0]):
         first = offsets[queries[row, step]]
         sizes[row] = offsets[queries[row, step] + 1] - first
+        if tile is not None:
+            fill_scores(features, first, sizes[row], models[row], tile, scores[row])
         top = -np.inf
         for i in range(sizes[row]):
-            score = dot(features, first + i, models, row)
-            scores[row, i] = score
+            if tile is None:
+                scores[row, i] = dot(features, first + i, models, row)
+            score = scores[row, i]
             top = score if score > top else top
         tops[row] = top
-
-
-@kernel
-def _click_group(
-    data: Documents,
-    rules: Rules,
-    queries: NDArray[np.int64],
-    step: int,
-    shown: NDArray[np.int64],
-    u: NDArray[np.float64],
-    ahead: int,
-    grades: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
-) -> None:
-    """Fill `clicks` (rows, k) with clicks on the shown lists (rows, k)."""
-    labels, offsets, click, stop = data.grades, data.offsets, rules.click, rules.stop
-    for row in range(queries.shape[0]):
-        first = offsets[queries[row, step]]
-        for i in range(shown.shape[1]):
-            grades[row, i] = labels[first + max(shown[row, i], 0)] if shown[row, i] >= 0 else -1
-    for row in range(queries.shape[0]):
-        click_row(grades, u, row, ahead, click, stop, clicks)
 
 
 @kernel
@@ -121,6 +112,7 @@ def _step_group(
     shown: NDArray[np.int64],
     coefficients: NDArray[np.float64],
     pairs: NDArray[np.int64],
+    tile: Tile | None,
     gradient: NDArray[np.float64],
     models: NDArray[np.float64],
     undefended: NDArray[np.float64],
@@ -131,9 +123,13 @@ def _step_group(
     rate, norm, order, always = rules.learning_rate, rules.norm, rules.order, rules.always
     for row in range(queries.shape[0]):
         if pairs[row] > 0:
-            add_documents(features, offsets[queries[row, step]], shown, coefficients, row, gradient)
+            first = offsets[queries[row, step]]
+            if tile is None:
+                add_documents(features, first, shown, coefficients, row, gradient, 0)
+            else:
+                fill_gradient(features, first, shown[row], coefficients[row], models[row], tile, gradient[0])
             for j in range(models.shape[1]):
-                stepped = models[row, j] + rate * gradient[row, j]
+                stepped = models[row, j] + rate * gradient[0, j]
                 undefended[row, j] += stepped - models[row, j]
                 models[row, j] = stepped
         acts = (pairs[row] > 0 or always) and norm < np.inf
@@ -162,6 +158,7 @@ def _play_group(
     all_clicks: NDArray[np.bool_],
     clipped: NDArray[np.bool_],
     pool: Pool,
+    tile: Tile | None,
 ) -> None:
     """All local steps of a few clients."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
@@ -169,23 +166,45 @@ def _play_group(
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
     clicks = np.empty((rows, k), dtype=np.bool_)
     coefficients, pairs = np.empty((rows, k)), np.empty(rows, dtype=np.int64)
-    gradient = np.empty((rows, models.shape[1]))
+    gradient = np.empty((1, models.shape[1]))
     candidates, only_observed = rules.candidates, rules.only_observed
+    labels, offsets, p_click, p_stop = data.grades, data.offsets, rules.click, rules.stop
     for step in range(steps):
         ahead = step % _AHEAD
         if ahead == 0:
             more = min(_AHEAD, steps - step)
             _fill_group(show, more * k, step * k // 2, clients, stream, stream.show)
             _fill_group(click, more * 2 * k, step * k, clients, stream, stream.click)
-        _score_group(data, queries, step, models, pool)
+        _score_group(data, queries, step, models, pool, tile)
         draw(pool, rows, show, ahead * k, shown)
-        _click_group(data, rules, queries, step, shown, click, ahead * 2 * k, grades, clicks)
+        click_group(
+            labels, offsets, p_click, p_stop, queries, step, shown, click, ahead * 2 * k, grades, clicks
+        )
         fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
         _step_group(
-            data, rules, queries, step, shown, coefficients, pairs, gradient, models, undefended, clipped
+            data,
+            rules,
+            queries,
+            step,
+            shown,
+            coefficients,
+            pairs,
+            tile,
+            gradient,
+            models,
+            undefended,
+            clipped,
         )
         all_shown[:, step] = shown
         all_clicks[:, step] = clicks
+
+
+@kernel
+def _tile(features: int, hidden: int | None, layers: int | None) -> Tile | None:
+    """Memory for the documents of neural rankers."""
+    if hidden is None or layers is None:
+        return None
+    return new_tile(Network(features, hidden, layers))
 
 
 @kernel
@@ -211,6 +230,7 @@ def _play_chunk(
     groups = (end - begin + rows - 1) // rows
     rows = (end - begin + groups - 1) // groups
     pool = new_pool(rows, longest, played.shown.shape[2])
+    tile = _tile(data.features.shape[1], rules.hidden, rules.layers)
     for first in range(begin, end, rows):
         last = min(first + rows, end)
         _play_group(
@@ -225,6 +245,7 @@ def _play_chunk(
             played.clicks[first:last],
             played.clipped[first:last],
             pool,
+            tile,
         )
 
 

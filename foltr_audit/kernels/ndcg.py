@@ -1,4 +1,4 @@
-"""DCG of shown and of ideal lists, and the reciprocal rank of the first click.
+"""What shown lists are worth: DCG of them and of ideal lists, precision, and the rank of the first click.
 
 Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
 2^r - 1, discount log2(rank + 1).
@@ -68,4 +68,70 @@ def reciprocal_ranks(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
             if clicks[i, rank]:
                 out[i] = 1.0 / (rank + 1.0)
                 break
+    return out
+
+
+@parallel_kernel
+def reciprocal_ranks_of_relevant(
+    labels: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """1 / rank of the first document with a label above 0 of each list (I, k); 0 without one."""
+    out = np.zeros(queries.size)
+    for i in numba.prange(queries.size):
+        first = offsets[queries[i]]
+        for rank in range(shown.shape[1]):
+            if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
+                out[i] = 1.0 / (rank + 1.0)
+                break
+    return out
+
+
+@parallel_kernel
+def average_precisions(
+    labels: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    relevant: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Precision at the ranks of relevant documents, summed over min(k, relevant); 0 where none is.
+
+    `relevant` (queries,) counts the documents of each query with a label above 0.
+    """
+    out = np.zeros(queries.size)
+    for i in numba.prange(queries.size):
+        first, found, total = offsets[queries[i]], 0, 0.0
+        for rank in range(shown.shape[1]):
+            if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
+                found += 1
+                total += found / (rank + 1.0)
+        most = min(relevant[queries[i]], shown.shape[1])
+        out[i] = total / most if most > 0 else 0.0
+    return out
+
+
+@parallel_kernel
+def expected_reciprocal_ranks(
+    labels: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    click: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Expected 1 / rank of the first click on each list (I, k), from P(click | grade).
+
+    Grades beyond the last of `click` are clicked like that one.
+    """
+    out = np.empty(queries.size)
+    for i in numba.prange(queries.size):
+        first, unclicked, total = offsets[queries[i]], 1.0, 0.0
+        for rank in range(shown.shape[1]):
+            if shown[i, rank] >= 0:
+                chance = click[min(labels[first + shown[i, rank]], click.size - 1)]
+                total += unclicked * chance / (rank + 1.0)
+                unclicked *= 1.0 - chance
+        out[i] = total
     return out

@@ -74,16 +74,17 @@ def add_documents(
     weights: NDArray[np.float64],
     row: int,
     out: NDArray[np.float64],
+    to: int,
 ) -> None:
-    """Fill out[row] with `sum_i weights[row, i] x_i` over shown documents; their query begins at first."""
+    """Fill out[to] with `sum_i weights[row, i] x_i` over shown documents; their query begins at first."""
     for j in range(out.shape[1]):
-        out[row, j] = 0.0
+        out[to, j] = 0.0
     for i in range(shown.shape[1]):
         weight = weights[row, i]
         if shown[row, i] >= 0 and weight != 0.0:
             document = first + shown[row, i]
             for j in range(out.shape[1]):
-                out[row, j] += weight * features[document, j]
+                out[to, j] += weight * features[document, j]
 
 
 @parallel_kernel
@@ -97,5 +98,5 @@ def weighted_features(
     """`sum_i weights[c, i] x_i` over the shown documents, float64, shape (C, features)."""
     sums = np.empty((queries.size, features.shape[1]), dtype=np.float64)
     for c in numba.prange(queries.size):
-        add_documents(features, offsets[queries[c]], shown, weights, c, sums)
+        add_documents(features, offsets[queries[c]], shown, weights, c, sums, c)
     return sums

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from foltr_audit.learners.gamma_shares import published_chain
 from foltr_audit.learners.pdgd import Normaliser, Pairs, PDGDSetting
-from foltr_audit.plugins import Learner
+from foltr_audit.plugins import ModelLearner
 from foltr_audit.rankers import Ranker
 from foltr_audit.records import Dataset
 
 
-class FPDGD(Learner):
+class FPDGD(ModelLearner):
     """Federated PDGD: one gradient step per interaction, models averaged by their interactions.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
@@ -23,16 +24,27 @@ class FPDGD(Learner):
 
     name: ClassVar[str] = "fpdgd"
 
-    interactions: int = Field(4, ge=1, le=10_000, description="interactions B of a client in a round")
     learning_rate: float = Field(0.1, gt=0, description="step size eta")
     pairs: Pairs = Field("last-click+1", description="unclicked documents that form pairs")
     normaliser: Normaliser = Field("candidates", description="what the Plackett-Luce normaliser sums over")
-    clip_without_pairs: bool = Field(True, description="step defenses also act after a step without pairs")
 
     @property
     def setting(self) -> PDGDSetting:
         """The PDGD setting."""
         return PDGDSetting(self.pairs, self.normaliser)
+
+    @property
+    def facts(self) -> dict[str, str | int | float | bool]:
+        """Step size, PDGD setting, and when the step stage acts."""
+        return self.model_dump(exclude={"interactions"})
+
+    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
+        """A clip at Delta / 2 and Gamma shares of scale Delta / eps; Delta = 3 if not given.
+
+        Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
+        section 3.3.
+        """
+        return published_chain(eps) if sensitivity is None else published_chain(eps, sensitivity)
 
     def local_step(
         self,

@@ -18,11 +18,13 @@ class Check:
         name: name of the check.
         tells: what the server learns from it, in a few words.
         of_integers: whether it also reads masked messages.
+        of_anything: whether it also reads messages that are no models.
     """
 
     name: ClassVar[str]
     tells: ClassVar[str]
     of_integers: ClassVar[bool] = False
+    of_anything: ClassVar[bool] = False
 
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         self.header = header

@@ -8,6 +8,7 @@ from foltr_audit.lint.clear_fields import ClearFields
 from foltr_audit.lint.counts import Counts
 from foltr_audit.lint.grid import Grid
 from foltr_audit.lint.reused_noise import ReusedNoise
+from foltr_audit.lint.reused_seeds import ReusedSeeds
 from foltr_audit.lint.silent import Silent
 from foltr_audit.lint.sparsity import Sparsity
 from foltr_audit.lint.unmasked import Unmasked
@@ -18,6 +19,7 @@ CHECKS: tuple[type[Check], ...] = (
     Silent,
     Counts,
     ReusedNoise,
+    ReusedSeeds,
     WeakNoise,
     Sparsity,
     Unmasked,

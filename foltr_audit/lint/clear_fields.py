@@ -18,6 +18,7 @@ class ClearFields(Check):
     name: ClassVar[str] = "clear-fields"
     tells: ClassVar[str] = "what is not covered at all: queries, lists, drop-outs, messages without noise"
     of_integers: ClassVar[bool] = True
+    of_anything: ClassVar[bool] = True
 
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)

@@ -20,6 +20,7 @@ class Counts(Check):
     name: ClassVar[str] = "counts"
     tells: ClassVar[str] = "how active each client was"
     of_integers: ClassVar[bool] = True
+    of_anything: ClassVar[bool] = True
 
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)

@@ -12,6 +12,7 @@ from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding
 from foltr_audit.lint.seen import Seen
 from foltr_audit.trace import Trace
+from foltr_audit.trace.header import NO_MODELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,4 +87,6 @@ def lint(folder: Path) -> Linted:
 def _why_not(check: Check, kind: str) -> str | None:
     if kind == "masked" and not check.of_integers:
         return "masked messages hold integers"
+    if kind in NO_MODELS and not check.of_anything:
+        return f"messages of kind {kind} are no models"
     return check.why_not()

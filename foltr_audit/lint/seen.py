@@ -25,7 +25,7 @@ _LARGEST = 1e300
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seen:
-    """What an honest-but-curious server sees of one round; M messages of P coordinates, none of it truth.
+    """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth.
 
     Attributes:
         round: number of the round.
@@ -38,6 +38,7 @@ class Seen:
         counts: int64 (M,).
         interactions: number of recorded interactions.
         features: whether the shown documents' features are recorded.
+        seeds: what each client drew its perturbation from, uint64 (M,), if it did.
     """
 
     round: int
@@ -50,6 +51,7 @@ class Seen:
     counts: NDArray[np.int64]
     interactions: int
     features: bool
+    seeds: NDArray[np.uint64] | None = None
 
     @classmethod
     def of(cls, record: RoundRecord, kind: str) -> Seen:
@@ -75,6 +77,7 @@ class Seen:
             counts=record.counts,
             interactions=record.n_interactions,
             features=record.features is not None,
+            seeds=record.seeds,
         )
 
     @property

@@ -31,7 +31,7 @@ class Ranker(Protocol):
 
     @property
     def text(self) -> str:
-        """Its text form, e.g. `linear` or `neural:hidden=10`."""
+        """Its text form, e.g. `linear` or `neural:hidden=64`."""
         ...
 
     @property

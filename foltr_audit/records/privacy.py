@@ -126,6 +126,17 @@ class RandomisedClicks:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RandomisedMetrics:
+    """The online metric of every interaction is randomised by itself before the client averages them.
+
+    Attributes:
+        epsilon: the largest log ratio of one reported value.
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summed:
     """The server gets the sum of the messages and no single one (secure aggregation).
 
@@ -143,5 +154,5 @@ class Opaque:
     mechanism: str
 
 
-PrivacyEvent = Bounded | Resized | Rounded | Noised | RandomisedClicks | Summed | Opaque
+PrivacyEvent = Bounded | Resized | Rounded | Noised | RandomisedClicks | RandomisedMetrics | Summed | Opaque
 """One thing that happens to what a client sends, in the order in which it happens."""

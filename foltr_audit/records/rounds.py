@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,20 @@ from foltr_audit.records.frozen import read_only
 
 Payload = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""
+
+
+class GlobalModel(NamedTuple):
+    """What a server goes on with.
+
+    Attributes:
+        parameters: the global model, float64 (P,).
+        state: what it remembers beside it, e.g. an optimiser's moments, float64 (S,); None of a server that
+            averages models.
+    """
+
+    parameters: NDArray[np.float64]
+    state: NDArray[np.float64] | None = None
+
 
 _PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
 
@@ -44,7 +58,8 @@ class RoundRecord:
         shares: number of noise shares n that the defenses reckoned with.
         survivors: bool, shape (M,); whether a message entered the aggregate.
         counts: int64, shape (M,); interactions behind each message.
-        messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P).
+        messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P); (M, W)
+            where they are no models, which `state` tells.
         slot: int64, shape (I,); which message an interaction went into. Rows rise by (slot, step).
         step: int64, shape (I,); the client's local step, from 0.
         part: int64, shape (I,); index into the data set parts of the trace.
@@ -54,6 +69,9 @@ class RoundRecord:
         total: uint64, shape (P,); sum of the survivors' encodings, what secure aggregation tells the server;
             None where messages are plain, where it aborted, and where nobody sums up.
         aborted: why secure aggregation gave no sum; else empty.
+        seeds: what each client drew its perturbation from, uint64 (M,); None where there is none.
+        state: what the server remembers after the round beside the model, float64 (S,); None where messages
+            are models.
 
     Raises:
         UsageError: shapes that do not fit together, indices out of range, rows out of order.
@@ -74,6 +92,8 @@ class RoundRecord:
     features: NDArray[np.float32] | None = None
     total: NDArray[np.uint64] | None = None
     aborted: str = ""
+    seeds: NDArray[np.uint64] | None = None
+    state: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         who = f"round {self.round}"
@@ -89,8 +109,8 @@ class RoundRecord:
         _freeze(self, {**whole, **floats, "survivors": np.bool_})
         if self.features is not None:
             _freeze(self, {"features": np.float32})
-        if self.total is not None:
-            _freeze(self, {"total": np.uint64})
+        given = {"total": np.uint64, "seeds": np.uint64, "state": np.float64}
+        _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None})
         self._check_shapes(who)
         self._check_values(who)
 
@@ -101,10 +121,15 @@ class RoundRecord:
                 "expected (M, P) and (I, k)"
             )
         (M, P), (rows, k) = self.messages.shape, self.shown.shape
+        if self.state is not None:
+            P = self.parameters.size
+            _expect(who, "state", self.state, (self.state.size,))
         for name in ("parameters", "aggregate"):
             _expect(who, name, getattr(self, name), (P,))
         if self.total is not None:
             _expect(who, "total", self.total, (P,))
+        if self.seeds is not None:
+            _expect(who, "seeds", self.seeds, (M,))
         for name in ("survivors", "counts"):
             _expect(who, name, getattr(self, name), (M,))
         for name in ("slot", "step", "part", "query"):
@@ -128,6 +153,11 @@ class RoundRecord:
             raise UsageError(f"{who}: a shown list has a document after its padding")
         if self.features is not None and np.any(self.features[padding]):
             raise UsageError(f"{who}: features differ from 0 where a shown list is padded")
+
+    @property
+    def after(self) -> GlobalModel:
+        """What the server goes on with."""
+        return GlobalModel(self.aggregate, self.state)
 
     @property
     def n_messages(self) -> int:

@@ -26,6 +26,8 @@ KNOWLEDGE = {
     "pairs": "which documents form pairs in PDGD",
     "normaliser": "what PDGD's Plackett-Luce normaliser sums over",
     "clip": "the ball that local models are kept in",
+    "sigma": "the scale of the perturbations that clients try",
+    "metric": "the online metric that clients send",
     "noise": "the law of the noise in a message",
     "click_model": "how users click, given relevance",
 }
@@ -44,7 +46,11 @@ class Knowledge:
         learning_rate, pairs, normaliser: settings of PDGD.
         clip: the ball that local models are kept in; None also where there is none.
         clip_without_pairs: whether the clip acts on an interaction without pairs too.
-        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `none`.
+        sigma: standard deviation of the perturbations of FOLtR-ES.
+        metric: its online metric, `maxrr` or `dcg`.
+        antithetic: whether the later half of its interactions is at the mirrored perturbation.
+        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `metric-rr:p=0.25` for
+            each of the metrics behind it, or `none`.
         number_format: `float32` or `float64`, how a message is rounded.
         click_model: name of the click model.
         belief: the click model in numbers, where it is a cascade.
@@ -64,6 +70,9 @@ class Knowledge:
     normaliser: str | None = None
     clip: Ball | None = None
     clip_without_pairs: bool = True
+    sigma: float | None = None
+    metric: str | None = None
+    antithetic: bool = True
     noise: str | None = None
     number_format: str = "float32"
     click_model: str | None = None
@@ -123,9 +132,12 @@ class View:
 
     Attributes:
         observer: `individual` (each message by itself) or `aggregate` (sums over several clients).
-        kind: `model` or `update`.
+        kind: `model`, `update`, `es` (mean online metrics at perturbed models) or `clicks`.
         parameters: the global model each message started from, float64 (n, P).
-        messages: what was sent, float64 (n, P).
+        messages: what was sent, float64: of models and updates (n, P); of kind `es` (n, V), the mean over the
+            first half of the interactions (one more if their number is odd) and, if antithetic, the mean over
+            the others, 0 where there are none; of kind `clicks` (n, B k), 1 where the server saw a click.
+        seeds: of kind `es`, what each client drew its perturbation from, uint64 (n,).
         shown: position of each shown document inside its query, int64 (n, B, k), padded with -1.
         features: their feature rows, float32 or float64 (n, B, k, d), zero at the padding.
         candidates: all candidates of each list's query, if the observer has them.
@@ -140,6 +152,7 @@ class View:
     messages: NDArray[np.float64]
     shown: NDArray[np.int64]
     features: Features
+    seeds: NDArray[np.uint64] | None = None
     candidates: Candidates | None = None
     labels: NDArray[np.int64] | None = None
     clients: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
@@ -152,6 +165,8 @@ class View:
         object.__setattr__(self, "features", read_only_features(self.features))
         if self.labels is not None:
             object.__setattr__(self, "labels", read_only(self.labels, np.int64))
+        if self.seeds is not None:
+            object.__setattr__(self, "seeds", read_only(self.seeds, np.uint64))
         clients = np.broadcast_to(self.clients, (len(self.messages),))
         object.__setattr__(self, "clients", read_only(clients, np.int64))
 
@@ -230,12 +245,15 @@ class Inference:
         any_click: higher = more likely that a list has any click, float64 (n, B); where it is not given,
             the largest score of the list speaks.
         lists: of attacks that ask which list a message came from: how probable each is, float64 (n, B).
+        patterns: how probable each click pattern of a list is, float64 (n, B, 2^k'), k' <= k: bit i of a
+            pattern's number is the click on place i. Of attacks that weigh them all; rows sum to 1.
     """
 
     scores: NDArray[np.float64]
     guess: NDArray[np.bool_]
     any_click: NDArray[np.float64] | None = None
     lists: NDArray[np.float64] | None = None
+    patterns: NDArray[np.float64] | None = None
 
     def widened(self, k: int) -> Inference:
         """The same answer for lists padded to k places."""
@@ -245,6 +263,6 @@ class Inference:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", read_only(self.scores, np.float64))
         object.__setattr__(self, "guess", read_only(self.guess, np.bool_))
-        for name in ("any_click", "lists"):
+        for name in ("any_click", "lists", "patterns"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only(getattr(self, name), np.float64))

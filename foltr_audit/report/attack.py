@@ -14,12 +14,13 @@ from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.information import information_rows
 from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer
 from foltr_audit.study import Cell
 
-KINDS = ("any_click", "calibration", "identifiability", "queries", "refused", "results")
+KINDS = ("any_click", "calibration", "identifiability", "information", "queries", "refused", "results")
 """The kinds of rows that come from evidence."""
 
 INQUIRIES = ("counts", "query_identification")
@@ -35,6 +36,7 @@ class AttackReport(Report):
         calibration: one row per attack whose scores are probabilities.
         counts: one row per attack on sums over clients, estimates without a message first.
         identifiability: one row per setting: what its messages can tell whatever attack reads them.
+        information: one row per attack that weighs click patterns: bits of a list's clicks in its message.
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that told queries from others.
         refused: one row per attack that could not run, and why.
@@ -47,6 +49,7 @@ class AttackReport(Report):
     calibration: list[Row]
     counts: list[Row] = field(default_factory=list, kw_only=True)
     identifiability: list[Row]
+    information: list[Row] = field(default_factory=list, kw_only=True)
     queries: list[Row]
     query_identification: list[Row] = field(default_factory=list, kw_only=True)
     refused: list[Row]
@@ -115,6 +118,7 @@ def attack_rows(
         "any_click": list(beside.any_click_rows(evidence, where, resamples)),
         "calibration": list(beside.calibration_rows(evidence, where, resamples)),
         "identifiability": [beside.identifiability_row(evidence, where)],
+        "information": list(information_rows(evidence, where, resamples)),
         "queries": list(beside.query_rows(evidence, where, queries)),
         "refused": list(beside.refused_rows(evidence, where)),
         "results": list(result_rows(evidence, click_model, setting, streams)),

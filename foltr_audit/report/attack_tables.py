@@ -94,7 +94,7 @@ def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
             f"{row['rank_min']} at least; "
             f"{row['all_clicked']} lists all clicked, {row['without_click']} without a click; "
             f"{percent(row['not_observed'])} of documents not observed"
-            + (f", {percent(lost)} combinations of others or too faint" if lost else "")
+            + (f", {percent(lost)} combinations of others, too faint, or not in a metric" if lost else "")
         )
 
 

@@ -63,7 +63,7 @@ class Group:
     setting: Row
 
 
-_OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.methods")
+_OWN_COLUMN = ("defense", "train.click_model", "train.learner", "attack.click_models", "attack.methods")
 
 
 def groups(cells: Sequence[Cell]) -> list[Group]:
@@ -91,6 +91,7 @@ def setting(cell: Cell) -> Row:
         "trained_on": cell.spec.train.click_model,
         "eps_claimed": cell.eps_claimed,
         "defense": "+".join(cell.spec.defense),
+        "learner": cell.learner,
         "pdgd": cell.pdgd,
     }
 
@@ -122,6 +123,7 @@ def utility_rows(cells: Sequence[Cell]) -> list[Row]:
                 "ndcg@10_untrained": float(np.mean([run.untrained for run in trained])),
                 "ndcg@10_ceiling": float(np.mean([run.ceiling for run in trained])),
                 "online_sum": float(np.mean([run.online_sum for run in trained])),
+                "online_mean": float(np.mean([run.online_mean for run in trained])),
                 "clipped": float(np.mean([run.clipped for run in trained])),
             }
         )

@@ -10,11 +10,11 @@ from rich.markup import escape
 from foltr_audit.report import attack_tables as beside_results
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.base import Row
+from foltr_audit.report.information import information_table
 from foltr_audit.report.inquiries import print_inquiries
 from foltr_audit.report.layout import below, by_method, of_world, percent, table, world
 from foltr_audit.report.meaning import meaning
 from foltr_audit.report.plain import epsilon, short
-from foltr_audit.report.train import TrainReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,6 +57,10 @@ def _print_world(report: AttackReport, name: str, console: Console) -> None:
     if any(row["auc"] is not None for row in any_click):
         console.print(beside_results.any_click_table(any_click))
         console.print()
+    told = of_world(report.information, name)
+    if told:
+        console.print(information_table(told))
+        console.print()
     for line in (
         *beside_results.identifiability_lines(of_world(report.identifiability, name)),
         *beside_results.calibration_lines(of_world(report.calibration, name)),
@@ -80,13 +84,15 @@ def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
     fold = data["folds"][0]
     sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries, " if "train" in fold else ""
     folds = f", first of {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
-    pdgd = ", ".join(sorted({row["pdgd"] for row in rows}))
+    learners = ", ".join(sorted({row["learner"].partition(":")[0] for row in rows}))
+    settings = ", ".join(sorted({row["pdgd"] for row in rows} - {"none"}))
+    pdgd = f", PDGD {settings}" if settings else ""
     short_ones = data.get("queries_too_short", 0)
     left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
         f"{kind} {data['source']} ({sizes}{data['features']} features, {data['normalised']}{folds}, "
-        f"fingerprint {fold['fingerprint'][:12]}), PDGD {pdgd}, seed {config.get('seed', 'several')}"
-        f"{left_out}"
+        f"fingerprint {fold['fingerprint'][:12]}), {learners}{pdgd}, "
+        f"seed {config.get('seed', 'several')}{left_out}"
     )
 
 
@@ -137,23 +143,3 @@ def _utility_table(rows: Sequence[Row]) -> Table:
             str(row["runs"]),
         )
     return found
-
-
-def print_train(report: TrainReport, console: Console) -> None:
-    """A line per round and the final model's figures."""
-    console.print(dataset_line(report.dataset, report.config, report.utility))
-    found = table("rounds", None)
-    for heading in ("run", "eps", "round", "online nDCG@10", "offline nDCG@10", "MaxRR", "clipped"):
-        found.add_column(heading, justify="right")
-    for row in report.rounds:
-        found.add_row(
-            str(row["run"]),
-            epsilon(row["eps_claimed"]),
-            str(row["round"]),
-            short(row["online_ndcg@10"]),
-            short(row["offline_ndcg@10"]),
-            short(row["maxrr"]),
-            percent(row["clipped"]),
-        )
-    console.print(found)
-    console.print(_utility_table(report.utility))

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
+from foltr_audit import atomic
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.plan import Plan
 from foltr_audit.plugins import WireDefense
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.plain import json_text
+from foltr_audit.run_folder import writing
 from foltr_audit.study import Cell
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROUNDS = "rounds.parquet"
+"""Name of the rounds' table in a folder of Runs."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,24 @@ class TrainReport(Report):
             utility=utility_rows(cells),
             rounds=[row for group in groups(cells) for row in _rounds(group)],
         )
+
+    def to_frame(self) -> pl.DataFrame:
+        """The rounds as a flat data frame: null where JSON has null, lists as their JSON text."""
+        import polars as pl
+
+        rows = [{name: _flat(value) for name, value in row.items()} for row in self.rounds]
+        return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
+
+    def save_rounds(self, folder: Path) -> None:
+        """Write the rounds as `rounds.parquet` into a folder.
+
+        Raises:
+            FoltrAuditError: it cannot be written.
+        """
+        buffer = io.BytesIO()
+        self.to_frame().write_parquet(buffer)
+        with writing(folder):
+            atomic.write_bytes(folder / ROUNDS, buffer.getvalue())
 
 
 @dataclass(frozen=True)
@@ -106,6 +135,10 @@ class WireCost:
 def _mean(rounds: Sequence[Row], name: str) -> float:
     values = [float(row[name]) for row in rounds if name in row]
     return sum(values) / len(values) if values else 0.0
+
+
+def _flat(value: object) -> object:
+    return json_text(value) if isinstance(value, list | tuple | dict) else value
 
 
 def _rounds(group: Group) -> list[Row]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.marker import Part, file_name
 from foltr_audit.trace.schema import columns, feature_width, misfit
@@ -65,6 +65,8 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
     features = shown.padded("features", header.k, 0, np.float32) if header.embeds_features else None
     whole = {name: shown.array(name).astype(np.int64) for name in ("slot", "step", "part", "query")}
     totals, aborted = _secure_sums(table, header, part)
+    states = _states(table, header, part)
+    seeds = messages.array("seed") if header.kind == "es" else None
     for i, number in enumerate(range(part.first_round, part.last_round + 1)):
         m, r = messages.span(i), shown.span(i)
         try:
@@ -80,6 +82,8 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
                 features=None if features is None else features[r],
                 total=totals[i],
                 aborted=aborted[i],
+                seeds=None if seeds is None else seeds[m],
+                state=states[i],
                 **{name: values[r] for name, values in whole.items()},
             )
         except UsageError as error:
@@ -104,6 +108,16 @@ def _secure_sums(
     values = table.padded("total", header.parameters, 0, np.uint64)
     totals = [row if length else None for row, length in zip(values, lengths, strict=True)]
     return totals, table.frame["aborted"].to_list()
+
+
+def _states(table: _Rows, header: TraceHeader, part: Part) -> list[NDArray[np.float64] | None]:
+    """What the server remembered after each round beside the model."""
+    if header.holds_models:
+        return [None] * part.n_rounds
+    lists = table.frame["state"].to_list()
+    if any(value is None for values in lists for value in values):
+        raise TraceError(f"trace: {table.path}: column state has missing values")
+    return [np.array(values, dtype=np.float64) for values in lists]
 
 
 def truths(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Iterator[RoundTruth]:
@@ -136,9 +150,11 @@ def metrics(part: Part, frames: Frames, folder: Path) -> list[dict[str, float]]:
     return _Rows(frames, "truth/rounds", part, folder).metrics()
 
 
-def aggregates(part: Part, frames: Frames, folder: Path) -> NDArray[np.float64]:
-    """Aggregates of a part's rounds, shape (rounds, P), from the table `observed/rounds` alone."""
-    return np.asarray(_Rows(frames, "observed/rounds", part, folder).array("aggregate"), dtype=np.float64)
+def last_model(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> GlobalModel:
+    """What the server had after the last round of a part, from the table `observed/rounds` alone."""
+    table = _Rows(frames, "observed/rounds", part, folder)
+    parameters = np.asarray(table.array("aggregate")[-1], dtype=np.float64).copy()
+    return GlobalModel(parameters, _states(table, header, part)[-1])
 
 
 class _Rows:

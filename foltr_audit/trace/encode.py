@@ -66,6 +66,10 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
             "total": Ragged(total[None], np.array([0 if record.total is None else P])),
             "aborted": [record.aborted],
         }
+    if record.state is not None:
+        rest["observed/rounds"]["state"] = [record.state.tolist()]
+    if record.seeds is not None:
+        rest["observed/messages"]["seed"] = record.seeds.copy()
     if record.features is not None:
         rest["observed/interactions"]["features"] = Ragged(record.features.copy(), lengths)
     if truth is not None:

@@ -21,7 +21,10 @@ from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 SCHEMA = "foltr-audit/trace/1"
 HEADER = "trace.toml"
-KINDS = ("model", "update", "masked")
+KINDS = ("model", "update", "masked", "es", "clicks")
+NO_MODELS = ("es", "clicks")
+"""Kinds whose messages are no models, so that fact `width` says how many numbers one holds."""
+
 DTYPES = ("float32", "float64")
 ENCODED = "uint64"
 """Number format of masked messages."""
@@ -62,10 +65,12 @@ class TraceHeader:
     """What stands in `trace.toml`.
 
     Attributes:
-        kind: what a message is: `model` (local parameters), `update` (their change) or `masked` (one of
-            these, encoded as integers modulo 2^bits; facts `of`, `bits`, `fraction` and `range` say how).
+        kind: what a message is: `model` (local parameters), `update` (their change), `masked` (one of
+            these, encoded as integers modulo 2^bits; facts `of`, `bits`, `fraction` and `range` say how),
+            `es` (mean online metrics at models perturbed from a seed), or `clicks` (the clicks themselves,
+            one after the other, which a central learner gets).
         dtype: `float32` or `float64`, the payload's number format; `uint64` of masked messages.
-        parameters: length P of a message.
+        parameters: number P of parameters of the global model, the length of a message that is a model.
         k: length of the longest shown list.
         ranker: name of the ranker, e.g. `linear`.
         dataset: the data behind the interactions.
@@ -106,7 +111,7 @@ class TraceHeader:
             _check_fact(name, value)
         ordered = {name: _own(self.knowledge[name]) for name in sorted(self.knowledge)}
         object.__setattr__(self, "knowledge", ordered)
-        _ = self.content, self.encoding  # both refuse facts that are missing or cannot be meant
+        _ = self.content, self.encoding, self.width  # they refuse facts that are missing or cannot be meant
         try:
             self.to_toml().encode("utf-8")
         except UnicodeEncodeError as error:
@@ -114,10 +119,27 @@ class TraceHeader:
 
     @property
     def content(self) -> str:
-        """What a message is when it is decoded: `model` or `update`."""
-        content = self.knowledge.get("of") if self.kind == "masked" else self.kind
+        """What a message is when it is decoded: its kind, or that of what was masked."""
+        if self.kind != "masked":
+            return self.kind
+        content = self.knowledge.get("of")
         _check(content in ("model", "update"), "knowledge.of", content, "model or update")
         return str(content)
+
+    @property
+    def holds_models(self) -> bool:
+        """Whether a message is a model or the change of one, be it masked."""
+        return self.kind not in NO_MODELS
+
+    @property
+    def width(self) -> int:
+        """Numbers in a message: the P parameters, or what the fact `width` says."""
+        if self.holds_models:
+            return self.parameters
+        width = self.knowledge.get("width")
+        good = isinstance(width, int) and not isinstance(width, bool) and width >= 1
+        _check(good, "knowledge.width", width, "a whole number from 1 on")
+        return int(width)  # type: ignore[arg-type]
 
     @property
     def encoding(self) -> FixedPoint | None:

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace import decode
 from foltr_audit.trace.header import TraceHeader, read_header
 from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
@@ -120,8 +117,8 @@ class Trace:
             rows += [{"round": part.first_round + i, **values} for i, values in enumerate(found)]
         return rows
 
-    def last_aggregate(self) -> NDArray[np.float64]:
-        """What the server computed in the last round, shape (P,).
+    def last_model(self) -> GlobalModel:
+        """What the server had after the last round.
 
         Raises:
             UsageError: a trace without rounds.
@@ -131,8 +128,7 @@ class Trace:
             raise UsageError(f"trace: {self.folder} has no round yet")
         part = self.parts[-1]
         frames = {"observed/rounds": self.frame(part, "observed/rounds")}
-        last: NDArray[np.float64] = decode.aggregates(part, frames, self.folder)[-1].copy()
-        return last
+        return decode.last_model(self.header, part, frames, self.folder)
 
     def check_size(self, part: Part, table: str) -> None:
         """Refuse a file that is missing or of another size than its marker says.

@@ -38,18 +38,23 @@ def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataTyp
 
     number = pl.Float32() if header.number_format == "float32" else pl.Float64()
     payload = pl.UInt64() if header.kind == "masked" else number
+    message, change = (pl.Array(inner, header.width) for inner in (payload, number))
     vector = pl.Array(pl.Float64, header.parameters)
     metric = pl.Struct({"name": pl.String, "value": pl.Float64})
     rest: dict[str, dict[str, pl.DataType]] = {
         "observed/rounds": {"parameters": vector, "aggregate": vector},
-        "observed/messages": {"survived": pl.Boolean(), "payload": pl.Array(payload, header.parameters)},
+        "observed/messages": {"survived": pl.Boolean(), "payload": message},
         "observed/interactions": {"shown": pl.List(pl.UInt32)},
         "truth/rounds": {"metrics": pl.List(metric)},
-        "truth/messages": {"update": pl.Array(number, header.parameters)},
+        "truth/messages": {"update": change},
         "truth/clicks": {"clicks": pl.List(pl.Boolean), "clipped": pl.Boolean()},
     }
     if table == "observed/rounds" and header.kind == "masked":
         rest[table] |= {"total": pl.List(pl.UInt64), "aborted": pl.String()}
+    if table == "observed/rounds" and not header.holds_models:
+        rest[table] |= {"state": pl.List(pl.Float64)}
+    if table == "observed/messages" and header.kind == "es":
+        rest[table] |= {"seed": pl.UInt64()}
     if table == "observed/interactions" and header.embeds_features:
         rest[table]["features"] = pl.List(pl.Array(pl.Float32, width))
     types: dict[str, pl.DataType] = {name: getattr(pl, kind)() for name, kind in WHOLE[table].items()}
@@ -80,7 +85,10 @@ def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
     """Why a round cannot stand in the trace with this header; None where it can."""
     rows, width = record.messages.shape
     facts = [
-        ("parameters P", width, header.parameters),
+        ("parameters P", record.parameters.size, header.parameters),
+        ("numbers in a message", width, header.width),
+        ("seeds", record.seeds is not None, header.kind == "es"),
+        ("state beside the model", record.state is not None, not header.holds_models),
         ("shown lists of k", record.shown.shape[1], header.k),
         ("messages of type", str(record.messages.dtype), header.dtype),
         ("embedded features", record.features is not None, header.embeds_features),

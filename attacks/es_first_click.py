@@ -1,0 +1,315 @@
+"""What a FOLtR-ES message, a seed and online metrics, tells of the clicks behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foltr_audit.decoding import Decoder, Prior
+from foltr_audit.metric_response import MetricResponse
+from foltr_audit.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums, reciprocal_ranks
+from foltr_audit.plugins import Attack, Inference, View
+
+Features = NDArray[np.float32] | NDArray[np.float64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_LIST = 10  # documents that clients show at most, which says how many values a metric may have
+_EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal
+
+
+class Metric(NamedTuple):
+    """An online metric of lists of up to ten documents as a function of the clicks.
+
+    Attributes:
+        values: its values, float64 (v,).
+        outcomes: which of them each click pattern makes, int64 (1024,).
+    """
+
+    values: Floats
+    outcomes: Ints
+
+    @classmethod
+    def of(cls, name: str) -> Metric:
+        """MaxRR: 1 / rank of the first click, 0 without; DCG: clicks discounted by log2(rank + 1)."""
+        patterns = np.arange(1 << _LIST)
+        if name == "dcg":
+            gains = ((patterns[:, np.newaxis] >> np.arange(_LIST)) & 1) / np.log2(np.arange(_LIST) + 2.0)
+            return cls(gains.sum(axis=1), patterns)
+        first = np.zeros(1 << _LIST, dtype=np.int64)
+        for place in range(_LIST - 1, -1, -1):
+            first[(patterns >> place) & 1 == 1] = place + 1
+        return cls(reciprocal_ranks(_LIST), first)
+
+    def nearest(self, numbers: Floats) -> Ints:
+        """Which value is nearest to each number (m,), int64 (m,)."""
+        order = np.argsort(self.values)
+        middles = (self.values[order][1:] + self.values[order][:-1]) / 2
+        return np.asarray(order[np.searchsorted(middles, numbers)])
+
+
+class ESFirstClick(Attack):
+    """Replays the perturbed ranking from the seed and weighs every rank that the first click may have had.
+
+    The posterior combines the click belief with the law of the privatised metric. Of one interaction in a
+    half it is Bayes' rule; of several, all multisets of reciprocal ranks that explain the mean count, and
+    each rank's posterior is exact as well. Clicks behind the first one are those of the belief. The guess is
+    the most probable first click, and later documents that then were more likely clicked than not. With DCG
+    single values tell the whole click pattern; means of several it does not decode. An observer without the
+    law takes the mean over every p from 1 / v to 1.
+
+    Sees: seed and metrics, the global model, sigma, features of the shown documents (their order follows
+    from the seed), the metric, the law of its privatisation, the click model with the grades that positions
+    usually show, or with `prior=relevance` those of the documents.
+
+    Source: Kharitonov 2019, "Federated online learning to rank with evolution strategies", sections 4 and 5,
+    for the message and its law; Baum et al. 1970 for the recursions over the interactions of a mean.
+    """
+
+    name: ClassVar[str] = "es-first-click"
+    reads: ClassVar[frozenset[str]] = frozenset({"es"})
+    needs: ClassVar[frozenset[str]] = frozenset({"shown", "metric"})
+    probabilities: ClassVar[bool] = True
+
+    prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses means of DCG, long lists, and a hidden order that no seed gives back."""
+        return super().why_not(view) or _why_no_order(view) or _why_no_metric(view)
+
+    def exact_posterior(self, view: View) -> bool:
+        """Whether its patterns are the true posterior: it knows grades, click model and the metric's law."""
+        known = view.knowledge
+        return (
+            self.prior == "relevance"
+            and view.labels is not None
+            and known.belief is not None
+            and _law(view, 2) is not None
+        )
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the posterior probability of a click."""
+        del rng
+        metric = Metric.of(str(view.knowledge.metric))
+        here = view.trimmed()
+        order = None if view.knowledge.order else replayed_order(here)
+        seen = here if order is None else _reordered(here, order)
+        answer = _Posterior(seen.trimmed(), metric, self.prior).answer().widened(here.shown.shape[2])
+        return (answer if order is None else _restored(answer, order)).widened(view.shown.shape[2])
+
+
+def _law(view: View, values: int) -> MetricResponse | None:
+    """The law of one metric with so many values, where the observer knows one."""
+    text = view.knowledge.noise
+    return None if text is None else MetricResponse.parse(text, values)
+
+
+def replayed_order(view: View) -> Ints:
+    """Where the documents stand in the view, in the order in which perturbed models show them, (n, B, k)."""
+    from foltr_audit.kernels.evolution import seed_normals
+
+    n, B, k = view.shown.shape
+    seeds = np.zeros(n, dtype=np.uint64) if view.seeds is None else view.seeds
+    moved = float(view.knowledge.sigma or 0.0) * seed_normals(seeds, view.parameters.shape[1])
+    later = np.arange(B) >= _first_half(view)[:, np.newaxis]
+    models = (
+        view.parameters[:, np.newaxis] + np.where(later, -1.0, 1.0)[..., np.newaxis] * moved[:, np.newaxis]
+    )
+    pages = _Pages(view.features.reshape(n * B * k, -1), k * np.arange(n * B + 1))
+    scores, _ = view.ranker.scores(models.reshape(n * B, -1), pages, np.arange(n * B))
+    return np.lexsort((view.shown, -scores.reshape(n, B, k), ~view.is_document), axis=-1)
+
+
+class _Pages(NamedTuple):
+    """Lists as the candidates of queries of their own (`rankers.base.Documents`)."""
+
+    features: Features
+    offsets: Ints
+
+
+def _interactions(view: View) -> Ints:
+    """How many interactions each message has, int64 (n,)."""
+    places = np.arange(1, view.shown.shape[1] + 1)
+    return np.asarray(np.where(view.is_document.any(axis=2), places, 0).max(axis=1, initial=0))
+
+
+def _first_half(view: View) -> Ints:
+    """How many of them were at the perturbed, not at the mirrored model, int64 (n,)."""
+    count = _interactions(view)
+    return (count + 1) // 2 if view.knowledge.antithetic else count
+
+
+def _why_no_order(view: View) -> str | None:
+    known = view.knowledge
+    if known.order:
+        return None
+    if view.seeds is None or not known.has("sigma") or not known.features:
+        return "the observer knows neither the order nor seed, sigma and features, from which it follows"
+    return "the observer does not know: order (lists are sampled)" if known.lists == "sampled" else None
+
+
+def _why_no_metric(view: View) -> str | None:
+    metric = view.knowledge.metric
+    most = int(_first_half(view).max(initial=0))
+    if metric not in ("maxrr", "dcg"):
+        return f"unknown metric {metric!r}; expected maxrr or dcg"
+    if view.width > _LIST:
+        return f"a list has {view.width} documents; expected up to {_LIST}"
+    if metric == "dcg" and most > 1:
+        return f"it decodes averages of MaxRR only; here DCG of {most} interactions"
+    if metric == "maxrr" and most > 1 and reachable_sums(most, _LIST) is None:
+        return f"averages over {most} interactions have more than {MOST_SUMS} values"
+    needed = 2 if view.knowledge.antithetic else 1
+    width = view.messages.shape[1]
+    return None if width >= needed else f"a message has {width} metrics; expected {needed}"
+
+
+def _reordered(view: View, order: Ints) -> View:
+    """The view with the documents of each list in another order."""
+    labels = None if view.labels is None else np.take_along_axis(view.labels, order, axis=2)
+    features = cast(Features, np.take_along_axis(view.features, order[..., np.newaxis], axis=2))
+    return replace(
+        view, shown=np.take_along_axis(view.shown, order, axis=2), features=features, labels=labels
+    )
+
+
+def _restored(answer: Inference, order: Ints) -> Inference:
+    """An answer about reordered lists, for the lists as they were."""
+    scores, guess = np.empty_like(answer.scores), np.empty_like(answer.guess)
+    np.put_along_axis(scores, order, answer.scores, axis=2)
+    np.put_along_axis(guess, order, answer.guess, axis=2)
+    patterns = None
+    if answer.patterns is not None:
+        n, B, k = order.shape
+        size = answer.patterns.shape[2]
+        numbers = np.zeros((n, B, size), dtype=np.int64)
+        for place in range(size.bit_length() - 1):
+            numbers += ((np.arange(size) >> place) & 1) << order[:, :, place : place + 1]
+        patterns = np.zeros((n, B, 1 << k))
+        np.put_along_axis(patterns, numbers, answer.patterns, axis=2)
+    return replace(answer, scores=scores, guess=guess, patterns=patterns)
+
+
+@dataclass(frozen=True, eq=False)
+class _Posterior:
+    """Click patterns of a view's lists, which stand in the order shown, weighed by their messages.
+
+    Attributes:
+        view: lists no wider than the longest.
+        metric: what was measured of each list.
+        prior: belief before the message.
+    """
+
+    view: View
+    metric: Metric
+    prior: Prior
+
+    @cached_property
+    def law(self) -> MetricResponse:
+        """What is reported of a value."""
+        v = self.metric.values.size
+        return _law(self.view, v) or MetricResponse((1 + 1 / v) / 2, v)
+
+    def through(self, weights: Floats) -> Floats:
+        """Weights (..., v) of true values as those of reports, or back: `weights @ law.matrix`, symmetric."""
+        other = (1.0 - self.law.p) / (self.law.values - 1)
+        return np.asarray(other * weights.sum(axis=-1, keepdims=True) + (self.law.p - other) * weights)
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Documents of each list, int64 (n, B)."""
+        return np.asarray(self.view.is_document.sum(axis=2))
+
+    def answer(self) -> Inference:
+        """Posterior probabilities of clicks, of any click and of patterns."""
+        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
+        from foltr_audit.kernels.patterns import marginals
+
+        n, B, k = self.view.shown.shape
+        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
+        believer, blind = Decoder(self.view, self.prior), Decoder(self.view, "uniform")
+        outcomes = self.metric.outcomes[: 1 << k]
+        for rows in believer.chunks():
+            likely, without = self.likelihoods(believer, blind, rows)
+            for b in range(B):
+                beliefs = believer.log_priors(rows, b)
+                beliefs[without[:, b]] = blind.log_priors(rows[without[:, b]], b)
+                with np.errstate(divide="ignore"):
+                    posterior = beliefs + np.log(likely[:, b, outcomes])
+                lengths = self.lengths[rows, b]
+                scores[rows, b], _, any_click[rows, b], _ = marginals(posterior, lengths, k)
+                guess[rows, b] = self.named(posterior, lengths)
+                if patterns is not None:
+                    patterns[rows, b] = pattern_probabilities(posterior, lengths)
+        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
+
+    def named(self, posterior: Floats, lengths: Ints) -> Bools:
+        """Clicks (H, k) of the most probable outcome, each more likely than not given that outcome.
+
+        Of equally probable outcomes it is the first.
+        """
+        from foltr_audit.kernels.patterns import marginals
+
+        k = self.view.shown.shape[2]
+        outcomes = self.metric.outcomes[: 1 << k]
+        weights = np.exp(posterior - posterior.max(axis=1, keepdims=True))
+        by_outcome = _by_outcome(weights, outcomes, self.metric.values.size)
+        best = (by_outcome >= (1 - _EQUAL) * by_outcome.max(axis=1, keepdims=True)).argmax(axis=1)
+        given = np.where(outcomes == best[:, np.newaxis], posterior, -np.inf)
+        return np.asarray(marginals(given, lengths, k)[0] > 0.5)
+
+    def likelihoods(self, believer: Decoder, blind: Decoder, rows: Ints) -> tuple[Floats, Bools]:
+        """P(message | outcome of a list, the others by belief) of some messages, (H, B, v).
+
+        Also the lists (H, B) whose message the belief calls impossible; they are weighed without it, and
+        where no clicks at all explain a message it says nothing.
+        """
+        likely, impossible = self.by_belief(believer, rows)
+        without = np.flatnonzero(impossible.any(axis=1))
+        if not without.size:
+            return likely, impossible
+        other, nothing = self.by_belief(blind, rows[without])
+        other[nothing] = 1.0
+        chosen = impossible[without]
+        likely[without] = np.where(chosen[..., np.newaxis], other, likely[without])
+        impossible[without] = chosen & ~nothing
+        return likely, impossible
+
+    def by_belief(self, decoder: Decoder, rows: Ints) -> tuple[Floats, Bools]:
+        """P(message | outcome of a list), (H, B, v), and lists whose message has no explanation, (H, B)."""
+        B, v = self.view.shown.shape[1], self.metric.values.size
+        beliefs = np.zeros((rows.size, B, v))
+        for b in range(B):
+            weights = np.exp(decoder.log_priors(rows, b))
+            beliefs[:, b] = _by_outcome(weights, self.metric.outcomes[: weights.shape[1]], v)
+        likely = np.ones((rows.size, B, v))
+        counts, firsts = _interactions(self.view)[rows], _first_half(self.view)[rows]
+        for count in np.unique(counts[counts > 0]).tolist():
+            mine = np.flatnonzero(counts == count)
+            half = int(firsts[mine[0]])
+            for number, places in enumerate((slice(0, half), slice(half, count))):
+                if places.start < places.stop:
+                    means = self.view.messages[rows[mine], number]
+                    likely[mine, places] = self.half(means, beliefs[mine, places])
+        return likely, (likely * beliefs).sum(axis=2) <= 0.0
+
+    def half(self, means: Floats, beliefs: Floats) -> Floats:
+        """P(mean | outcome) of n interactions with beliefs (H, n, v), the others by belief: (H, n, v)."""
+        if beliefs.shape[1] == 1:
+            reports = np.arange(self.metric.values.size) == self.metric.nearest(means)[:, np.newaxis]
+            return self.through(reports[:, np.newaxis].astype(np.float64))
+        return self.through(mean_likelihoods(means, self.through(beliefs)))
+
+
+def _by_outcome(weights: Floats, outcomes: Ints, v: int) -> Floats:
+    """Sums of weights (H, 2^k) of patterns by their outcome, (H, v)."""
+    H = weights.shape[0]
+    places = v * np.arange(H)[:, np.newaxis] + outcomes
+    return np.bincount(places.reshape(-1), weights.reshape(-1), H * v).reshape(H, v).astype(np.float64)

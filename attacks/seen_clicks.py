@@ -1,0 +1,46 @@
+"""The attack that has nothing to do: a central server sees the clicks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from foltr_audit.plugins import Attack, Inference, View
+
+
+class SeenClicks(Attack):
+    """Names the documents whose click reached the server: what a central learner lets its server know.
+
+    Behind randomised response the server sees randomised clicks, and this takes them as they are: a view has
+    no law of them.
+
+    Sees: the clicks as they arrived, and the lists in the order shown.
+
+    Source: the centralised baseline of Wang, Liu, Zhuang & Zuccon 2021, "Effective and privacy-preserving
+    federated online learning to rank", section 4.
+    """
+
+    name: ClassVar[str] = "seen-clicks"
+    reads: ClassVar[frozenset[str]] = frozenset({"clicks"})
+    needs: ClassVar[frozenset[str]] = frozenset({"shown", "order"})
+
+    def exact_posterior(self, view: View) -> bool:
+        """Whether its patterns are the true posterior: clicks in clear leave no doubt."""
+        return view.kind == "clicks"
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is 1 where the server saw a click, else 0."""
+        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS
+
+        del rng
+        n, B, k = view.shown.shape
+        arrived = np.zeros((n, B * k))
+        arrived[:, : view.messages.shape[1]] = view.messages[:, : B * k]
+        clicks = arrived.reshape(n, B, k) * view.is_document
+        patterns, width = None, view.width
+        if width <= MOST_DOCUMENTS:
+            patterns = np.zeros((n, B, 1 << width))
+            number = (clicks[:, :, :width] > 0.5) @ (1 << np.arange(width))
+            np.put_along_axis(patterns, number[..., np.newaxis], 1.0, axis=2)
+        return Inference(scores=clicks, guess=clicks > 0.5, patterns=patterns)

@@ -1,0 +1,121 @@
+"""Randomised response on online metrics: every interaction's value is reported wrongly now and then."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from foltr_audit.errors import PluginError
+from foltr_audit.metric_response import MetricResponse
+from foltr_audit.plugins import MetricDefense, PrivacyClaim, PrivacyEvent, RoundContext
+from foltr_audit.records.privacy import RandomisedMetrics
+
+_MAXRR_VALUES = 11  # of lists of ten: no click, or a first click on one of the ranks
+
+
+class MetricRR(MetricDefense):
+    """Reports an interaction's metric as it is with probability p, else one of its other v - 1 values.
+
+    Guarantees: eps-DP with `eps = |ln(p (v - 1) / (1 - p))|` for all clicks of one interaction (unit
+    interaction, replace-one), for a server that sees each message, and so for all other observers: query and
+    list are no secret here. A message of B interactions composes B eps. None for p = 1.
+
+    With `eps` p follows from the number of values v of the metric that it acts on; with `p` the epsilon
+    does, and so v is a parameter, 11 (MaxRR of lists of ten) if not given.
+
+    Source: Warner 1965, "Randomized response: a survey technique for eliminating evasive answer bias";
+    Kharitonov 2019, "Federated online learning to rank with evolution strategies", section 4.3.
+    """
+
+    name: ClassVar[str] = "metric-rr"
+
+    p: float | None = Field(default=None, ge=1e-9, le=1, description="probability of the true value")
+    eps: float | None = Field(default=None, gt=0, le=20, description="epsilon of one value, instead of p")
+    values: int | None = Field(
+        default=None, ge=2, le=1_000_000, description="number of values v that p speaks of; by default 11"
+    )
+
+    @model_validator(mode="after")
+    def _one_is_given(self) -> MetricRR:
+        if (self.p is None) == (self.eps is None):
+            raise ValueError("expected either p or eps")
+        if self.p is not None and 1 - 1e-9 < self.p < 1:
+            raise ValueError(f"p={self.p}; expected 1, or at most 1 - 1e-9")
+        if self.eps is not None and self.values is not None:
+            raise ValueError("values goes with p; eps holds for any number of values")
+        return self
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of one interaction; infinite for p = 1."""
+        if self.p is None:
+            return self.eps or 0.0
+        return MetricResponse(self.p, self.values or _MAXRR_VALUES).epsilon
+
+    def response(self, values: int) -> MetricResponse:
+        """The law for a metric of v values.
+
+        Raises:
+            PluginError: p speaks of another number of values.
+        """
+        if self.p is None:
+            return MetricResponse.with_epsilon(self.epsilon, values)
+        own = self.values or _MAXRR_VALUES
+        if values != own:
+            raise PluginError(
+                f"defense {self.name}: p={self.p:g} speaks of {own} values, and the metric takes {values}; "
+                f"expected values={values}, or eps instead of p"
+            )
+        return MetricResponse(self.p, values)
+
+    def channel(self, values: int) -> NDArray[np.float64]:
+        """P(reported | true), float64 (v, v) with a row per true outcome.
+
+        Raises:
+            PluginError: p speaks of another number of values.
+        """
+        return self.response(values).matrix
+
+    def law_text(self, values: int) -> str:
+        """The law for a metric of v values, e.g. `metric-rr:p=0.25`.
+
+        Raises:
+            PluginError: p speaks of another number of values.
+        """
+        return self.response(values).text
+
+    def apply(
+        self, outcomes: NDArray[np.int64], values: NDArray[np.float64], step: int, context: RoundContext
+    ) -> NDArray[np.int64]:
+        """Reported outcomes, int64 (C,). A client's number 2 step decides on the truth, the next on the lie.
+
+        Raises:
+            PluginError: p speaks of another number of values.
+        """
+        p, others = self.response(values.size).p, values.size - 1
+        u = context.streams(self.name).uniform(2, first=2 * step)
+        other = np.minimum((u[:, 1] * others).astype(np.int64), others - 1)
+        return np.where(u[:, 0] < p, outcomes, other + (other >= outcomes))
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Randomised metrics."""
+        del context
+        return (RandomisedMetrics(epsilon=self.epsilon),)
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        """Eps for one interaction and a server that sees each message; nothing if the truth is told."""
+        del context
+        if self.p == 1:
+            return ()
+        return (
+            PrivacyClaim(
+                mechanism=self.name,
+                epsilon=self.epsilon,
+                unit="interaction",
+                relation="replace-one",
+                view="individual",
+            ),
+        )

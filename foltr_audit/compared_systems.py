@@ -1,0 +1,200 @@
+"""Systems to be compared: Runs that differ in repetition, fold and seed only, their name, and their pairs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foltr_audit.errors import UsageError
+from foltr_audit.report.plain import json_text
+from foltr_audit.spec import flat
+from foltr_audit.stored_runs import StoredRun, refuse_twice, stored_runs
+
+Fields = dict[str, Any]
+
+_OF_A_REPETITION = ("seed", "repetition", "data.fold")
+_OPTIONAL = ("attack", "audit")
+LEARNER = "train.learner"
+_WORDS = {"None": "none", "True": "yes", "False": "no"}
+
+
+class Repetition(NamedTuple):
+    """What two Runs share to be a pair.
+
+    Attributes:
+        fingerprint: of the data, before normalisation.
+        fold, seed, repetition: of the Spec.
+    """
+
+    fingerprint: str
+    fold: int
+    seed: int
+    repetition: int
+
+    @classmethod
+    def of(cls, run: StoredRun) -> Repetition:
+        """That of a Run with rounds."""
+        spec = run.spec
+        fingerprint = "" if run.trace is None else run.trace.header.dataset.fingerprint
+        return cls(fingerprint, spec.data.fold, spec.seed, spec.repetition)
+
+    def __str__(self) -> str:
+        fold = f" fold {self.fold}," if self.fold else ""
+        return f"repetition {self.repetition},{fold} seed {self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class System:
+    """Runs of one `--out` folder that repeat each other.
+
+    Attributes:
+        name: the Spec fields in which the systems at hand differ, and the folder where these do not do.
+        folder: the `--out` folder.
+        fields: the Spec fields in which the systems at hand differ, with their whole values.
+        runs: the Runs, each of a repetition of its own.
+    """
+
+    name: str
+    folder: Path
+    fields: Fields
+    runs: dict[Repetition, StoredRun]
+
+    @property
+    def data(self) -> str:
+        """The source of its data, with fold."""
+        run = next(iter(self.runs.values()))
+        fold = run.spec.data.fold
+        return run.spec.data.source + (f" fold {fold}" if fold else "")
+
+
+def systems_in(folders: Sequence[Path]) -> list[System]:
+    """The systems in some `--out` folders, in order.
+
+    Raises:
+        UsageError: a folder without a Run, with one that is unfinished or given twice, or one system only.
+        TraceError: a damaged Run.
+    """
+    runs = [(folder, run) for folder in folders for run in stored_runs(folder)]
+    refuse_twice([run for _, run in runs])
+    grouped: dict[tuple[int, str], list[tuple[Path, StoredRun]]] = {}
+    tables: list[Fields] = []
+    for folder, run in runs:
+        table = _setting(run)
+        key = (folders.index(folder), json_text(table))
+        if key not in grouped:
+            tables.append(table)
+        grouped.setdefault(key, []).append((folder, run))
+    if len(grouped) < 2:
+        raise UsageError(
+            f"{folders[0]}: one system only, of {len(runs)} Runs; expected two or more, as of two folders"
+        )
+    owners = [members[0][0] for members in grouped.values()]
+    differing = _differing(tables)
+    return [
+        System(name=name, folder=folder, fields=fields, runs={Repetition.of(run): run for _, run in members})
+        for name, folder, fields, members in zip(
+            _names(differing, owners), owners, differing, grouped.values(), strict=True
+        )
+    ]
+
+
+def matched(a: System, b: System, *, paired_only: bool = False) -> list[Repetition]:
+    """The repetitions of which both systems have a Run, in order.
+
+    Args:
+        a: a system.
+        b: another one.
+        paired_only: leave Runs without a partner out, instead of refusing them.
+
+    Raises:
+        UsageError: a Run without a partner, other data, or fewer than two pairs.
+    """
+    both = [repetition for repetition in a.runs if repetition in b.runs]
+    if not {one.fingerprint for one in a.runs} & {one.fingerprint for one in b.runs}:
+        raise UsageError(
+            f"{a.name} and {b.name}: on other data, {a.data} and {b.data}; expected the same for pairs"
+        )
+    if not paired_only:
+        _refuse_unmatched(a, b)
+        _refuse_unmatched(b, a)
+    if len(both) < 2:
+        raise UsageError(
+            f"{a.name} and {b.name}: {len(both)} pair{'s' * (len(both) != 1)} of Runs of the same data, "
+            "fold, seed and repetition; expected 2 or more (see --runs)"
+        )
+    return both
+
+
+def _refuse_unmatched(a: System, b: System) -> None:
+    for repetition in a.runs:
+        if repetition not in b.runs:
+            raise UsageError(
+                f"{b.name}: no Run of {repetition} on the same data, which {a.name} has; "
+                "--paired-only leaves out Runs without a partner"
+            )
+
+
+def _setting(run: StoredRun) -> Fields:
+    """The fields of a Spec that repetitions share, by dotted name, and whether it has the optional tables."""
+    table = {name: value for name, value in flat(run.spec.table()).items() if name not in _OF_A_REPETITION}
+    return table | {name: getattr(run.spec, name) is not None for name in _OPTIONAL}
+
+
+def _has(table: Fields, name: str) -> bool:
+    """Whether a field can be there; those of an optional table need the table."""
+    top, _, inner = name.partition(".")
+    return not inner or top not in _OPTIONAL or bool(table[top])
+
+
+def _differing(tables: Sequence[Fields]) -> list[Fields]:
+    """Of each table the fields in which they differ; None where a field has no value."""
+    differ = []
+    for name in dict.fromkeys(name for table in tables for name in table):
+        values = {json_text(table.get(name)) for table in tables if _has(table, name)}
+        if len(values) > 1:
+            differ.append(name)
+    return [{name: table.get(name) for name in differ if _has(table, name)} for table in tables]
+
+
+def _names(tables: Sequence[Fields], folders: Sequence[Path]) -> list[str]:
+    """Different names: fields, and where these do not do the folder's name, or its whole path."""
+    labels = _labels(tables)
+    used = Counter(labels)
+    places = {folder.resolve() for folder in folders}
+    unique = len({place.name for place in places}) == len(places)
+    names = []
+    for label, folder in zip(labels, folders, strict=True):
+        place = folder.resolve().name if unique else str(folder)
+        alone = label and used[label] == 1
+        names.append(label if alone else f"{label} ({place})" if label else place)
+    return names
+
+
+def _labels(tables: Sequence[Fields]) -> list[str]:
+    learners = without_shared_parameters([table[LEARNER] for table in tables if LEARNER in table])
+    shown = [{**table, LEARNER: learners[table[LEARNER]]} if LEARNER in table else table for table in tables]
+    return [", ".join(f"{name}={_text(value)}" for name, value in table.items()) for table in shown]
+
+
+def without_shared_parameters(texts: Sequence[str]) -> dict[str, str]:
+    """Texts of plug-ins, each without the parameters that all of its name share.
+
+    >>> without_shared_parameters(["a:x=1,y=2", "a:x=1,y=3", "b:x=1"])
+    {'a:x=1,y=2': 'a:y=2', 'a:x=1,y=3': 'a:y=3', 'b:x=1': 'b'}
+    """
+    found = {}
+    for text in texts:
+        name, _, parameters = text.partition(":")
+        others = [other.partition(":")[2].split(",") for other in texts if other.partition(":")[0] == name]
+        own = [part for part in parameters.split(",") if not all(part in other for other in others)]
+        found[text] = ":".join(filter(None, (name, ",".join(own))))
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return "+".join(map(str, value)) or "none"
+    return _WORDS.get(str(value), str(value))

@@ -1,0 +1,273 @@
+"""Counterfactual online learning to rank with the linear ranker, one interaction after the other.
+
+A list shown by the current ranker f is reused to judge many candidate rankers g at once. A document's
+importance weight is softmax(g) / softmax(f) over all candidates of its query. What a candidate is judged
+by does not change when all of its weights are multiplied by one number, so the sums of both softmaxes
+drop out and exp(g - f) of the shown documents remains: `step` times features times a unit vector.
+
+Where no shown document has a cost, the estimate and its variance are 0 for every ranker, and nobody
+is below the current one: no direction is drawn then.
+
+Source: Zhuang & Zuccon 2020, "Counterfactual online learning to rank", section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .directions import LANES, fill_directions
+from .exponential import decay
+from .jit import inlined, kernel
+from .plackett_luce import Pool, draw, new_pool
+from .ranking import dot
+from .users import Names, Searched, Seen, click_list, show_numbers
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PLACE_BITS, CLIENT_BITS, ROUND_BITS = 10, 22, 21  # of an id: 53 together, exact in float64
+
+
+class COLTRRules(NamedTuple):
+    """Learning rate and its decay, weight of the variance, temperature of lists, length of a step."""
+
+    learning_rate: float
+    decay: float
+    gamma: float
+    tau: float
+    step: float
+
+
+class Candidates(NamedTuple):
+    """Memory for the M candidates of a d-dimensional model, in tiles of LANES.
+
+    Attributes:
+        directions: unit vectors, (tiles, d + d % 2, LANES).
+        where: round, client and place that each lane's direction is drawn from, int64 (tiles, 3, LANES).
+        weights: of up to k shown documents, (k, LANES).
+        wins: bool (tiles, LANES).
+        kept: unit vectors of the last winners, (M, d).
+    """
+
+    directions: Floats
+    where: Ints
+    weights: Floats
+    wins: NDArray[np.bool_]
+    kept: Floats
+
+
+@kernel
+def _new_candidates(candidates: int, dimension: int, k: int) -> Candidates:
+    tiles = (candidates + LANES - 1) // LANES
+    return Candidates(
+        np.empty((tiles, dimension + dimension % 2, LANES)),
+        np.zeros((tiles, 3, LANES), dtype=np.int64),
+        np.empty((k, LANES)),
+        np.empty((tiles, LANES), dtype=np.bool_),
+        np.empty((candidates, dimension)),
+    )
+
+
+@kernel
+def _recall(candidates: Candidates, state: Floats, names: Names) -> int:
+    """Draw the unit vectors of the winners in `state` again; how many there are."""
+    M, P = candidates.kept.shape
+    count = 0
+    while count < M and state[1 + count] >= 0.0:
+        count += 1
+    for first in range(0, count, LANES):
+        last = min(first + LANES, count)
+        for m in range(first, last):
+            number = np.int64(state[1 + m])
+            candidates.where[0, 0, m - first] = number >> (PLACE_BITS + CLIENT_BITS)
+            candidates.where[0, 1, m - first] = (number >> PLACE_BITS) & ((1 << CLIENT_BITS) - 1)
+            candidates.where[0, 2, m - first] = number & ((1 << PLACE_BITS) - 1)
+        fill_directions(candidates.directions[0], candidates.where[0], P, names.direction, names.key)
+        for m in range(first, last):
+            for j in range(P):
+                candidates.kept[m, j] = candidates.directions[0, j, m - first]
+    return count
+
+
+@kernel
+def _show(
+    data: Searched, names: Names, tau: float, model: Floats, pool: Pool, query: int, client: int
+) -> Ints:
+    """A list (1, k) sampled from Plackett-Luce by the scores over tau."""
+    first, k = data.offsets[query], pool.drawn.shape[1]
+    pool.sizes[0] = data.offsets[query + 1] - first
+    pool.tops[0] = -np.inf
+    for i in range(pool.sizes[0]):
+        pool.scores[0, i] = dot(data.features, first + i, model, 0) / tau
+        pool.tops[0] = max(pool.tops[0], pool.scores[0, i])
+    shown = np.empty((1, k), dtype=np.int64)
+    draw(pool, 1, show_numbers(names, client, k + k % 2), 0, shown)
+    return shown
+
+
+@kernel
+def _fill_costs(seen: Seen, i: int, costs: Floats) -> tuple[int, bool]:
+    """Fill `costs` (k,): 1 if unclicked above the last click, else 0; the list's length, whether any is 1."""
+    length, last, some = 0, -1, False
+    for rank in range(costs.size):
+        length += seen.shown[i, rank] >= 0
+        last = rank if seen.clicks[i, rank] else last
+    for rank in range(costs.size):
+        costly = rank < last and not seen.clicks[i, rank]
+        costs[rank] = 1.0 if costly else 0.0
+        some |= costly
+    return length, some
+
+
+@inlined
+def _pessimistic(
+    costly: float, free: float, costly2: float, free2: float, gamma: float, length: int
+) -> float:
+    """`SNIPS + gamma sqrt(Var / k)` from sums of weights and of their squares, by cost 1 or 0."""
+    snips = costly / (costly + free)
+    variance = ((1.0 - snips) * (1.0 - snips) * costly2 + snips * snips * free2) / (costly2 + free2)
+    return snips + gamma * math.sqrt(variance / length)
+
+
+@kernel
+def _place_tile(candidates: Candidates, tile: int, kept: int, names: Names, client: int) -> None:
+    """Unit vectors of one tile: the last winners in front, fresh ones behind."""
+    P = candidates.kept.shape[1]
+    out, where = candidates.directions[tile], candidates.where[tile]
+    first = tile * LANES
+    if first + LANES > kept:
+        for lane in range(LANES):
+            where[0, lane], where[1, lane], where[2, lane] = names.round, client, first + lane
+        fill_directions(out, where, P, names.direction, names.key)
+    for lane in range(min(LANES, kept - first)):
+        for j in range(P):
+            out[j, lane] = candidates.kept[first + lane, j]
+
+
+@kernel
+def _weigh_tile(
+    data: Searched, directions: Floats, shown: Ints, first: int, step: float, weights: Floats
+) -> None:
+    """Fill `weights` (n, LANES) with those of n shown documents of the query at `first`, the largest 1."""
+    P, length = data.features.shape[1], weights.shape[0]
+    tops = np.full(LANES, -np.inf)
+    for rank in range(length):
+        for lane in range(LANES):
+            weights[rank, lane] = 0.0
+        for j in range(P):
+            x = step * data.features[first + shown[rank], j]
+            for lane in range(LANES):
+                weights[rank, lane] += x * directions[j, lane]
+        for lane in range(LANES):
+            tops[lane] = max(tops[lane], weights[rank, lane])
+    for rank in range(length):
+        for lane in range(LANES):
+            weights[rank, lane] = decay(weights[rank, lane] - tops[lane])
+
+
+@kernel
+def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: NDArray[np.bool_]) -> None:
+    """Which candidates of a tile are below the current ranker, from weights (n, LANES); bool (LANES,)."""
+    length = weights.shape[0]
+    sums, ones = np.zeros((4, LANES)), np.zeros(2)
+    for rank in range(length):
+        row = 0 if costs[rank] > 0.0 else 1
+        ones[row] += 1.0
+        for lane in range(LANES):
+            sums[row, lane] += weights[rank, lane]
+            sums[row + 2, lane] += weights[rank, lane] * weights[rank, lane]
+    bound = _pessimistic(ones[0], ones[1], ones[0], ones[1], gamma, length)
+    for lane in range(LANES):
+        mine = _pessimistic(sums[0, lane], sums[1, lane], sums[2, lane], sums[3, lane], gamma, length)
+        wins[lane] = mine < bound
+
+
+@kernel
+def _judge(
+    data: Searched,
+    names: Names,
+    rules: COLTRRules,
+    candidates: Candidates,
+    first: int,
+    client: int,
+    shown: Ints,
+    costs: Floats,
+    kept: int,
+) -> None:
+    """Which candidates win by the costs of documents `shown` (n,) of the query that begins at row `first`."""
+    weights, step, gamma = candidates.weights[: shown.size], rules.step, rules.gamma
+    for tile in range(candidates.wins.shape[0]):
+        directions = candidates.directions[tile]
+        _place_tile(candidates, tile, kept, names, client)
+        _weigh_tile(data, directions, shown, first, step, weights)
+        _judge_tile(weights, costs, gamma, candidates.wins[tile])
+
+
+@kernel
+def _step(candidates: Candidates, kept: int, number: int, rate: float, model: Floats, state: Floats) -> int:
+    """Move the model (1, P) by the mean unit vector of the winners and keep them; how many there are.
+
+    `number` is the id of the interaction's place 0. Nothing changes where nobody won.
+    """
+    M, P = candidates.kept.shape
+    count, total = 0, np.zeros(P)
+    for m in range(M):
+        if candidates.wins[m // LANES, m % LANES]:
+            state[1 + count] = state[1 + m] if m < kept else np.float64(number + m)
+            for j in range(P):
+                candidates.kept[count, j] = candidates.directions[m // LANES, j, m % LANES]
+                total[j] += candidates.kept[count, j]
+            count += 1
+    if count == 0:
+        return kept
+    for m in range(count, kept):
+        state[1 + m] = -1.0
+    for j in range(P):
+        model[0, j] += rate * (total[j] / count)
+    state[0] += 1.0
+    return count
+
+
+@kernel
+def play_coltr(
+    data: Searched,
+    names: Names,
+    rules: COLTRRules,
+    queries: NDArray[np.int64],
+    clients: NDArray[np.int64],
+    model: NDArray[np.float64],
+    state: NDArray[np.float64],
+    seen: Seen,
+) -> None:
+    """All interactions of a round, of clients (N,) with queries (N,); model (1, P) and state change in place.
+
+    Args:
+        data: what is searched.
+        names: of the random numbers.
+        rules: how it learns.
+        queries: int64 (N,).
+        clients: int64 (N,).
+        model: float64 (1, P).
+        state: float64 (1 + M,): updates so far, then the ids of the last winners, padded with -1.
+            An id is `(round 2^22 + client) 2^10 + place`.
+        seen: to fill.
+    """
+    M, k, longest = state.size - 1, seen.shown.shape[1], 1
+    for query in queries:
+        longest = max(longest, data.offsets[query + 1] - data.offsets[query])
+    pool, candidates, costs = new_pool(1, longest, k), _new_candidates(M, model.shape[1], k), np.empty(k)
+    kept = _recall(candidates, state, names)
+    for i in range(queries.size):
+        first, client = data.offsets[queries[i]], clients[i]
+        seen.shown[i] = _show(data, names, rules.tau, model, pool, queries[i], client)[0]
+        click_list(data, names, queries[i], client, seen, i)
+        length, some = _fill_costs(seen, i, costs)
+        if some:
+            _judge(data, names, rules, candidates, first, client, seen.shown[i, :length], costs, kept)
+            number = ((names.round << CLIENT_BITS) + client) << PLACE_BITS
+            rate = rules.learning_rate * rules.decay ** state[0]
+            kept = _step(candidates, kept, number, rate, model, state)

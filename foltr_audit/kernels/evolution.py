@@ -1,0 +1,302 @@
+"""Evolution strategies: what perturbs a model, what clients show and click with it, and a weighted sum.
+
+A perturbation is a pure function of its seed, which is public: the seed is the key of a random stream of
+its own. It never enters a list's query or a user's clicks; these come from the streams of the experiment.
+
+Source: Salimans et al. 2017, "Evolution strategies as a scalable alternative to reinforcement learning",
+section 2; Kharitonov 2019, "Federated online learning to rank with evolution strategies", section 4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .cascade import click_group
+from .jit import inlined, kernel, parallel_kernel
+from .normal import fill_normals
+from .philox import fill_uniforms
+from .ranking import Features, dot
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Seeds = NDArray[np.uint64]
+
+_CHUNK = 32  # clients whose perturbations are summed together, in their order; part of what the sum is
+_PLAYED = 16  # clients that one thread plays in a row; it changes no byte
+_BLOCK = 8  # documents whose highest score is known together
+_LIST_LENGTH = 10  # documents in a shown list
+
+
+@kernel
+def _fill_from_seed(out: Floats, size: int, seed: np.uint64) -> None:
+    """Fill out[0, :size] with the standard normal numbers of a seed; size is even."""
+    fill_normals(out, 0, size, 0, 0, 0, 0, seed)
+
+
+@parallel_kernel
+def seed_normals(seeds: Seeds, size: int) -> Floats:
+    """The first standard normal numbers of each seed (C,), shape (C, size)."""
+    C, width = seeds.size, size + size % 2
+    out = np.empty((C, size))
+    for part in numba.prange((C + _CHUNK - 1) // _CHUNK):
+        drawn = np.empty((1, width))
+        for c in range(part * _CHUNK, min((part + 1) * _CHUNK, C)):
+            _fill_from_seed(drawn, width, seeds[c])
+            for j in range(size):
+                out[c, j] = drawn[0, j]
+    return out
+
+
+@parallel_kernel
+def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
+    """`sum_c weights[c] seed_normals(seeds, size)[c]`, shape (size,); what weighs 0 is not drawn.
+
+    Clients are summed in chunks of fixed size, and the chunks in their order: the same bytes for any
+    number of threads.
+    """
+    C, width = seeds.size, size + size % 2
+    chunks = (C + _CHUNK - 1) // _CHUNK
+    sums = np.zeros((chunks, size))
+    for part in numba.prange(chunks):
+        drawn = np.empty((1, width))
+        for c in range(part * _CHUNK, min((part + 1) * _CHUNK, C)):
+            if weights[c] != 0.0:
+                _fill_from_seed(drawn, width, seeds[c])
+                for j in range(size):
+                    sums[part, j] += weights[c] * drawn[0, j]
+    out = np.zeros(size)
+    for part in range(chunks):
+        for j in range(size):
+            out[j] += sums[part, j]
+    return out
+
+
+class Searches(NamedTuple):
+    """What the users of a round search and how they click: query q owns rows offsets[q] .. offsets[q+1]-1.
+
+    Attributes:
+        features, grades, offsets: the data set.
+        click, stop: P(click | grade) and P(stop | click, grade).
+        round, purpose, key: names of the random numbers of clicks.
+    """
+
+    features: Features
+    grades: NDArray[np.int8]
+    offsets: Ints
+    click: Floats
+    stop: Floats
+    round: int
+    purpose: int
+    key: np.uint64
+
+
+class Pool(NamedTuple):
+    """Memory for one list of each client of a group.
+
+    Attributes:
+        models: a perturbed and a mirrored model per client, (2 rows, P); the mirrored ones come last.
+        scores: of a query's candidates, -inf at the padding, (rows, whole blocks of documents).
+        tops: highest score of each block, (rows, blocks).
+        sizes: number of candidates, (rows,).
+    """
+
+    models: Floats
+    scores: Floats
+    tops: Floats
+    sizes: Ints
+
+
+@kernel
+def _new_pool(rows: int, longest: int, parameters: int) -> Pool:
+    blocks = (longest + _BLOCK - 1) // _BLOCK
+    return Pool(
+        np.empty((2 * rows, parameters)),
+        np.empty((rows, blocks * _BLOCK)),
+        np.empty((rows, blocks)),
+        np.empty(rows, dtype=np.int64),
+    )
+
+
+@kernel
+def _perturb_group(parameters: Floats, seeds: Seeds, sigma: float, models: Floats) -> None:
+    """Fill `models` (2 rows, P) with the perturbed and then the mirrored models of some seeds (rows,)."""
+    P, rows = parameters.size, seeds.size
+    drawn = np.empty((1, P + P % 2))
+    for row in range(rows):
+        _fill_from_seed(drawn, P + P % 2, seeds[row])
+        for j in range(P):
+            move = sigma * drawn[0, j]
+            models[row, j] = parameters[j] + move
+            models[rows + row, j] = parameters[j] - move
+
+
+@inlined
+def _top(scores: Floats, row: int, first: int) -> float:
+    """The highest score of a block."""
+    top = scores[row, first]
+    for i in range(first + 1, first + _BLOCK):
+        top = scores[row, i] if scores[row, i] > top else top
+    return float(top)
+
+
+@kernel
+def _score_group(
+    features: Features, offsets: Ints, queries: Ints, step: int, models: Floats, ahead: int, pool: Pool
+) -> None:
+    """Scores of the candidates of queries[:, step] under models[ahead:]."""
+    _, scores, tops, sizes = pool
+    for row in range(queries.shape[0]):
+        first = offsets[queries[row, step]]
+        documents = offsets[queries[row, step] + 1] - first
+        sizes[row] = documents
+        for i in range(documents):
+            scores[row, i] = dot(features, first + i, models, ahead + row)
+        blocks = (documents + _BLOCK - 1) // _BLOCK
+        for i in range(documents, blocks * _BLOCK):
+            scores[row, i] = -np.inf
+        for block in range(blocks):
+            tops[row, block] = _top(scores, row, block * _BLOCK)
+
+
+@inlined
+def _best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
+    """The position of the highest score; of equal ones the first."""
+    block, top = 0, tops[row, 0]
+    for other in range(1, blocks):
+        better = tops[row, other] > top
+        block = other if better else block
+        top = tops[row, other] if better else top
+    first = block * _BLOCK
+    best = first
+    for i in range(first + _BLOCK - 1, first - 1, -1):
+        best = i if scores[row, i] == top else best
+    return best
+
+
+@kernel
+def _rank_group(pool: Pool, rows: int, shown: Ints) -> None:
+    """Fill `shown` (rows, k) with the best-scored positions, -1 at its padding; their scores are lost."""
+    _, scores, tops, sizes = pool
+    for row in range(rows):
+        documents = sizes[row]
+        blocks = (documents + _BLOCK - 1) // _BLOCK
+        for rank in range(shown.shape[1]):
+            if rank < documents:
+                best = _best(scores, tops, row, blocks)
+                shown[row, rank] = best
+                scores[row, best] = -np.inf
+                tops[row, best // _BLOCK] = _top(scores, row, best // _BLOCK * _BLOCK)
+            else:
+                shown[row, rank] = -1
+
+
+@kernel
+def _play_group(
+    searches: Searches,
+    queries: Ints,
+    clients: Ints,
+    mirrored_from: int,
+    pool: Pool,
+    all_shown: Ints,
+    all_clicks: NDArray[np.bool_],
+) -> None:
+    """All interactions of a few clients; those from `mirrored_from` on at the mirrored model."""
+    (rows, steps), k = queries.shape, all_shown.shape[2]
+    features, labels, offsets, click, stop, round_, purpose, key = searches
+    shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
+    clicks, u = np.empty((rows, k), dtype=np.bool_), np.empty((rows, 2 * k))
+    for step in range(steps):
+        ahead = rows if step >= mirrored_from else 0
+        _score_group(features, offsets, queries, step, pool.models, ahead, pool)
+        _rank_group(pool, rows, shown)
+        for row in range(rows):
+            fill_uniforms(u, row, 2 * k, k * step, clients[row], round_, purpose, key)
+        click_group(labels, offsets, click, stop, queries, step, shown, u, 0, grades, clicks)
+        all_shown[:, step] = shown
+        all_clicks[:, step] = clicks
+
+
+@parallel_kernel
+def _play(
+    searches: Searches,
+    queries: Ints,
+    clients: Ints,
+    parameters: Floats,
+    seeds: Seeds,
+    sigma: float,
+    mirrored_from: int,
+    shown: Ints,
+    clicks: NDArray[np.bool_],
+) -> None:
+    C = clients.size
+    for part in numba.prange((C + _PLAYED - 1) // _PLAYED):
+        first, last = part * _PLAYED, min((part + 1) * _PLAYED, C)
+        longest = 1
+        for c in range(first, last):
+            for query in queries[c]:
+                longest = max(longest, int(searches.offsets[query + 1] - searches.offsets[query]))
+        pool = _new_pool(last - first, longest, parameters.size)
+        _perturb_group(parameters, seeds[first:last], sigma, pool.models)
+        _play_group(
+            searches,
+            queries[first:last],
+            clients[first:last],
+            mirrored_from,
+            pool,
+            shown[first:last],
+            clicks[first:last],
+        )
+
+
+def play_perturbed(
+    features: Features,
+    offsets: Ints,
+    labels: NDArray[np.int8],
+    queries: Ints,
+    clients: Ints,
+    parameters: Floats,
+    seeds: Seeds,
+    sigma: float,
+    antithetic: bool,
+    click: Floats,
+    stop: Floats,
+    round_: int,
+    click_purpose: int,
+    key: np.uint64,
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Lists in score order of the perturbed linear models, and cascade clicks on them.
+
+    Client c asks queries[c] at `parameters + sigma z` where z are the normal numbers of its seed; with
+    `antithetic` the later half of its queries, rounded down, at `parameters - sigma z`. Of equal scores the
+    lower position comes first. Numbers 2 k step + 2 r and one more of its stream of clicks decide on rank r.
+
+    Args:
+        features: of all documents, (documents, P).
+        offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
+        labels: grade of each document, int8 (documents,).
+        queries: int64 (C, B).
+        clients: ids that name the streams of clicks, int64 (C,).
+        parameters: the global model, finite, float64 (P,).
+        seeds: uint64 (C,).
+        sigma: standard deviation of a perturbation.
+        antithetic: whether models are mirrored.
+        click: P(click | grade), float64 (G,).
+        stop: P(stop | click, grade), float64 (G,).
+        round_: part of the names of the streams of clicks, as the two that follow.
+        click_purpose: code of their purpose.
+        key: key of the experiment.
+
+    Returns:
+        Shown lists, int64 (C, B, 10), padded with -1, and clicks, bool (C, B, 10).
+    """
+    C, B = queries.shape
+    shown = np.empty((C, B, _LIST_LENGTH), dtype=np.int64)
+    clicks = np.empty((C, B, _LIST_LENGTH), dtype=np.bool_)
+    searches = Searches(features, labels, offsets, click, stop, round_, click_purpose, key)
+    mirrored_from = (B + 1) // 2 if antithetic else B
+    _play(searches, queries, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)
+    return shown, clicks

@@ -1,0 +1,186 @@
+"""Scores of a ranker with hidden layers, and weighted sums of its Jacobian rows, for a whole cohort.
+
+A model is a row `[W1 | b1 | ... | w]` of P parameters: for each hidden layer its weights (h, inputs)
+row by row and its biases (h,), then the weights of the output (h,), which has no bias.
+Queries, candidates and shown lists lie as in the kernels of the linear ranker.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import inlined, kernel, parallel_kernel
+from .layers import LANES, Floats, add_weight_slopes, add_weighted, fill_input_slopes, fill_units
+from .ranking import Features
+
+
+class Network(NamedTuple):
+    """The shape of a network: d features, and some hidden layers of h units each."""
+
+    features: int
+    hidden: int
+    layers: int
+
+
+class Tile(NamedTuple):
+    """Memory for LANES documents on their way through a network and back.
+
+    Attributes:
+        network: its shape.
+        documents: their features, (d, LANES).
+        units: what the units of each layer give, (layers, h, LANES).
+        slopes: what a change of each unit's sum does to the result, (layers, h, LANES).
+        rows: inputs of a layer document by document, (LANES, the most inputs).
+        scores: of the documents, (1, LANES).
+        weights: of the documents in a sum of Jacobian rows, (LANES,).
+        lanes: which document of the query each column holds, (LANES,).
+    """
+
+    network: Network
+    documents: Floats
+    units: Floats
+    slopes: Floats
+    rows: Floats
+    scores: Floats
+    weights: Floats
+    lanes: NDArray[np.int64]
+
+
+@kernel
+def new_tile(network: Network) -> Tile:
+    """A tile for a network."""
+    d, h, layers = network.features, network.hidden, network.layers
+    return Tile(
+        network,
+        np.zeros((d, LANES)),
+        np.empty((layers, h, LANES)),
+        np.empty((layers, h, LANES)),
+        np.empty((LANES, max(d, h))),
+        np.empty((1, LANES)),
+        np.empty(LANES),
+        np.empty(LANES, dtype=np.int64),
+    )
+
+
+@inlined
+def _start(network: Network, layer: int) -> int:
+    """Where the weights of a hidden layer begin in a model; of the layer after the last, the output's."""
+    d, h = network.features, network.hidden
+    return h * (d + 1) + (layer - 1) * h * (h + 1) if layer > 0 else 0
+
+
+@kernel
+def _go_through(features: Features, first: int, columns: int, model: Floats, tile: Tile) -> None:
+    """Take the documents first + tile.lanes[:columns] through all hidden layers."""
+    network, documents, lanes, units = tile.network, tile.documents, tile.lanes, tile.units
+    d = network.features
+    for i in range(columns):
+        for j in range(d):
+            documents[j, i] = features[first + lanes[i], j]
+    fill_units(model, 0, documents, d, units[0])
+    for layer in range(1, network.layers):
+        fill_units(model, _start(network, layer), units[layer - 1], network.hidden, units[layer])
+
+
+@kernel
+def fill_scores(features: Features, first: int, size: int, model: Floats, tile: Tile, out: Floats) -> None:
+    """Fill out[:size] with the scores of the documents first .. first + size - 1 under a model (P,)."""
+    network, scores = tile.network, tile.scores
+    output, h = _start(network, network.layers), network.hidden
+    for begin in range(0, size, LANES):
+        columns = min(LANES, size - begin)
+        for i in range(columns):
+            tile.lanes[i] = begin + i
+        _go_through(features, first, columns, model, tile)
+        scores[:] = 0.0
+        add_weighted(model, output, h, 1, tile.units[network.layers - 1], h, scores)
+        for i in range(columns):
+            out[begin + i] = scores[0, i]
+
+
+@kernel
+def _go_back(columns: int, model: Floats, tile: Tile, out: Floats) -> None:
+    """Add `sum_i weights_i d f_i / d theta` of the documents that went through a network to out (P,)."""
+    network, units, slopes, weights = tile.network, tile.units, tile.slopes, tile.weights
+    h, last, output = network.hidden, network.layers - 1, _start(network, network.layers)
+    for u in range(h):
+        for i in range(LANES):
+            active = i < columns and units[last, u, i] > 0.0
+            slopes[last, u, i] = weights[i] * model[output + u] if active else 0.0
+        for i in range(columns):
+            out[output + u] += weights[i] * units[last, u, i]
+    for layer in range(last, 0, -1):
+        at, inputs = _start(network, layer), units[layer - 1]
+        add_weight_slopes(slopes[layer], inputs, h, columns, tile.rows, out, at)
+        fill_input_slopes(model, at, slopes[layer], inputs, slopes[layer - 1])
+    add_weight_slopes(slopes[0], tile.documents, network.features, columns, tile.rows, out, 0)
+
+
+@kernel
+def fill_gradient(
+    features: Features,
+    first: int,
+    shown: NDArray[np.int64],
+    weights: Floats,
+    model: Floats,
+    tile: Tile,
+    out: Floats,
+) -> None:
+    """Fill out (P,) with `sum_i weights[i] d f_i / d theta` over shown documents (k,) of a query."""
+    out[:] = 0.0
+    columns = 0
+    for i in range(shown.size):
+        if shown[i] >= 0 and weights[i] != 0.0:
+            tile.lanes[columns], tile.weights[columns] = shown[i], weights[i]
+            columns += 1
+        if columns == LANES or (columns > 0 and i == shown.size - 1):
+            _go_through(features, first, columns, model, tile)
+            _go_back(columns, model, tile, out)
+            columns = 0
+
+
+@parallel_kernel
+def neural_scores(
+    features: Features,
+    offsets: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    models: Floats,
+    network: Network,
+) -> Floats:
+    """Scores of every candidate, summed in float64, flat as in `linear_scores`.
+
+    `models` has one row a client, or a single row that all share.
+    """
+    scores = np.empty(starts[-1], dtype=np.float64)
+    for c in numba.prange(queries.size):
+        model, first, tile = models[min(np.int64(c), models.shape[0] - 1)], starts[c], new_tile(network)
+        size = starts[c + 1] - first
+        fill_scores(features, offsets[queries[c]], size, model, tile, scores[first : first + size])
+    return scores
+
+
+@parallel_kernel
+def neural_gradients(
+    features: Features,
+    offsets: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    weights: Floats,
+    models: Floats,
+    network: Network,
+) -> Floats:
+    """`sum_i weights[c, i] d f_i / d theta` over the shown documents, float64, shape (C, P).
+
+    `models` has one row a client, or a single row that all share.
+    """
+    sums = np.empty((queries.size, models.shape[1]), dtype=np.float64)
+    for c in numba.prange(queries.size):
+        model, tile = models[min(np.int64(c), models.shape[0] - 1)], new_tile(network)
+        first = offsets[queries[c]]
+        fill_gradient(features, first, shown[c], weights[c], model, tile, sums[c])
+    return sums

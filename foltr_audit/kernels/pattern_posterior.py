@@ -1,0 +1,37 @@
+"""Log posteriors of click patterns as probabilities."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import parallel_kernel
+
+MOST_DOCUMENTS = 10
+"""Of longer lists a probability for each pattern takes too much memory."""
+
+Floats = NDArray[np.float64]
+
+
+@parallel_kernel
+def pattern_probabilities(log_posterior: Floats, lengths: NDArray[np.int64]) -> Floats:
+    """Unnormalised log posteriors (n, 2^k) as probabilities (n, 2^k): 0 beyond a list's length.
+
+    A list without any possible pattern counts as one of which nothing is known: every pattern alike.
+    """
+    out = np.zeros(log_posterior.shape)
+    for i in numba.prange(log_posterior.shape[0]):
+        patterns = 1 << lengths[i]
+        top = -np.inf
+        for p in range(patterns):
+            top = max(top, log_posterior[i, p])
+        total = 0.0
+        for p in range(patterns):
+            out[i, p] = math.exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
+            total += out[i, p]
+        for p in range(patterns):
+            out[i, p] /= total
+    return out

@@ -1,0 +1,68 @@
+"""Users of one server, who read and click one list after the other while the server learns in between."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cascade import click_row
+from .jit import kernel
+from .philox import fill_uniforms
+from .ranking import Features
+
+
+class Searched(NamedTuple):
+    """A data set and how users click on it: query q owns rows offsets[q] .. offsets[q + 1] - 1.
+
+    Attributes:
+        features: (documents, d).
+        grades: int64 (documents,).
+        offsets: int64 (queries + 1,).
+        click, stop: P(click | grade) and P(stop | click, grade), float64 (G,).
+    """
+
+    features: Features
+    grades: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    click: NDArray[np.float64]
+    stop: NDArray[np.float64]
+
+
+class Names(NamedTuple):
+    """Names of the random numbers: the round, and the purposes of lists, clicks and directions."""
+
+    round: int
+    show: int
+    click: int
+    direction: int
+    key: np.uint64
+
+
+class Seen(NamedTuple):
+    """What the users of a round saw and did: lists int64 (N, k), padded with -1, and clicks bool (N, k)."""
+
+    shown: NDArray[np.int64]
+    clicks: NDArray[np.bool_]
+
+
+@kernel
+def show_numbers(names: Names, client: int, size: int) -> NDArray[np.float64]:
+    """Numbers 0 .. size-1 that a client's list is made of, (1, size); size is even."""
+    u = np.empty((1, size))
+    fill_uniforms(u, 0, size, 0, client, names.round, names.show, names.key)
+    return u
+
+
+@kernel
+def click_list(data: Searched, names: Names, query: int, client: int, seen: Seen, i: int) -> None:
+    """Fill seen.clicks[i] with a client's clicks on seen.shown[i], by numbers 2r and 2r + 1 at rank r."""
+    k = seen.shown.shape[1]
+    u, grades = np.empty((1, 2 * k)), np.empty((1, k), dtype=np.int64)
+    fill_uniforms(u, 0, 2 * k, 0, client, names.round, names.click, names.key)
+    for rank in range(k):
+        position = seen.shown[i, rank]
+        grades[0, rank] = data.grades[data.offsets[query] + position] if position >= 0 else -1
+    click, stop = data.click, data.stop
+    click_row(grades, u, 0, 0, click, stop, seen.clicks[i : i + 1])

@@ -1,0 +1,55 @@
+"""DBGD: a random candidate that wins an interleaved comparison draws the model towards it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foltr_audit.learners.searches import searches
+from foltr_audit.plugins import CentralLearner, Learnt, Users
+
+
+class DBGD(CentralLearner):
+    """Dueling bandit gradient descent with the linear ranker.
+
+    Each interaction tries `theta + delta u`, u uniform on the unit sphere. The current and the candidate
+    ranking are interleaved, ties in score by position; where the candidate gets more credit for the clicks,
+    the model becomes `theta + learning_rate u`.
+
+    Team draft (Radlinski, Kurup & Joachims 2008) credits a click to the ranker that picked the document;
+    probabilistic interleaving (Hofmann, Whiteson & de Rijke 2011) to both, by how likely each was to.
+
+    Source: Yue & Joachims 2009, "Interactively optimizing information retrieval systems as a dueling bandits
+    problem", section 4.
+    """
+
+    name: ClassVar[str] = "dbgd"
+
+    delta: float = Field(1.0, gt=0, description="distance delta of the candidate from the model")
+    learning_rate: float = Field(0.01, gt=0, description="step size alpha after a win")
+    interleaving: Literal["team-draft", "probabilistic"] = Field(
+        "team-draft", description="how both rankings become one list"
+    )
+
+    def why_not(self, ranker: str) -> str | None:
+        """See `Learner.why_not`."""
+        return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
+
+    def learn(
+        self,
+        users: Users,
+        queries: NDArray[np.int64],
+        parameters: NDArray[np.float64],
+        state: NDArray[np.float64],
+    ) -> Learnt:
+        """See `CentralLearner.learn`; it remembers nothing beside the model."""
+        from foltr_audit.kernels.dbgd import DBGDRules, play_dbgd
+
+        searched, names, seen = searches(users, queries, "dbgd/direction")
+        rules = DBGDRules(self.delta, self.learning_rate, self.interleaving == "probabilistic")
+        model = np.array(parameters, dtype=np.float64)
+        play_dbgd(searched, names, rules, queries, users.context.clients, model, seen)
+        return Learnt(parameters=model, state=state, shown=seen.shown, clicks=seen.clicks)

@@ -1,0 +1,136 @@
+"""FOLtR-ES: clients try perturbed models and send a seed and online metrics."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from foltr_audit.errors import UsageError
+from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.optimisers import SGD, Adam, Optimiser
+from foltr_audit.plugins import MetricLearner, plain
+from foltr_audit.plugins.learners import Fact
+
+
+class FOLtRES(MetricLearner):
+    """Evolution strategies: each client perturbs the model from a seed, and metrics weigh perturbations.
+
+    The perturbation is `sigma z` with standard normal z, a public function of the seed alone. With
+    `antithetic` half of the interactions are at the mirrored model.
+
+    Source: Kharitonov 2019, "Federated online learning to rank with evolution strategies", section 4; Wang,
+    Zhuang & Zuccon 2021, "Federated online learning to rank with evolution strategies: a reproducibility
+    study"; Salimans et al. 2017, "Evolution strategies as a scalable alternative to reinforcement learning",
+    section 2.
+    """
+
+    name: ClassVar[str] = "foltr-es"
+
+    sigma: float = Field(0.01, ge=1e-9, le=1e9, description="standard deviation of a perturbation")
+    learning_rate: float = Field(0.001, gt=0, description="step size of the server")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="how the server ascends the gradient")
+    metric: Literal["maxrr", "dcg"] = Field("maxrr", description="online metric that clients send")
+
+    @model_validator(mode="after")
+    def _halves_are_equal(self) -> FOLtRES:
+        if self.antithetic and self.interactions % 2:
+            raise ValueError(
+                f"interactions={self.interactions}; expected an even number, or antithetic=false"
+            )
+        return self
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """What everybody may know of how it learns."""
+        return {
+            "sigma": self.sigma,
+            "metric": self.metric,
+            "antithetic": self.antithetic,
+            "learning_rate": self.learning_rate,
+            "optimiser": self.optimiser,
+        }
+
+    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
+        """Randomised response on every metric with this epsilon each; none for an infinite one.
+
+        Raises:
+            UsageError: an epsilon that is not above 0, or a sensitivity, which it has no use for.
+        """
+        if sensitivity is not None:
+            raise UsageError(
+                f"--sensitivity: {sensitivity:g}: learner {self.name} randomises metrics; expected none"
+            )
+        if not eps > 0:
+            raise UsageError(f"--eps: {eps:g}; expected a number above 0")
+        return ("none",) if eps == np.inf else (f"metric-rr:eps={plain(float(eps))}",)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """What one list's metric may be, float64 (v,).
+
+        MaxRR: 0 without a click, else 1/r for a first click on rank r; v = 11. DCG: the sum of
+        `1 / log2(r + 1)` over clicked ranks r, by click pattern: bit i of its number is place i; v = 1024.
+        """
+        ranks = np.arange(1, LIST_LENGTH + 1)
+        if self.metric == "maxrr":
+            return np.concatenate([[0.0], 1.0 / ranks])
+        patterns = np.arange(2**LIST_LENGTH)[:, np.newaxis] >> (ranks - 1) & 1
+        return np.asarray((patterns / np.log2(ranks + 1.0)).sum(axis=1))
+
+    def outcomes(self, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Which of `values` the clicks of each list (..., k) make, int64 (...); k is 10 at most."""
+        k = clicks.shape[-1]
+        if self.metric == "maxrr":
+            reads = np.concatenate([clicks, np.ones((*clicks.shape[:-1], 1), dtype=np.bool_)], axis=-1)
+            first = reads.argmax(axis=-1) + 1
+            return np.asarray(np.where(first <= k, first, 0), dtype=np.int64)
+        return np.asarray(clicks @ 2 ** np.arange(k), dtype=np.int64)
+
+    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> NDArray[np.float64]:
+        """`sigma z` for each seed (C,), float64 (C, P)."""
+        from foltr_audit.kernels.evolution import seed_normals
+
+        return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
+
+    def first_state(self, parameters: int) -> NDArray[np.float64]:
+        """What the optimiser remembers before the first round, float64 (S,)."""
+        return self._ascent.first_state(parameters)
+
+    def update(
+        self,
+        parameters: NDArray[np.float64],
+        state: NDArray[np.float64],
+        seeds: NDArray[np.uint64],
+        messages: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
+
+        Without any message they stay as they are.
+        """
+        if not seeds.size:
+            return parameters.copy(), state.copy()
+        return self._ascent.step(parameters, state, self.gradient(seeds, messages, parameters.size))
+
+    def gradient(
+        self, seeds: NDArray[np.uint64], messages: NDArray[np.float64], parameters: int
+    ) -> NDArray[np.float64]:
+        """Mean over clients of `z m / sigma`, where antithetic of `z (m+ - m-) / (2 sigma)`, float64 (P,).
+
+        Args:
+            seeds: uint64 (C,), C > 0.
+            messages: mean metrics, float64 (C, V): at the perturbed and, if antithetic, the mirrored model.
+            parameters: number of parameters P.
+        """
+        from foltr_audit.kernels.evolution import weighted_normals
+
+        plus, sides = messages[:, 0], 2 if self.antithetic else 1
+        weights = plus - messages[:, 1] if self.antithetic else plus.copy()
+        total = weighted_normals(np.ascontiguousarray(seeds), weights, parameters)
+        return total / (sides * seeds.size * self.sigma)
+
+    @property
+    def _ascent(self) -> Optimiser:
+        return Adam(self.learning_rate) if self.optimiser == "adam" else SGD(self.learning_rate)

@@ -1,0 +1,34 @@
+"""What central learners hand to their kernels: what is searched, and the names of random numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.plugins import Users
+
+if TYPE_CHECKING:
+    from foltr_audit.kernels.users import Names, Searched, Seen
+
+
+def searches(users: Users, queries: NDArray[np.int64], direction: str) -> tuple[Searched, Names, Seen]:
+    """Data and click model of some users, the names of their streams, and room for lists of `queries` (N,).
+
+    `direction` is the purpose of the learner's own random numbers.
+    """
+    from foltr_audit.kernels.users import Names, Searched, Seen
+
+    data, show = users.data, users.streams("show")
+    searched = Searched(data.features, data.labels, data.offsets, users.click, users.stop)
+    names = Names(
+        show.round,
+        show.purpose_code,
+        users.streams(users.clicks).purpose_code,
+        users.streams(direction).purpose_code,
+        np.uint64(show.key),
+    )
+    shape = (queries.size, LIST_LENGTH)
+    return searched, names, Seen(np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.bool_))

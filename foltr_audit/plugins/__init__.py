@@ -1,0 +1,54 @@
+"""The API that plug-ins are written against.
+
+A plug-in is a small frozen object that validates its own parameters (pydantic). Its text form is
+`name` or `name:parameter=value,parameter=value`; a chain of defenses joins them with `+`.
+Plug-ins are found by entry points: see `foltr_audit.registry`.
+"""
+
+from foltr_audit.plugins.attacks import Attack
+from foltr_audit.plugins.base import Plugin, plain
+from foltr_audit.plugins.defenses import (
+    AggregateDefense,
+    ClickDefense,
+    Defense,
+    MessageDefense,
+    MetricDefense,
+    StepDefense,
+    WireDefense,
+)
+from foltr_audit.plugins.learners import CentralLearner, Learner, MetricLearner, ModelLearner
+from foltr_audit.plugins.worlds import ClickModel, Scenario
+from foltr_audit.records.central import Learnt, Users
+from foltr_audit.records.context import RoundContext
+from foltr_audit.records.privacy import Ball, PrivacyClaim, PrivacyEvent
+from foltr_audit.records.view import Inference, Knowledge, View
+from foltr_audit.records.wired import Wired
+
+__all__ = [
+    "AggregateDefense",
+    "Attack",
+    "Ball",
+    "CentralLearner",
+    "ClickDefense",
+    "ClickModel",
+    "Defense",
+    "Inference",
+    "Knowledge",
+    "Learner",
+    "Learnt",
+    "MessageDefense",
+    "MetricDefense",
+    "MetricLearner",
+    "ModelLearner",
+    "Plugin",
+    "PrivacyClaim",
+    "PrivacyEvent",
+    "RoundContext",
+    "Scenario",
+    "StepDefense",
+    "Users",
+    "View",
+    "WireDefense",
+    "Wired",
+    "plain",
+]

@@ -1,0 +1,45 @@
+"""What every plug-in is: a frozen object with a name, validated parameters and a text form."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Plugin(BaseModel):
+    """A frozen object with a name and validated parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: ClassVar[str]
+    status: ClassVar[Literal["stable", "experimental"]] = "stable"
+
+    @property
+    def text(self) -> str:
+        """The canonical text form, e.g. `clip:norm=3`."""
+        values = self.model_dump()
+        return self._written({key: plain(value) for key, value in values.items() if value is not None})
+
+    @property
+    def label(self) -> str:
+        """The text form with only the parameters that are not at their default, e.g. `olsr`."""
+        given = {
+            key: plain(getattr(self, key))
+            for key, info in type(self).model_fields.items()
+            if getattr(self, key) is not None and (info.is_required() or getattr(self, key) != info.default)
+        }
+        return self._written(given)
+
+    def _written(self, given: dict[str, str]) -> str:
+        listed = ",".join(f"{key}={given[key]}" for key in sorted(given))
+        return f"{self.name}:{listed}" if listed else self.name
+
+
+def plain(value: object) -> str:
+    """A parameter value as the text that reads back as it, e.g. `1.2`, `3`, `true`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)

@@ -1,0 +1,91 @@
+"""How many bits the messages tell of a list's clicks: rows of a report, and their table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isnan
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.bootstrap import Resamples, Score
+from foltr_audit.evidence import Evidence
+from foltr_audit.information import information
+from foltr_audit.report.base import Row
+from foltr_audit.report.layout import beside, by_method, percent, table
+from foltr_audit.report.plain import epsilon, short
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def information_rows(evidence: Evidence, where: Row, resamples: Resamples) -> Iterator[Row]:
+    """One row per attack that weighs click patterns, over all lists; `resamples` of their queries.
+
+    Baselines read no message and have none. See `Information` for the columns.
+    """
+    for found in information(evidence, resamples):
+        if found.method in evidence.baselines:
+            continue
+        yield {
+            "method": found.method,
+            "baseline": False,
+            **where,
+            "lists": found.lists,
+            "queries": int(resamples.names.size),
+            **_columns("bits", found.bits),
+            **_columns("entropy", found.entropy),
+            **_columns("share", found.share),
+            "exact_posterior": found.exact,
+            "bias_bound": _known(found.bias_bound),
+            "impossible": found.impossible,
+            "wrong_prior": found.wrong_prior,
+        }
+
+
+def information_table(rows: Sequence[Row]) -> Table:
+    """What a message tells; rows of one world."""
+    found = table("what a message tells, in bits per list", _caption(rows))
+    found.add_column("method", overflow="fold")
+    found.add_column("eps", justify="right", no_wrap=True)
+    for heading in ("told at least", "at most more", "of", "share"):
+        found.add_column(heading, no_wrap=True)
+    for mine in by_method(rows):
+        for row in mine:
+            cells = (
+                beside(row, "bits"),
+                short(row["bias_bound"]),
+                short(row["entropy"]),
+                percent(row["share"]),
+            )
+            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *cells)
+    return found
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    lines = [
+        "of: the entropy of a list's clicks for who knows query, list and grades; every list counts",
+        "at most more: bound on what the estimate misses, 0 where the attack's posterior is the true one",
+    ]
+    if any(row["bits"] is not None and row["bits"] < 0 for row in rows):
+        lines.append("below 0: the attack errs, or believes less than who knows grades (prior=relevance)")
+    for row in rows:
+        if row["impossible"]:
+            lines.append(
+                f"{row['method']}, eps {epsilon(row['eps_claimed'])}: it called {row['impossible']} lists' "
+                "clicks impossible, which count 20 bits and more"
+            )
+        if row["wrong_prior"]:
+            lines.append(
+                f"{row['method']}: clicks that the click model calls impossible; nothing is estimated"
+            )
+    return escape("\n".join(lines))
+
+
+def _columns(name: str, score: Score) -> Row:
+    interval = score.ci95
+    return {name: _known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
+
+
+def _known(value: float) -> float | None:
+    return None if isnan(value) else value

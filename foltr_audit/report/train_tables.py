@@ -1,0 +1,140 @@
+"""The report of `train` as rich tables on a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
+from foltr_audit.report.base import Row
+from foltr_audit.report.layout import percent, table
+from foltr_audit.report.plain import epsilon, short
+from foltr_audit.report.settings import differing, heading, setting_text
+from foltr_audit.report.tables import dataset_line
+from foltr_audit.report.train import TrainReport
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+MOST_ROUNDS = 20
+"""Rounds of a setting in the table; more are in JSON and Parquet."""
+
+_SHOWN_OFFLINE = ("offline_ndcg@10", "offline_mrr@10", "offline_map@10", "offline_dcg@10")
+
+
+def print_train(report: TrainReport, console: Console) -> None:
+    """Some rounds, means over the runs, and the final model's figures."""
+    console.print(dataset_line(report.dataset, report.config, report.utility))
+    console.print(_rounds_table(report.rounds))
+    console.print(_utility_table(report.utility, _no_relevant(report.config)))
+
+
+def _no_relevant(config: Row) -> str:
+    """How queries without relevant documents count, in words."""
+    tables = [config.get("train", {}), *(cell.get("train", {}) for cell in config.get("cells", ()))]
+    words = {"zero": "count 0", "skip": "are left out"}
+    return " or ".join(
+        text for name, text in words.items() if any(table.get("no_relevant") == name for table in tables)
+    )
+
+
+def _rounds_table(rows: Sequence[Row]) -> Table:
+    apart, shown = differing(rows), ("online_ndcg@10", *_SHOWN_OFFLINE, "maxrr")
+    kinds = list({tuple(str(row.get(name)) for name in apart): row for row in rows}.values())
+    found = table("rounds", _caption(rows))
+    for name in apart:
+        found.add_column(heading(name), overflow="fold")
+    for text in (
+        "eps",
+        "round",
+        f"online\n{ONLINE['online_ndcg@10'].label}",
+        *(f"offline\n{OFFLINE[name].label}" for name in _SHOWN_OFFLINE),
+        f"online\n{ONLINE['maxrr'].label}",
+    ):
+        found.add_column(text, justify="right", no_wrap=True)
+    for pooled in _pooled(rows, apart, _chosen(rows)):
+        row = pooled[0]
+        found.add_row(
+            *(escape(setting_text(row, name, kinds)) for name in apart),
+            epsilon(row["eps_claimed"]),
+            str(row["round"]),
+            *(short(_mean([each.get(name) for each in pooled])) for name in shown),
+        )
+    return found
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    """What the numbers are, and which rounds are left out."""
+    runs, rounds = len({row["run"] for row in rows}), len({row["round"] for row in rows})
+    means = f"means of {runs} runs; " if runs > 1 else ""
+    lacking = f"\n{len(_chosen(rows))} of {rounds} rounds: all with --json or --out"
+    return (
+        f"{means}offline: the global model after the round, on the test part"
+        f"{lacking if len(_chosen(rows)) < rounds else ''}"
+    )
+
+
+def _chosen(rows: Sequence[Row]) -> list[int]:
+    """Rounds to show: of many those with offline metrics, at even distances, the last one among them."""
+    every = sorted({row["round"] for row in rows})
+    if len(every) <= MOST_ROUNDS:
+        return every
+    rounds = sorted({row["round"] for row in rows if not math.isnan(row["offline_ndcg@10"])})
+    step = -(-len(rounds) // MOST_ROUNDS)
+    return rounds[::-step][::-1]
+
+
+def _pooled(rows: Sequence[Row], apart: Sequence[str], rounds: Sequence[int]) -> list[list[Row]]:
+    """The rows of some rounds, those of all runs of a setting and round together."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        if row["round"] in rounds:
+            setting = tuple(str(row.get(name)) for name in (*apart, "eps_claimed", "trained_on", "defense"))
+            found.setdefault((setting, row["round"]), []).append(row)
+    return list(found.values())
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _utility_table(rows: Sequence[Row], no_relevant: str) -> Table:
+    found = table(
+        "nDCG@10 of the trained model (test part) and of what its users saw (online)",
+        f"ceiling: what a perfect ranker reaches; queries without relevant documents {no_relevant}\n"
+        f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
+    )
+    apart = [name for name in differing(rows) if name != "trained_on"]
+    found.add_column("trained on")
+    for name in apart:
+        found.add_column(heading(name), overflow="fold")
+    for text in (
+        "eps",
+        "untrained",
+        "trained",
+        "ceiling",
+        "online\nmean",
+        "online\nsum",
+        "clipped",
+        "runs",
+    ):
+        found.add_column(text, justify="right", no_wrap=True)
+    for row in rows:
+        found.add_row(
+            escape(row["trained_on"]),
+            *(escape(setting_text(row, name, rows)) for name in apart),
+            epsilon(row["eps_claimed"]),
+            *(
+                short(row[name])
+                for name in ("ndcg@10_untrained", "ndcg@10", "ndcg@10_ceiling", "online_mean")
+            ),
+            short(row["online_sum"], 2),
+            percent(row["clipped"]),
+            str(row["runs"]),
+        )
+    return found

@@ -1,0 +1,186 @@
+"""What differs between two recorded Runs: Specs, metrics, global models, and files byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from foltr_audit.errors import TraceError
+from foltr_audit.run_folder import FRESH, MODEL, TRAINING
+from foltr_audit.spec import flat
+from foltr_audit.stored_runs import StoredRun
+from foltr_audit.trace import Trace
+
+MODELS = ("parameters", "aggregate", "state")
+"""Columns of a recorded round that hold the server's model: before the round, after it, and what the server
+remembers beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldDifference:
+    """A Spec field with its values in both Runs; None where a Run has no such field."""
+
+    field: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricPair:
+    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not take it."""
+
+    metric: str
+    a: float
+    b: float
+
+    @property
+    def difference(self) -> float:
+        """B - A."""
+        return self.b - self.a
+
+    @property
+    def equal(self) -> bool:
+        """Whether both are the same number, or neither is there."""
+        return self.a == self.b or (math.isnan(self.a) and math.isnan(self.b))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDifference:
+    """Where the server's models part.
+
+    Attributes:
+        round: the first round whose models differ in a byte, from 0.
+        what: `parameters` before that round, `aggregate` after it, or `state` after it.
+    """
+
+    round: int
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileComparison:
+    """A file of a Run, or all parts of a table of a trace.
+
+    Attributes:
+        name: its path in the Run folder, e.g. `model.npy` or `trace/truth/clicks`.
+        found: `equal` byte for byte, `different`, `only in A` or `only in B`.
+    """
+
+    name: str
+    found: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunDiff:
+    """What differs between Run A and Run B.
+
+    Attributes:
+        a, b: the Runs, which need not be finished.
+        fields: Spec fields that differ.
+        metrics: every metric of the last round, and sum and mean of the online nDCG@10.
+        models: where the models part; None where all rounds that both have are the same.
+        files: all files but Spec and results.
+    """
+
+    a: StoredRun
+    b: StoredRun
+    fields: list[FieldDifference]
+    metrics: list[MetricPair]
+    models: ModelDifference | None
+    files: list[FileComparison]
+
+    @classmethod
+    def of(cls, a: StoredRun, b: StoredRun) -> RunDiff:
+        """Compare two Runs.
+
+        Raises:
+            UsageError: a trace has lost its truth.
+            TraceError: a damaged Run.
+        """
+        there, here = _digests(a), _digests(b)
+        return cls(
+            a=a,
+            b=b,
+            fields=_fields(a, b),
+            metrics=[
+                MetricPair(metric=name, a=a.metrics.get(name, math.nan), b=b.metrics.get(name, math.nan))
+                for name in {**a.metrics, **b.metrics}
+            ],
+            models=_models(a.trace, b.trace),
+            files=[
+                FileComparison(name=name, found=_found(there.get(name), here.get(name)))
+                for name in {**there, **here}
+            ],
+        )
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything differs."""
+        return (
+            bool(self.fields or self.models)
+            or any(not pair.equal for pair in self.metrics)
+            or any(file.found != "equal" for file in self.files)
+        )
+
+    @property
+    def common_rounds(self) -> int:
+        """Number of rounds that both Runs have."""
+        return min(self.a.n_rounds, self.b.n_rounds)
+
+
+def _fields(a: StoredRun, b: StoredRun) -> list[FieldDifference]:
+    there, here = flat(a.spec.table()), flat(b.spec.table())
+    return [
+        FieldDifference(field=name, a=there.get(name), b=here.get(name))
+        for name in {**there, **here}
+        if there.get(name) != here.get(name)
+    ]
+
+
+def _models(a: Trace | None, b: Trace | None) -> ModelDifference | None:
+    if a is None or b is None:
+        return None
+    for number, (there, here) in enumerate(zip(_models_of(a), _models_of(b), strict=False)):
+        for what in MODELS:
+            if there.get(what) != here.get(what):
+                return ModelDifference(round=number, what=what)
+    return None
+
+
+def _models_of(trace: Trace) -> Iterator[dict[str, bytes]]:
+    """The models of each round as bytes; memory holds one part at a time."""
+    for part in trace.parts:
+        frame = trace.frame(part, "observed/rounds")
+        names = [name for name in MODELS if name in frame.columns]
+        for i in range(frame.height):
+            yield {name: frame[name][i].to_numpy().tobytes() for name in names}
+
+
+def _digests(run: StoredRun) -> dict[str, tuple[str, ...]]:
+    """SHA-256 (hex) of each file by name; of a table of a trace those of all parts, which are checked."""
+    found: dict[str, tuple[str, ...]] = {}
+    if (run.path / MODEL).is_file():
+        found[MODEL] = (hashlib.sha256((run.path / MODEL).read_bytes()).hexdigest(),)
+    traces = [] if run.trace is None else [(TRAINING, run.trace)]
+    for folder in sorted(path for path in (run.path / FRESH).glob("*") if path.is_dir()):
+        trace = Trace.open(folder)
+        if trace.header.spec_hash != run.spec.hash:
+            raise TraceError(f"{folder}: made by another Spec than the Run")
+        traces.append((f"{FRESH}/{folder.name}", trace))
+    for name, trace in traces:
+        trace.check_files()
+        found[f"{name}/trace.toml"] = (trace.trace_id,)
+        for table in trace.tables:
+            found[f"{name}/{table}"] = tuple(part.files[table].sha256 for part in trace.parts)
+    return found
+
+
+def _found(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> str:
+    if a is None:
+        return "only in B"
+    if b is None:
+        return "only in A"
+    return "equal" if a == b else "different"

@@ -1,0 +1,127 @@
+"""Whether two systems differ: the paired t-test, its effect size, and Bonferroni's correction.
+
+Source of the procedure: Wang et al. 2021, "Effective and Privacy-preserving Federated Online Learning to
+Rank", table 2 (paired two-sided Student t-test with Bonferroni correction, stars at .05 and .01).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError
+
+LEVEL = 0.95
+"""Confidence level of the interval of a mean difference."""
+
+STARS = ((0.01, "**"), (0.05, "*"))
+"""Below which corrected p-value a difference gets which mark."""
+
+_ROUNDING = 2.0**-40  # relative to the largest value: what lies closer together is equal
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """A paired two-sided Student t-test.
+
+    It takes pairs as independent draws. Runs on the same fold share its test queries, so that the result is
+    about trainings repeated on these data, and not about other data.
+
+    Attributes:
+        pairs: number of pairs n.
+        difference: mean of the differences.
+        interval: 95 % interval of the mean difference, from Student's t with n - 1 degrees of freedom.
+        t: the statistic; NaN where all differences are 0, infinite where they are equal but not 0.
+        p: the p-value.
+        effect_size: Cohen's d_z, the mean difference over the standard deviation (n - 1) of the differences
+            (Cohen 1988, section 2.3.5); undefined as t is.
+    """
+
+    pairs: int
+    difference: float
+    interval: tuple[float, float]
+    t: float
+    p: float
+    effect_size: float
+
+
+def paired_t_test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
+    """The test of a - b = 0 over pairs, each float64 (n,).
+
+    Differences that are all 0 up to rounding have p = 1; differences that are all the same but not 0 have
+    p = 0, and their effect size is infinite.
+
+    Raises:
+        UsageError: other shapes, fewer than two pairs, or values that are not finite.
+
+    Example:
+        >>> paired_t_test(np.array([1.0, 3.0, 5.0]), np.array([0.0, 1.0, 2.0])).difference
+        2.0
+    """
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise UsageError(f"t-test: values of shapes {a.shape} and {b.shape}; expected pairs")
+    if a.size < 2:
+        raise UsageError(f"t-test: {a.size} pairs; expected 2 or more")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise UsageError("t-test: values that are not finite; expected finite numbers")
+    exponent = int(np.frexp(max(np.abs(a).max(), np.abs(b).max()))[1])
+    found = _test(np.ldexp(a, -exponent), np.ldexp(b, -exponent))  # exact, and no square leaves the range
+    difference, low, high = (float(np.ldexp(end, exponent)) for end in (found.difference, *found.interval))
+    return replace(found, difference=difference, interval=(low, high))
+
+
+def _test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
+    """The test of values of at most 1, float64 (n,)."""
+    differences = a - b
+    mean = float(differences.mean())
+    if np.ptp(differences) <= _ROUNDING:
+        return _constant(differences, mean)
+    from scipy.stats import ttest_rel
+
+    found = ttest_rel(a, b)
+    interval = found.confidence_interval(LEVEL)
+    return PairedTest(
+        pairs=a.size,
+        difference=mean,
+        interval=(float(interval.low), float(interval.high)),
+        t=float(found.statistic),
+        p=float(found.pvalue),
+        effect_size=mean / float(differences.std(ddof=1)),
+    )
+
+
+def _constant(differences: NDArray[np.float64], mean: float) -> PairedTest:
+    zero = bool(np.abs(differences).max() <= _ROUNDING)
+    infinite = float("nan") if zero else float(np.copysign(np.inf, mean))
+    return PairedTest(
+        pairs=differences.size,
+        difference=mean,
+        interval=(mean, mean),
+        t=infinite,
+        p=1.0 if zero else 0.0,
+        effect_size=infinite,
+    )
+
+
+def bonferroni(p: Sequence[float]) -> list[float]:
+    """P-values corrected for the number of comparisons: each times that number, at most 1.
+
+    >>> bonferroni([0.01, 0.5])
+    [0.02, 1.0]
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(value) for value in multipletests(list(p), method="bonferroni")[1]]
+
+
+def stars(corrected: float) -> str:
+    """The mark of a corrected p-value: `**` below .01, `*` below .05, else nothing.
+
+    >>> stars(0.003), stars(0.05)
+    ('**', '')
+    """
+    return next((mark for limit, mark in STARS if corrected < limit), "")

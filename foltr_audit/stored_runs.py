@@ -1,0 +1,171 @@
+"""Runs as they lie on disk, one or several in an `--out` folder, with the metrics of their rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from foltr_audit.errors import TraceError, UsageError, did_you_mean
+from foltr_audit.metrics import online_sum
+from foltr_audit.plan import Plan, read_tables
+from foltr_audit.run_folder import PLAN, SPEC, RunFolder
+from foltr_audit.spec import Spec, first_difference
+from foltr_audit.trace import Trace
+
+ONLINE, OFFLINE = "online_ndcg@10", "offline_ndcg@10"
+ONLINE_SUM, ONLINE_MEAN = "online_sum", "online_mean"
+FINAL = "final"
+"""Short name of the offline nDCG@10 of the trained model."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredRun:
+    """A Run and the trace of its training rounds; the rounds are read when they are asked for.
+
+    Attributes:
+        path: the Run folder.
+        spec: its Spec.
+        trace: its training rounds; None where not one was begun.
+    """
+
+    path: Path
+    spec: Spec
+    trace: Trace | None
+
+    @classmethod
+    def open(cls, path: Path) -> StoredRun:
+        """The Run in a folder.
+
+        Raises:
+            UsageError: no such folder, or it holds no Run or several.
+            TraceError: it is damaged, or its trace was made by another Spec.
+        """
+        if (path / "trace.toml").exists() and not (path / SPEC).exists():
+            raise UsageError(f"{path}: a trace without its Run; expected a folder that --out has made")
+        folder = RunFolder.open(path)
+        spec = folder.spec
+        trace = Trace.open(folder.training) if folder.training.is_dir() else None
+        if trace is not None and trace.header.spec_hash != spec.hash:
+            raise TraceError(f"{folder.training}: made by another Spec than {path / SPEC}")
+        if trace is not None and trace.n_rounds > spec.train.rounds:
+            raise TraceError(f"{path}: {trace.n_rounds} rounds, where its Spec says {spec.train.rounds}")
+        return cls(path=path, spec=spec, trace=trace)
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds that were played."""
+        return 0 if self.trace is None else self.trace.n_rounds
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds of the Spec were played."""
+        return self.n_rounds == self.spec.train.rounds
+
+    def refuse_unfinished(self) -> None:
+        """Refuse a Run that is not at its end.
+
+        Raises:
+            UsageError: rounds are missing.
+        """
+        if not self.finished:
+            raise UsageError(
+                f"{self.path}: unfinished, {self.n_rounds} of {self.spec.train.rounds} rounds; "
+                "end the run with --resume"
+            )
+
+    @cached_property
+    def rounds(self) -> list[dict[str, float]]:
+        """The recorded metrics of each round, with its number under `round`.
+
+        Raises:
+            UsageError: the trace has lost its truth.
+            TraceError: the trace is damaged.
+        """
+        return [] if self.trace is None else self.trace.metrics()
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Every metric of the last round, and sum and mean of the online nDCG@10; empty without a round.
+
+        Raises:
+            UsageError, TraceError: as `rounds`.
+        """
+        if not self.rounds:
+            return {}
+        found = {name: value for name, value in self.rounds[-1].items() if name != "round"}
+        if all(ONLINE in row for row in self.rounds):
+            online = np.array([row[ONLINE] for row in self.rounds])
+            found |= {ONLINE_SUM: online_sum(online), ONLINE_MEAN: float(online.mean())}
+        return found
+
+    def value(self, metric: str) -> float:
+        """A metric of `metrics`.
+
+        Raises:
+            UsageError: no such metric, or it was not taken.
+            TraceError: the trace is damaged.
+        """
+        if metric not in self.metrics:
+            raise UsageError(
+                f"--metric: {self.path}: unknown metric {metric!r}; {did_you_mean(metric, self.metrics)}"
+            )
+        value = self.metrics[metric]
+        if not math.isfinite(value):
+            raise UsageError(f"--metric: {self.path}: {metric} is {value:g}; expected a finite number")
+        return value
+
+
+def stored_runs(path: Path) -> list[StoredRun]:
+    """The finished Runs of an `--out` folder, in the order of its plan.
+
+    Raises:
+        UsageError: no such folder, it holds no Run, or one is missing or unfinished.
+        TraceError: a Run or the plan is damaged.
+    """
+    runs = _planned(path) if (path / PLAN).is_file() else [StoredRun.open(path)]
+    for run in runs:
+        run.refuse_unfinished()
+    return runs
+
+
+def refuse_twice(runs: Sequence[StoredRun]) -> None:
+    """Refuse a Run that is named more than once, be it by another path.
+
+    Raises:
+        UsageError: one is.
+    """
+    seen: set[Path] = set()
+    for run in runs:
+        place = run.path.resolve()
+        if place in seen:
+            raise UsageError(f"{run.path}: given twice; expected different Runs")
+        seen.add(place)
+
+
+def _planned(path: Path) -> list[StoredRun]:
+    runs = []
+    for spec in _plan(path).specs:
+        inner = path / spec.hash[:12]
+        if not (inner / SPEC).is_file():
+            raise UsageError(
+                f"{path}: unfinished, Run {inner.name} of its {PLAN} is missing; end the run with --resume"
+            )
+        run = StoredRun.open(inner)
+        difference = first_difference(run.spec, spec)
+        if difference is not None:
+            raise TraceError(f"{inner / SPEC}: another Spec than in {PLAN}: {difference}")
+        runs.append(run)
+    return runs
+
+
+def _plan(path: Path) -> Plan:
+    where = str(path / PLAN)
+    try:
+        return Plan.of(read_tables((path / PLAN).read_text(encoding="utf-8"), where), where)
+    except (UsageError, UnicodeDecodeError) as error:
+        raise TraceError(f"damaged Run: {error}") from error

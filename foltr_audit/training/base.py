@@ -1,0 +1,93 @@
+"""What every kind of round can do, and what their messages have in common."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.chain import Chain
+from foltr_audit.client import Interactions
+from foltr_audit.errors import DataError
+from foltr_audit.played import Sent
+from foltr_audit.plugins import RoundContext
+from foltr_audit.records.rounds import GlobalModel
+
+
+class Senders(Protocol):
+    """Clients that search one data set and send what they have."""
+
+    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
+        """Every client asks its queries, int64 (C, B), and sends one message.
+
+        Raises:
+            DataError: a message is not finite in its number format.
+        """
+        ...
+
+
+class Training(Protocol):
+    """The rounds of one learner on the training part."""
+
+    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+        """What the server starts with, from a first model (P,)."""
+        ...
+
+    def play(
+        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
+    ) -> tuple[Sent, GlobalModel]:
+        """One round: what a cohort sends that asks queries (C, B), and what the server goes on with.
+
+        Raises:
+            DataError: a message or the global model is not finite.
+        """
+        ...
+
+
+def in_format(
+    values: NDArray[np.float64] | NDArray[np.uint64], dtype: str, round_: int
+) -> NDArray[np.float32] | NDArray[np.float64]:
+    """Messages in their number format.
+
+    Raises:
+        DataError: one is not finite.
+    """
+    with np.errstate(over="ignore"):
+        messages = values.astype(dtype)
+    if not np.all(np.isfinite(messages)):
+        raise DataError(
+            f"round {round_}: a client's model is too large for {dtype}; "
+            "normalise the features, or lower the learning rate or the noise"
+        )
+    return messages
+
+
+def reported_clicks(
+    chain: Chain, shown: NDArray[np.int64], clicks: NDArray[np.bool_], context: RoundContext
+) -> NDArray[np.bool_]:
+    """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other."""
+    steps = range(clicks.shape[1])
+    return np.stack([chain.on_clicks(clicks[:, i], shown[:, i], i, context) for i in steps], axis=1)
+
+
+def not_clipped(
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    clicks: NDArray[np.bool_],
+    reported: NDArray[np.bool_],
+) -> Interactions:
+    """Interactions of clients without local steps: queries (C, B), lists and clicks (C, B, k)."""
+    nothing = np.zeros(queries.shape, dtype=np.bool_)
+    return Interactions(queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=nothing)
+
+
+def finite(parameters: NDArray[np.float64], round_: int) -> NDArray[np.float64]:
+    """A global model (P,).
+
+    Raises:
+        DataError: it is not finite.
+    """
+    if not np.all(np.isfinite(parameters)):
+        raise DataError(f"round {round_}: the global model is not finite; normalise the features")
+    return parameters

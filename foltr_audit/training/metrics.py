@@ -1,0 +1,165 @@
+"""Rounds in which clients send a seed and online metrics: FOLtR-ES."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.clicks import Cascade
+from foltr_audit.errors import UsageError
+from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.played import Sent
+from foltr_audit.plugins import MetricLearner, RoundContext
+from foltr_audit.rankers.linear import LinearRanker
+from foltr_audit.records import Dataset
+from foltr_audit.records.rounds import GlobalModel
+from foltr_audit.records.wired import Wired
+from foltr_audit.rng import ClientStreams
+from foltr_audit.setup import Setup
+from foltr_audit.training.base import finite, in_format, not_clipped, reported_clicks
+
+
+def metric_learner(setup: Setup) -> MetricLearner:
+    """The learner of a setup, of clients that send metrics.
+
+    Raises:
+        UsageError: they send something else.
+    """
+    if not isinstance(setup.learner, MetricLearner):
+        raise UsageError(
+            f"learner {setup.learner.name}: it sends {setup.learner.sends}; expected one that sends metrics"
+        )
+    return setup.learner
+
+
+class MetricSenders:
+    """Clients that show lists of perturbed models, and send the seed and the metrics of the clicks.
+
+    The seed says how the model was perturbed and nothing else: queries and clicks have streams of their own.
+    """
+
+    def __init__(self, setup: Setup, click_model: str, data: Dataset) -> None:
+        """Nothing is compiled or played yet."""
+        self.setup = setup
+        self.learner = metric_learner(setup)
+        self.click_model = setup.click_model(click_model)
+        self.data = data
+
+    @property
+    def _clicks(self) -> str:
+        return f"clicks/{self.click_model.name}"
+
+    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
+        """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
+        learner, chain = self.learner, self.setup.chain
+        seeds = _seeds(context.streams("es/seed"))
+        shown, clicks = self._play(np.ascontiguousarray(queries), context, seeds)
+        learnt = reported_clicks(chain, shown, clicks, context)
+        reported = learner.outcomes(learnt)
+        for step in range(queries.shape[1]):
+            reported[:, step] = chain.on_metric(reported[:, step], learner.values, step, context)
+        dtype = self.setup.spec.trace.dtype
+        messages = in_format(self._means(reported), dtype, context.round)
+        wired = Wired(messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_))
+        return Sent(
+            messages=messages,
+            wired=wired,
+            updates=self._means(learner.outcomes(clicks)),
+            interactions=not_clipped(queries, shown, clicks, learnt),
+            seeds=seeds,
+        )
+
+    def _means(self, outcomes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Mean metrics (C, V) of the two halves of outcomes (C, B), or of all of them; 0 of none."""
+        values = self.learner.values[outcomes]
+        B = outcomes.shape[1]
+        cuts = [(0, (B + 1) // 2), ((B + 1) // 2, B)] if self.learner.antithetic else [(0, B)]
+        return np.stack([values[:, a:b].sum(axis=1) / max(1, b - a) for a, b in cuts], axis=1)
+
+    def _play(
+        self, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Lists (C, B, k) and clicks (C, B, k)."""
+        linear = type(self.setup.ranker) is LinearRanker
+        declared = type(self.click_model).click is Cascade.click
+        if linear and declared and isinstance(self.click_model, Cascade):
+            return self._in_kernel(self.click_model, queries, context, seeds)
+        return self._step_by_step(queries, context, seeds)
+
+    def _in_kernel(
+        self, model: Cascade, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        from foltr_audit.kernels.evolution import play_perturbed
+
+        click, stop = (np.array(values) for values in model.setting(self.setup.collection.largest_label))
+        streams, data = context.streams(self._clicks), self.data
+        shown, clicks = play_perturbed(
+            data.features,
+            data.offsets,
+            data.labels.astype(np.int8),
+            queries,
+            context.clients,
+            context.parameters,
+            seeds,
+            self.learner.sigma,
+            self.learner.antithetic,
+            click,
+            stop,
+            context.round,
+            streams.purpose_code,
+            np.uint64(streams.key),
+        )
+        return shown, clicks
+
+    def _step_by_step(
+        self, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        from foltr_audit.kernels.ranking import top_lists
+
+        perturbed = self.learner.perturbations(seeds, context.parameters.size)
+        shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
+        clicks = np.empty(shown.shape, dtype=np.bool_)
+        streams, B = context.streams(self._clicks), queries.shape[1]
+        for step in range(B):
+            mirrored = self.learner.antithetic and step >= (B + 1) // 2
+            models = context.parameters - perturbed if mirrored else context.parameters + perturbed
+            asked = np.ascontiguousarray(queries[:, step])
+            scores, starts = self.setup.ranker.scores(models, self.data, asked)
+            shown[:, step] = top_lists(scores, starts, LIST_LENGTH)
+            labels = self.data.shown_labels(asked, shown[:, step])
+            clicks[:, step] = self.click_model.click(
+                labels, self.setup.collection.largest_label, streams, step
+            )
+        return shown, clicks
+
+
+def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
+    """A 64-bit seed for each client, uint64 (C,)."""
+    halves = (streams.uniform(2) * 2.0**32).astype(np.uint64)
+    return np.asarray((halves[:, 0] << np.uint64(32)) | halves[:, 1])
+
+
+class Evolution:
+    """A server that ascends the gradient that seeds and metrics estimate."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Nothing is played yet."""
+        self.learner = metric_learner(setup)
+        self.senders = MetricSenders(setup, setup.spec.train.click_model, setup.collection.train)
+
+    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+        """The first model (P,), with the optimiser's first state."""
+        return GlobalModel(parameters, self.learner.first_state(parameters.size))
+
+    def play(
+        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
+    ) -> tuple[Sent, GlobalModel]:
+        """See `Training.play`: one step of the optimiser."""
+        sent = self.senders.send(queries, context)
+        state = self.learner.first_state(before.parameters.size) if before.state is None else before.state
+        messages = sent.messages.astype(np.float64)
+        if sent.seeds is None:
+            raise UsageError("FOLtR-ES: messages without seeds")
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            parameters, state = self.learner.update(before.parameters, state, sent.seeds, messages)
+        return sent, GlobalModel(finite(parameters, context.round), state)

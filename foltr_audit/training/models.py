@@ -1,0 +1,71 @@
+"""Rounds in which clients send models: local steps, the chain of defenses, FedAvg."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.client import Clients
+from foltr_audit.played import Sent
+from foltr_audit.plugins import RoundContext
+from foltr_audit.records import Dataset
+from foltr_audit.records.rounds import GlobalModel, Payload
+from foltr_audit.setup import Setup
+from foltr_audit.training.base import finite, in_format
+
+
+class ModelSenders:
+    """Clients that take local steps, defend their model and send it."""
+
+    def __init__(self, setup: Setup, click_model: str, data: Dataset, *, sampled: bool) -> None:
+        """Nothing is compiled or played yet."""
+        self.setup = setup
+        self.clients = Clients(setup.rules(click_model, sampled=sampled), data)
+
+    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
+        """Local steps, message and wire stage of clients that ask queries (C, B).
+
+        What the wire stage encodes as integers is not rounded to another number format before.
+
+        Raises:
+            DataError: a message is not finite in its number format.
+            UsageError: a message that the wire stage cannot encode.
+        """
+        local, interactions = self.clients.play(queries, context)
+        chain, trace = self.setup.chain, self.setup.spec.trace
+        models = chain.on_message(local.models, context)
+        if trace.message == "update":
+            models = models - context.parameters
+        dtype = trace.dtype if chain.encoding is None else "float64"
+        sent = in_format(models, dtype, context.round)
+        plain = sent.astype(np.float64)
+        wired = chain.on_wire(plain, context)
+        messages: Payload = wired.messages
+        if not wired.is_encoded:
+            messages = sent if wired.messages is plain else in_format(wired.messages, dtype, context.round)
+        return Sent(messages=messages, wired=wired, updates=local.steps, interactions=interactions)
+
+
+class FedAvg:
+    """A server that averages the models of its cohort."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Nothing is played yet."""
+        self.setup = setup
+        train = setup.collection.train
+        self.senders = ModelSenders(setup, setup.spec.train.click_model, train, sampled=True)
+
+    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+        """The first model (P,), and nothing beside it."""
+        return GlobalModel(parameters)
+
+    def play(
+        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
+    ) -> tuple[Sent, GlobalModel]:
+        """See `Training.play`. Where nothing arrives the model stays."""
+        sent = self.senders.send(queries, context)
+        mean = self.setup.chain.on_aggregate(sent.wired, context)
+        if not sent.wired.survivors.any():
+            return sent, before
+        after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
+        return sent, GlobalModel(finite(after, context.round))

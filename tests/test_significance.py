@@ -1,0 +1,170 @@
+"""The paired t-test against plain formulas, a permutation test and Student's own data."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom
+from scipy.stats import t as student
+
+from foltr_audit.errors import UsageError
+from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
+
+Array = NDArray[np.float64]
+
+# Student 1908, "The probable error of a mean": hours of sleep that two drugs gained the same ten patients.
+# t, p and interval as R prints them for t.test(extra ~ group, paired = TRUE) on its data set `sleep`.
+ONE_DRUG = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])
+OTHER_DRUG = np.array([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
+
+
+def by_formula(a: Array, b: Array) -> PairedTest:
+    d = [float(x - y) for x, y in zip(a, b, strict=True)]
+    n = len(d)
+    mean = math.fsum(d) / n
+    sd = math.sqrt(math.fsum((x - mean) ** 2 for x in d) / (n - 1))
+    error = sd / math.sqrt(n)
+    reach = student.ppf(0.975, n - 1) * error
+    return PairedTest(
+        pairs=n,
+        difference=mean,
+        interval=(mean - reach, mean + reach),
+        t=mean / error,
+        p=2 * student.sf(abs(mean / error), n - 1),
+        effect_size=mean / sd,
+    )
+
+
+def test_students_own_data() -> None:
+    found = paired_t_test(ONE_DRUG, OTHER_DRUG)
+    assert found.pairs == 10
+    assert found.difference == pytest.approx(-1.58, abs=1e-12)
+    assert found.t == pytest.approx(-4.0621, abs=5e-5)
+    assert found.p == pytest.approx(0.002833, abs=5e-7)
+    assert found.interval == pytest.approx((-2.4598858, -0.7001142), abs=5e-8)
+    assert found.effect_size == pytest.approx(-4.0621 / math.sqrt(10), abs=5e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 25])
+@pytest.mark.parametrize("scale", [1e-250, 1e-3, 300.0, 1e250])
+def test_every_number_equals_the_plain_formula(n: int, scale: float) -> None:
+    rng = np.random.default_rng(n)
+    base = rng.normal(size=n)
+    a, b = scale * (base + rng.normal(0.3, 0.2, size=n)), scale * base
+    found, expected = paired_t_test(a, b), by_formula(a / scale, b / scale)
+    for name in ("pairs", "t", "p", "effect_size"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9), name
+    for ours, theirs in zip(found.interval, expected.interval, strict=True):
+        assert ours / scale == pytest.approx(theirs, rel=1e-9)
+    assert found.difference / scale == pytest.approx(expected.difference, rel=1e-9)
+    a, b = a / scale, b / scale
+    unpaired = abs(a.mean() - b.mean()) / math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / n)
+    assert abs(found.t) != pytest.approx(unpaired, rel=0.05), "the pairs would not matter"
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, 0.6, 0.9])
+def test_p_is_near_that_of_all_sign_flips(shift: float) -> None:
+    differences = np.random.default_rng(7).normal(shift, 1.0, size=12)
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=12)))
+    exact = float(np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12))
+    p = paired_t_test(differences, np.zeros(12)).p
+    assert p == pytest.approx(exact, abs=0.02)
+    assert p / 2 != pytest.approx(exact, abs=0.02) or exact < 0.04, "one-sided would pass"
+
+
+@given(st.lists(st.tuples(*[st.floats(-100, 100)] * 2), min_size=2, max_size=12))
+def test_swapping_the_systems_turns_every_sign(pairs: list[tuple[float, float]]) -> None:
+    a, b = (np.array(values) for values in zip(*pairs, strict=True))
+    one, other = paired_t_test(a, b), paired_t_test(b, a)
+    assert other.difference == -one.difference
+    assert other.p == one.p
+    assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]), rel=1e-9, abs=1e-12)
+    for name in ("t", "effect_size"):
+        assert getattr(other, name) == pytest.approx(-getattr(one, name), nan_ok=True)
+    assert one.interval[0] <= one.difference <= one.interval[1]
+    assert 0 <= one.p <= 1
+
+
+@given(st.integers(2, 10), st.floats(-1, 1), st.integers(0, 2**32 - 1))
+def test_a_constant_difference_is_certain_and_none_is_none(n: int, shift: float, seed: int) -> None:
+    base = np.random.default_rng(seed).random(n)
+    same = paired_t_test(base, base)
+    assert (same.p, same.difference, same.interval) == (1.0, 0.0, (0.0, 0.0))
+    assert math.isnan(same.effect_size)
+    assert math.isnan(same.t)
+    if abs(shift) > 1e-6:
+        moved = paired_t_test(base + shift, base)  # equal up to rounding only
+        assert moved.p == 0.0
+        assert moved.difference == pytest.approx(shift, rel=1e-6)
+        assert moved.effect_size == moved.t == math.copysign(math.inf, shift)
+
+
+def test_differences_near_rounding_are_still_tested() -> None:
+    base = np.full(4, 300.0)
+    found = paired_t_test(base + np.array([1.0, 2.0, 3.0, 2.5]) * 1e-8, base)
+    assert found.effect_size == pytest.approx(
+        by_formula(base + np.array([1, 2, 3, 2.5]) * 1e-8, base).effect_size
+    )
+    assert math.isfinite(found.t)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1.0], [2.0]),
+        ([], []),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, math.nan], [1.0, 2.0]),
+        ([1.0, 2.0], [math.inf, 2.0]),
+    ],
+)
+def test_what_cannot_be_tested_is_refused(a: list[float], b: list[float]) -> None:
+    with pytest.raises(UsageError, match=r"t-test: .*expected"):
+        paired_t_test(np.array(a), np.array(b))
+
+
+def test_bonferroni_by_hand_and_marks() -> None:
+    assert bonferroni([0.001, 0.02, 0.4]) == pytest.approx([0.003, 0.06, 1.0], rel=1e-12)
+    assert bonferroni([0.04]) == [0.04]
+    assert [stars(p) for p in (0.0, 0.0099, 0.01, 0.0499, 0.05, 1.0)] == ["**", "**", "*", "*", "", ""]
+
+
+def test_false_alarms_among_equal_systems() -> None:
+    """Four equal systems in 500 studies of 8 pairs: an alarm anywhere in a study has probability <= .05.
+
+    Thresholds: the 1 - 1e-4 quantile of the binomial law, and for a single test at .05 both ends of it.
+    """
+    rng, studies = np.random.default_rng(3), 500
+    corrected = plain = single = 0
+    for _ in range(studies):
+        values = rng.normal(size=(1, 8)) + rng.normal(
+            size=(4, 8)
+        )  # what is hard in a repetition is so for all
+        p = [paired_t_test(a, b).p for a, b in itertools.combinations(values, 2)]
+        corrected += min(bonferroni(p)) < 0.05
+        plain += min(p) < 0.05
+        single += p[0] < 0.05
+    most = binom.isf(1e-4, studies, 0.05)
+    assert 0 < corrected <= most
+    assert plain > most, "without a correction it is caught"
+    assert binom.ppf(1e-4, studies, 0.05) <= single <= most
+
+
+def test_the_interval_covers_the_true_difference() -> None:
+    """Coverage over 600 draws of 5 pairs, within binomial limits at 1e-4; a normal quantile's is caught."""
+    rng, draws = np.random.default_rng(4), 600
+    covered = normal = 0
+    for _ in range(draws):
+        d = rng.normal(0.5, 1.0, size=5)
+        found = paired_t_test(d, np.zeros(5))
+        covered += found.interval[0] <= 0.5 <= found.interval[1]
+        normal += abs(d.mean() - 0.5) <= 1.96 * d.std(ddof=1) / math.sqrt(5)
+    least, most = binom.ppf(1e-4, draws, 0.95), binom.isf(1e-4, draws, 0.95)
+    assert least <= covered <= most
+    assert normal < least
