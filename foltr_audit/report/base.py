@@ -63,7 +63,7 @@ class Group:
     setting: Row
 
 
-_OWN_COLUMN = ("defense", "train.click_model", "train.learner", "attack.click_models", "attack.methods")
+_OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.methods")
 
 
 def groups(cells: Sequence[Cell]) -> list[Group]:
@@ -71,7 +71,7 @@ def groups(cells: Sequence[Cell]) -> list[Group]:
     found: dict[str, list[Cell]] = {}
     fields: dict[str, Row] = {}
     for cell in cells:
-        table = flat(cell.spec.table())
+        table = flat(cell.spec.table()) | {"train.learner": cell.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)

@@ -15,6 +15,7 @@ def differing(rows: Sequence[Row]) -> list[str]:
     A chain of defenses only counts where rows of one epsilon differ in it.
     """
     names = dict.fromkeys(["learner", "trained_on", *(name for row in rows for name in row if "." in name)])
+    names.pop("train.learner", None)  # the same as `learner`
     found = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
     chains = {(row["eps_claimed"], row["defense"]) for row in rows}
     return [*found, "defense"] if len(chains) > len({eps for eps, _ in chains}) else found

@@ -15,6 +15,7 @@ from foltr_audit.report.inquiries import print_inquiries
 from foltr_audit.report.layout import below, by_method, of_world, percent, table, world
 from foltr_audit.report.meaning import meaning
 from foltr_audit.report.plain import epsilon, short
+from foltr_audit.report.settings import differing, heading, setting_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,8 +102,8 @@ def _results_table(rows: Sequence[Row]) -> Table:
     several = len({row["eps_claimed"] for row in rows}) > 1
     found.add_column("method", overflow="fold")
     found.add_column("eps", justify="right", no_wrap=True)
-    for heading in COLUMNS.values():
-        found.add_column(heading, justify="right", no_wrap=True)
+    for column in COLUMNS.values():
+        found.add_column(column, justify="right", no_wrap=True)
     for mine in by_method(rows):
         for row in mine:
             style = "dim" if row["baseline"] else None
@@ -129,11 +130,16 @@ def _utility_table(rows: Sequence[Row]) -> Table:
         "nDCG@10 on the test part",
         "ceiling: what a perfect ranker reaches; queries without relevant documents count 0",
     )
-    for heading in ("trained on", "eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):
-        found.add_column(heading, justify="left" if heading == "trained on" else "right")
+    found.add_column("trained on")
+    apart = [name for name in differing(rows) if name in ("learner", "train.ranker")]
+    for name in apart:
+        found.add_column(heading(name), overflow="fold")
+    for text in ("eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):
+        found.add_column(text, justify="right")
     for row in rows:
         found.add_row(
             escape(row["trained_on"]),
+            *(escape(setting_text(row, name, rows)) for name in apart),
             epsilon(row["eps_claimed"]),
             short(row["ndcg@10_untrained"]),
             short(row["ndcg@10"]),
