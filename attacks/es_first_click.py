@@ -62,7 +62,7 @@ class ESFirstClick(Attack):
     each rank's posterior is exact as well. Clicks behind the first one are those of the belief. The guess is
     the most probable first click, and later documents that then were more likely clicked than not. With DCG
     single values tell the whole click pattern; means of several it does not decode. An observer without the
-    law takes the mean over every p from 1 / v to 1.
+    law takes p halfway between 1 / v and 1, the mean of what it may be.
 
     Sees: seed and metrics, the global model, sigma, features of the shown documents (their order follows
     from the seed), the metric, the law of its privatisation, the click model with the grades that positions

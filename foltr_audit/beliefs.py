@@ -40,7 +40,7 @@ def click_belief(
     except FoltrAuditError:  # a click model of another system, or no published setting
         return None
     train = collection.train
-    shown = _shown(train, ranker, parameters, sampled=lists != "deterministic")
+    shown = _shown(train, ranker, parameters, sampled=lists not in ("deterministic", "interleaved"))
     labels = train.shown_labels(np.arange(train.n_queries), shown)
     counts = np.stack([(labels == grade).sum(axis=0) for grade in range(len(click))], axis=1) + _UNSEEN
     return ClickBelief(

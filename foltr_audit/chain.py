@@ -107,6 +107,8 @@ class Chain:
         In order, joined by `+`; None without any.
         """
         laws = [law.text for defense, own in self._of(MessageDefense, context) if (law := defense.law(own))]
+        if values:  # a metric of randomised clicks is no metric that only its own law has changed
+            laws += [defense.text for defense in self.links(ClickDefense)]
         laws += [defense.law_text(values) for defense in self.links(MetricDefense)]
         return "+".join(laws) or None
 

@@ -60,8 +60,8 @@ class Evaluation:
     def metrics(self, parameters: NDArray[np.float64]) -> dict[str, float]:
         """Means over the test queries of a model (P,), under the names of `foltr_audit.metrics.OFFLINE`.
 
-        The MaxRR is the expected one under the click model that the Spec trains with; NaN where that is no
-        cascade model.
+        The MaxRR is the expected one under the click model that the Spec trains with, over all queries, since
+        users may click where nothing is relevant; NaN where that is no cascade model.
         """
         asked = (self.data, self.queries, self.lists(parameters))
         values = {
@@ -70,10 +70,10 @@ class Evaluation:
             "offline_map@10": average_precision(*asked, self._relevant),
             "offline_dcg@10": dcg(*asked),
         }
-        if self._click is not None:
-            values["offline_maxrr@10"] = expected_max_rr(*asked, self._click)
         has_relevant, no_relevant = self.data.has_relevant, self.setup.spec.train.no_relevant
         means = {name: mean_over(each, has_relevant, no_relevant) for name, each in values.items()}
+        if self._click is not None:
+            means["offline_maxrr@10"] = float(expected_max_rr(*asked, self._click).mean())
         return not_evaluated() | means
 
     @property

@@ -19,8 +19,9 @@ from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
-from foltr_audit.records.view import Inference
+from foltr_audit.records.view import Inference, Knowledge
 from foltr_audit.rng import Streams
+from foltr_audit.trace import TraceHeader
 from foltr_audit.views import Placement, query_names
 
 
@@ -100,7 +101,7 @@ class _Surprisals:
         placement = Placement.of(record)
         self._at = (placement.slot, placement.place)
         self._clicks = placement.spread(truth.clicks, False)
-        self._described = _describes_all(observer)
+        self._header = observer.header
         self._pieces: dict[str, list[NDArray[np.float64]]] = {}
         self._inexact: set[str] = set()
 
@@ -115,7 +116,9 @@ class _Surprisals:
             with np.errstate(divide="ignore"):
                 bits = -np.log2(np.take_along_axis(answer.patterns, number, axis=2)[..., 0])
         self._pieces.setdefault(attack.label, []).append(bits)
-        if answer.patterns is None or not (self._described and attack.exact_posterior(seen.view)):
+        if answer.patterns is None or not (
+            _describes_all(self._header, seen.view.knowledge) and attack.exact_posterior(seen.view)
+        ):
             self._inexact.add(attack.label)
 
     @property
@@ -140,14 +143,13 @@ class _Surprisals:
         return bits
 
 
-def _describes_all(observer: Observer) -> bool:
-    """Whether the observer knows what every defense of the chain does to a message: a clip or a noise law."""
-    chain = observer.header.knowledge.get("defense")
-    if not isinstance(chain, list):
+def _describes_all(header: TraceHeader, known: Knowledge) -> bool:
+    """Whether an observer knows what every defense of the chain does to a message: a clip or a noise law."""
+    chain = header.knowledge.get("defense")
+    if not isinstance(chain, list) or known.noise is None:
         return False
-    noise = observer.header.knowledge.get("noise", "none")
-    laws = [law for law in _JOINT.split(str(noise)) if law != "none"]
-    balls = int("clip_norm" in observer.header.knowledge)
+    laws = [law for law in _JOINT.split(known.noise) if law != "none"]
+    balls = int(known.clip is not None)
     return len([link for link in chain if link != "none"]) == len(laws) + balls
 
 

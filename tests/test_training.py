@@ -90,8 +90,11 @@ def test_a_batch_is_the_sum_of_what_clients_would_average(setup_of: SetupOf) -> 
     np.testing.assert_allclose(
         summed.aggregate - START, 8 * (federated.aggregate - START), rtol=0, atol=1e-12
     )
-    more = Federation(setup_of(learner="pdgd:interactions=1,batch=99", clients=8)).play(START, 0)
-    assert more.aggregate.tobytes() == summed.aggregate.tobytes(), "a batch ends with its round"
+    with pytest.raises(UsageError, match="batch=9, but a round has 8 interactions; expected at most"):
+        Federation(setup_of(learner="pdgd:interactions=1,batch=9", clients=8))
+    five = Federation(setup_of(learner="pdgd:interactions=1,batch=5", clients=8)).play(START, 0)
+    np.testing.assert_array_equal(five.sent.interactions.shown[:5], summed.sent.interactions.shown[:5])
+    assert np.isfinite(five.aggregate).all(), "the last batch of a round is what is left"
     two = Federation(setup_of(learner="pdgd:interactions=1,batch=4", clients=8)).play(START, 0)
     np.testing.assert_array_equal(two.sent.interactions.shown[:4], summed.sent.interactions.shown[:4])
     assert not np.allclose(two.aggregate, summed.aggregate), "the second half starts from another model"

@@ -27,6 +27,7 @@ class DBGD(CentralLearner):
     """
 
     name: ClassVar[str] = "dbgd"
+    lists: ClassVar[Literal["sampled", "deterministic", "interleaved"]] = "interleaved"
 
     delta: float = Field(1.0, gt=0, description="distance delta of the candidate from the model")
     learning_rate: float = Field(0.01, gt=0, description="step size alpha after a win")

@@ -14,9 +14,9 @@ from foltr_audit.plugins import CentralLearner
 class PDGD(CentralLearner):
     """Centralised PDGD: a gradient step after every `batch` interactions, from the sum of their gradients.
 
-    With `batch=1` it steps after each interaction. Compared with a federated run, `--clients` and
-    `--interactions` of a round give the same number of interactions, `--clients 1 --interactions 1` the same
-    number of updates.
+    With `batch=1` it steps after each interaction; the last batch of a round is what is left of it. Compared
+    with a federated run, `--clients` and `--interactions` of a round give the same number of interactions,
+    `--clients 1 --interactions 1` the same number of updates.
 
     Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", algorithm 1; Wang
     et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4 (batches)

@@ -145,7 +145,17 @@ class _Steps(NamedTuple):
 
     @classmethod
     def of(cls, setup: Setup, learner: PDGD) -> _Steps:
-        """The steps of a learner on the training part."""
+        """The steps of a learner on the training part.
+
+        Raises:
+            UsageError: a batch larger than a round.
+        """
+        played = setup.spec.population.cohort_size * learner.interactions
+        if learner.batch > played:
+            raise UsageError(
+                f"learner pdgd: batch={learner.batch}, but a round has {played} interactions; "
+                "expected at most as many"
+            )
         rules = ClientRules(
             ranker=setup.ranker,
             learner=learner.steps,
