@@ -16,6 +16,7 @@ from foltr_audit.stored_runs import StoredRun, refuse_twice, stored_runs
 Fields = dict[str, Any]
 
 _OF_A_REPETITION = ("seed", "repetition", "data.fold")
+_ONLY_RECORDED = ("trace.every", "trace.embed_features")
 _OPTIONAL = ("attack", "audit")
 LEARNER = "train.learner"
 _WORDS = {"None": "none", "True": "yes", "False": "no"}
@@ -61,6 +62,11 @@ class System:
     folder: Path
     fields: Fields
     runs: dict[Repetition, StoredRun]
+
+    @property
+    def rounds(self) -> int:
+        """Number of its rounds."""
+        return next(iter(self.runs.values())).n_rounds
 
     @property
     def data(self) -> str:
@@ -138,8 +144,12 @@ def _refuse_unmatched(a: System, b: System) -> None:
 
 
 def _setting(run: StoredRun) -> Fields:
-    """The fields of a Spec that repetitions share, by dotted name, and whether it has the optional tables."""
-    table = {name: value for name, value in flat(run.spec.table()).items() if name not in _OF_A_REPETITION}
+    """The fields of a Spec that repetitions share, by dotted name, and whether it has the optional tables.
+
+    How much of a run is recorded changes none of its results.
+    """
+    left_out = (*_OF_A_REPETITION, *_ONLY_RECORDED)
+    table = {name: value for name, value in flat(run.spec.table()).items() if name not in left_out}
     return table | {name: getattr(run.spec, name) is not None for name in _OPTIONAL}
 
 

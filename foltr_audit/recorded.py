@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foltr_audit import atomic
-from foltr_audit.errors import DataError, UsageError, did_you_mean
+from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.inquiry import asking, not_for_clicks
 from foltr_audit.judge import infer_round
@@ -24,8 +24,8 @@ from foltr_audit.records import Collection
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.rng import Streams
-from foltr_audit.run_folder import RunFolder, writing
-from foltr_audit.spec import AttackSpec, Spec, changed_protocol
+from foltr_audit.run_folder import SPEC, RunFolder, writing
+from foltr_audit.spec import DEFAULT_METHODS, AttackSpec, Spec, changed_protocol
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.views import check_collection, query_names
@@ -90,7 +90,13 @@ class Recorded:
             if target == "fresh" and not traces:
                 raise UsageError(f"--target fresh: {path} holds no messages of fresh clients")
             traces = traces or {spec.train.click_model: Trace.open(folder.training)}
-        recorded = spec.attack if spec and spec.attack else AttackSpec()
+            for trace in traces.values():
+                if trace.header.spec_hash != spec.hash:
+                    raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
+        kind = next(iter(traces.values())).header.kind
+        recorded = (
+            spec.attack if spec and spec.attack else AttackSpec(methods=DEFAULT_METHODS.get(kind, ("olsr",)))
+        )
         given = {name: value for name, value in (changes or {}).items() if value is not None}
         return cls(
             path=path,
@@ -261,10 +267,11 @@ class Recorded:
 def _facts(header: TraceHeader, spec: Spec | None) -> Row:
     known = header.knowledge
     defense, eps = known.get("defense", []), known.get("eps_claimed", float("inf"))
+    pdgd = setting_text(str(known.get("pairs", "unknown")), str(known.get("normaliser", "unknown")))
     return {
         "trained_on": spec.train.click_model if spec else "unknown",
         "eps_claimed": float(eps) if isinstance(eps, int | float) else float("inf"),
         "defense": "+".join(defense) if isinstance(defense, list) else str(defense),
         "learner": str(known.get("learner", "unknown")),
-        "pdgd": setting_text(str(known.get("pairs", "unknown")), str(known.get("normaliser", "unknown"))),
+        "pdgd": pdgd if header.holds_models or "pairs" in known else "none",
     }

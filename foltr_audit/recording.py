@@ -20,6 +20,7 @@ from foltr_audit.write_behind import WriteBehind
 # A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.
 _PART_BYTES = 4_000_000
 _PART_INTERACTIONS = 1_000_000
+_FEW_PARAMETERS = 200  # rankers of more take longer in proportion
 
 
 class Recording(Protocol):
@@ -212,6 +213,7 @@ def _rounds_per_part(setup: Setup, messages: int, *, training: bool) -> int:
     width, every = (4 if narrow else 8), 1
     if training:
         every, interactions = trace.every, messages * setup.learner.interactions
-    most = max(1, _PART_INTERACTIONS // max(1, interactions))
+    slowness = setup.learner.slowness * max(1, setup.ranker.n_parameters // _FEW_PARAMETERS)
+    most = max(1, _PART_INTERACTIONS // (slowness * max(1, interactions)))
     per_message_round = max(1, messages * setup.ranker.n_parameters * width)
     return max(1, min(most, _PART_BYTES * every // per_message_round)) if every else most

@@ -96,18 +96,20 @@ class RunDiff:
     def of(cls, a: StoredRun, b: StoredRun) -> RunDiff:
         """Compare two Runs.
 
+        A trace that has lost its truth has no metrics.
+
         Raises:
-            UsageError: a trace has lost its truth.
             TraceError: a damaged Run.
         """
         there, here = _digests(a), _digests(b)
+        mine, theirs = _metrics(a), _metrics(b)
         return cls(
             a=a,
             b=b,
             fields=_fields(a, b),
             metrics=[
-                MetricPair(metric=name, a=a.metrics.get(name, math.nan), b=b.metrics.get(name, math.nan))
-                for name in {**a.metrics, **b.metrics}
+                MetricPair(metric=name, a=mine.get(name, math.nan), b=theirs.get(name, math.nan))
+                for name in {**mine, **theirs}
             ],
             models=_models(a.trace, b.trace),
             files=[
@@ -129,6 +131,10 @@ class RunDiff:
     def common_rounds(self) -> int:
         """Number of rounds that both Runs have."""
         return min(self.a.n_rounds, self.b.n_rounds)
+
+
+def _metrics(run: StoredRun) -> dict[str, float]:
+    return run.metrics if run.trace is None or run.trace.has_truth else {}
 
 
 def _fields(a: StoredRun, b: StoredRun) -> list[FieldDifference]:

@@ -83,6 +83,10 @@ class PopulationSpec(SpecTable):
         return self.clients if self.cohort is None else self.cohort
 
 
+DEFAULT_METHODS = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
+"""Attacks where none is named, by the kind of messages that are no models."""
+
+
 def default_learner(*, attacks: bool) -> str:
     """The learner where none is named: PDGD as published, or as the attack experiment has it."""
     if not attacks:
@@ -228,6 +232,11 @@ class Spec(SpecTable):
         train = table.get("train") or {}
         if isinstance(train, Mapping) and "learner" not in train:
             return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
+        attack = table.get("attack")
+        if isinstance(attack, Mapping) and isinstance(train, Mapping) and not attack.get("methods"):
+            kind = {"metrics": "es", "clicks": "clicks"}.get(make(Learner, str(train["learner"])).sends, "")
+            if kind:
+                return {**table, "attack": {**attack, "methods": DEFAULT_METHODS[kind]}}
         return table
 
     @model_validator(mode="after")

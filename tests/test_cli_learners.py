@@ -72,7 +72,7 @@ def test_options_change_every_learner(tmp_path: Path) -> None:
         (("--learner", "foltr-es", "--eps", 1.2, "--sensitivity", 3), "--sensitivity: 3: learner foltr-es"),
         (("--learner", "foltr-es", "--eps", -1), "--eps: -1; expected a number above 0"),
         (("--learner", "folter-es"), "unknown learner 'folter-es'; did you mean 'foltr-es'?"),
-        (("--learner", "foltr-es", "--pdgd", "pham-2022"), "learner foltr-es: unknown parameter 'pairs'"),
+        (("--learner", "foltr-es", "--pdgd", "pham-2022"), "--pdgd: learner foltr-es has no such setting"),
         (("--learner", "dbgd", "--ranker", "neural"), "learner dbgd: it perturbs linear models"),
         (
             ("--learner", "foltr-es:metric=dcg", "--defense", "metric-rr:p=0.5"),
@@ -85,6 +85,22 @@ def test_what_a_learner_cannot_do_is_said(options: tuple[object, ...], expected:
     assert done.code == 2
     assert done.err.startswith(f"error: {expected}")
     assert done.err.count("\n") == 1
+
+
+def test_without_a_method_the_attack_is_one_that_can_read_the_messages(tmp_path: Path) -> None:
+    for learner, method in (("foltr-es", "es-first-click"), ("coltr:candidates=5", "seen-clicks")):
+        options = ("attack", *SMALL, "--learner", learner, "--click-model", "perfect")
+        spec = spec_of(tmp_path, *options)
+        assert [name.partition(":")[0] for name in spec["attack"]["methods"]] == [method]
+        out = tmp_path / method
+        assert run("train", *SMALL, "--learner", learner, "--out", out).code == 0
+        rows = run("attack", "--trace", out, "--json").json()["results"]
+        assert method in {row["method"] for row in rows}
+        assert {row["pdgd"] for row in rows} == {"none"}
+        changed = (out / "spec.toml").read_text().replace("seed = 1", "seed = 2")
+        (out / "spec.toml").write_text(changed)
+        done = run("attack", "--trace", out)
+        assert (done.code, "made by another Spec than" in done.err) == (3, True)
 
 
 def test_an_audit_needs_models() -> None:
@@ -111,6 +127,8 @@ def test_learners_of_one_attack_have_tables_of_their_own() -> None:
     shown = run(*options).out
     assert "train.learner=foltr-es" in shown
     assert shown.count("what a message tells, in bits per list") == 2
+    assert "what a message tells of a list's clicks, by learner, in bits" in shown
+    assert "foltr-es by es-first-click" in shown
     utility = [line.split()[:3] for line in shown.splitlines() if line.startswith("perfect ")]
     assert ["perfect", "fpdgd", "4.5"] in utility
     assert ["perfect", "foltr-es", "4.5"] in utility

@@ -140,3 +140,26 @@ def test_real_runs_of_two_epsilons_in_one_folder_against_another(tmp_path: Path)
     for row in found["comparisons"]:
         assert row["difference_ci95"][0] <= row["difference"] <= row["difference_ci95"][1]
         assert row["p_bonferroni"] == pytest.approx(min(1.0, 3 * row["p"]), rel=1e-12)
+
+
+def test_sums_over_different_numbers_of_rounds_are_not_compared(tmp_path: Path) -> None:
+    for name, online in (("short", [0.4, 0.5]), ("long", [0.4, 0.5, 0.6])):
+        tables = [table_of(rounds_of(0.5 + run / 100, online), repetition=run) for run in range(3)]
+        write_plan(tmp_path / name, [(table, rounds_of(0.5, online)) for table in tables])
+    found = run("significance", tmp_path / "short", tmp_path / "long", "--json").json()
+    assert {row["metric"] for row in found["means"]} == {"offline_ndcg@10", "online_mean"}
+    done = run("significance", tmp_path / "short", tmp_path / "long", "--metric", "online_sum")
+    assert (done.code, done.err) == (
+        2,
+        "error: --metric online_sum: sums over 2, 3 rounds; expected online_mean\n",
+    )
+
+
+def test_how_much_was_recorded_makes_no_other_system(tmp_path: Path) -> None:
+    for name, every, learner in (("a", 1, "pdgd"), ("b", 0, "fpdgd")):
+        write_system(tmp_path / name, [0.5, 0.6], train={"learner": learner}, trace={"every": every})
+    names = [
+        row["system"]
+        for row in run("significance", tmp_path / "a", tmp_path / "b", "--json").json()["systems"]
+    ]
+    assert names == ["train.learner=pdgd", "train.learner=fpdgd"]

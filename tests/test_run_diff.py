@@ -117,3 +117,14 @@ def test_a_file_altered_behind_its_marker_is_noticed(tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(TraceError, match="SHA-256 differs"):
         compare(tmp_path / "a", tmp_path / "b")
+
+
+def test_without_the_truth_there_are_no_metrics_but_all_else(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", ROUNDS)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(tmp_path / "b" / "trace" / "truth")
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert all(math.isnan(pair.b) for pair in found.metrics)
+    assert found.models is None
+    assert files_of(found)["trace/observed/rounds"] == "equal"
+    assert files_of(found)["trace/truth/clicks"] == "only in A"

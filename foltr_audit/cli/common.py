@@ -67,6 +67,14 @@ FIELD_OPTIONS = {
 }
 """Which option sets a field of the Spec, for messages."""
 
+_LEARNER_OPTIONS = {
+    "interactions": "--interactions",
+    "learning_rate": "--learning-rate",
+    "clip_without_pairs": "--clip-without-pairs",
+    "pairs": "--pdgd",
+    "normaliser": "--pdgd",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
@@ -322,6 +330,9 @@ def _change_learner(table: Table, changes: dict[str, object]) -> None:
     from foltr_audit.registry import remade
 
     learner = _learner_of(table)
+    for name in changes:
+        if name not in type(learner).model_fields:
+            raise UsageError(f"{_LEARNER_OPTIONS[name]}: learner {learner.name} has no such setting")
     table.setdefault("train", {})["learner"] = remade(learner, changes).text
 
 

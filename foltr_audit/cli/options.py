@@ -72,7 +72,11 @@ Rounds = Annotated[
 ]
 LearningRate = Annotated[
     float | None,
-    typer.Option("--learning-rate", help="Step size. Default: 0.1.", rich_help_panel="Federation"),
+    typer.Option(
+        "--learning-rate",
+        help="Step size. Default: the learner's own; 0.1 of fpdgd.",
+        rich_help_panel="Federation",
+    ),
 ]
 Pdgd = Annotated[
     str | None,
@@ -95,7 +99,7 @@ Ranker = Annotated[
     str | None,
     typer.Option(
         "--ranker",
-        help="linear (default), neural:hidden=H or neural:hidden=H,layers=2.",
+        help="linear (default), or neural:hidden=H,layers=L with L of 1 or 2; neural: 64 units, 1 layer.",
         rich_help_panel="Federation",
     ),
 ]

@@ -20,7 +20,7 @@ def significance(
         typer.Option(
             "--metric",
             help="A recorded metric's last value, e.g. offline_ndcg@10 (final for short), or online_sum, "
-            "online_mean; several. Default: final and online_sum.",
+            "online_mean; several. Default: final and online_sum, or online_mean where rounds differ.",
         ),
     ] = None,
     paired_only: Annotated[

@@ -31,6 +31,7 @@ class COLTR(CentralLearner):
     """
 
     name: ClassVar[str] = "coltr"
+    slowness: ClassVar[int] = 50
 
     learning_rate: float = Field(0.1, gt=0, description="first step size eta")
     decay: float = Field(0.99966, gt=0, le=1, description="what each update multiplies the step size by")

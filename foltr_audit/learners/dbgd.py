@@ -27,6 +27,7 @@ class DBGD(CentralLearner):
     """
 
     name: ClassVar[str] = "dbgd"
+    slowness: ClassVar[int] = 5
     lists: ClassVar[Literal["sampled", "deterministic", "interleaved"]] = "interleaved"
 
     delta: float = Field(1.0, gt=0, description="distance delta of the candidate from the model")

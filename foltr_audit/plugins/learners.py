@@ -29,11 +29,14 @@ class Learner(Plugin):
         sends: what reaches the server: local `models`, online `metrics` or the `clicks` themselves.
         stages: stages of the chain of defenses that can act on what it makes.
         lists: how the lists of training rounds are made: `sampled`, `deterministic` or `interleaved`.
+        slowness: about how many times as long as one of FPDGD an interaction takes; a recorded run commits
+            its rounds the more often.
     """
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]]
     stages: ClassVar[frozenset[str]]
     lists: ClassVar[Literal["sampled", "deterministic", "interleaved"]] = "sampled"
+    slowness: ClassVar[int] = 1
 
     interactions: int = Field(4, ge=1, le=10_000, description="interactions B of a client in a round")
 

@@ -14,6 +14,7 @@ from foltr_audit.information import information
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import beside, by_method, percent, table
 from foltr_audit.report.plain import epsilon, short
+from foltr_audit.report.settings import setting_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,13 +53,39 @@ def information_table(rows: Sequence[Row]) -> Table:
         found.add_column(heading, no_wrap=True)
     for mine in by_method(rows):
         for row in mine:
-            cells = (
-                beside(row, "bits"),
-                short(row["bias_bound"]),
-                short(row["entropy"]),
-                percent(row["share"]),
-            )
-            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *cells)
+            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *_cells(row))
+    return found
+
+
+def _cells(row: Row) -> tuple[str, str, str, str]:
+    """What is told at least (0 where the estimate is below it), what it may miss, of what, and the share."""
+    nothing = row["bits"] is not None and row["bits"] < 0
+    return (
+        "0" if nothing else beside(row, "bits"),
+        short(row["entropy"] if nothing else row["bias_bound"]),
+        short(row["entropy"]),
+        percent(None if row["share"] is None else max(0.0, row["share"])),
+    )
+
+
+def comparison_table(rows: Sequence[Row]) -> Table:
+    """What the messages of several learners tell at the same claimed epsilon."""
+    found = table(
+        "what a message tells of a list's clicks, by learner, in bits",
+        "of an interaction's own eps; a message of several composes them",
+    )
+    for heading in ("clicks", "eps", "learner", "told at least", "at most more", "of", "share"):
+        found.add_column(
+            heading, no_wrap=heading != "learner", justify="right" if heading == "eps" else "left"
+        )
+    ordered = sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"]))
+    for row in ordered:
+        found.add_row(
+            escape(row["click_model"]),
+            epsilon(row["eps_claimed"]),
+            escape(f"{setting_text(row, 'learner', rows)} by {row['method'].partition(':')[0]}"),
+            *_cells(row),
+        )
     return found
 
 
@@ -68,7 +95,7 @@ def _caption(rows: Sequence[Row]) -> str:
         "at most more: bound on what the estimate misses, 0 where the attack's posterior is the true one",
     ]
     if any(row["bits"] is not None and row["bits"] < 0 for row in rows):
-        lines.append("below 0: the attack errs, or believes less than who knows grades (prior=relevance)")
+        lines.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
     for row in rows:
         if row["impossible"]:
             lines.append(

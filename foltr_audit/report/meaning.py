@@ -21,7 +21,7 @@ def meaning(results: Sequence[Row]) -> str:
     smallest = min(row["eps_claimed"] for row in rows)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
     sure = [row for row in rows if sure_auc(row, len(rows)) > 0.5]
-    row = max(sure or rows, key=lambda row: float(row["auc"]))
+    row = max(sure or rows, key=lambda row: (float(row["auc"]), _named_rightly(row)))
     claimed = f"At a claimed epsilon of {epsilon(smallest)}"
     claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
     if not sure_auc(row, len(rows)) > 0.5:
@@ -62,8 +62,14 @@ def sure_auc(row: Row, choices: int) -> float:
 
 
 def _same_setting(one: Row, other: Row) -> bool:
-    names = ("click_model", "trained_on", "eps_claimed", "defense", "pdgd")
+    names = ("click_model", "trained_on", "eps_claimed", "defense", "learner", "pdgd")
     return all(one.get(name) == other.get(name) for name in (*names, *(n for n in one if "." in n)))
+
+
+def _named_rightly(row: Row) -> float:
+    """Recall and precision together, which tell attacks of equal AUC apart; 0 where nothing was named."""
+    both = float(row["recall"]) + float(row["precision"])
+    return 0.0 if math.isnan(both) else both
 
 
 def _percent(share: float) -> str:

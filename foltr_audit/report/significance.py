@@ -12,11 +12,12 @@ import numpy as np
 from rich.markup import escape
 
 from foltr_audit.compared_systems import System, matched
+from foltr_audit.errors import UsageError
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import table
 from foltr_audit.report.plain import json_text, short
 from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
-from foltr_audit.stored_runs import FINAL, OFFLINE, ONLINE_SUM
+from foltr_audit.stored_runs import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,10 +58,14 @@ class SignificanceReport:
             paired_only: leave Runs without a partner out, instead of refusing them.
 
         Raises:
-            UsageError: an unknown metric, one that was not taken, or Runs that are no pairs.
+            UsageError: an unknown metric, one that was not taken, sums over different numbers of rounds, or
+                Runs that are no pairs.
             TraceError: a damaged Run.
         """
-        names = dict.fromkeys(OFFLINE if name == FINAL else name for name in metrics or DEFAULT_METRICS)
+        names = dict.fromkeys(OFFLINE if name == FINAL else name for name in metrics or _default(systems))
+        if ONLINE_SUM in names and len({one.rounds for one in systems}) > 1:
+            counts = ", ".join(str(count) for count in sorted({one.rounds for one in systems}))
+            raise UsageError(f"--metric {ONLINE_SUM}: sums over {counts} rounds; expected {ONLINE_MEAN}")
         return cls(
             systems=[
                 {"system": one.name, "folder": str(one.folder), "runs": len(one.runs), "fields": one.fields}
@@ -103,6 +108,12 @@ class SignificanceReport:
             cells = [f"{_number(row['mean'])} +- {_number(row['sd'])}" for row in rows]
             found.add_row(str(i), escape(system["system"]), str(system["runs"]), *cells)
         return found
+
+
+def _default(systems: Sequence[System]) -> tuple[str, ...]:
+    """The default metrics; the mean in the place of the sum where numbers of rounds differ."""
+    same = len({one.rounds for one in systems}) == 1
+    return DEFAULT_METRICS if same else (OFFLINE, ONLINE_MEAN)
 
 
 def _mean(system: System, metric: str) -> Row:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from foltr_audit.report import attack_tables as beside_results
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.base import Row
-from foltr_audit.report.information import information_table
+from foltr_audit.report.information import comparison_table, information_table
 from foltr_audit.report.inquiries import print_inquiries
 from foltr_audit.report.layout import below, by_method, of_world, percent, table, world
 from foltr_audit.report.meaning import meaning
@@ -36,6 +36,9 @@ def print_attack(report: AttackReport, console: Console) -> None:
     console.print(dataset_line(report.dataset, report.config, report.results or report.counts))
     for name in dict.fromkeys(world(row) for row in report.results):
         _print_world(report, name, console)
+    if len({row["learner"] for row in report.information}) > 1:
+        console.print(comparison_table(report.information))
+        console.print()
     if report.utility:
         console.print(_utility_table(report.utility))
         console.print()

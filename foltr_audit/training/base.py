@@ -89,5 +89,8 @@ def finite(parameters: NDArray[np.float64], round_: int) -> NDArray[np.float64]:
         DataError: it is not finite.
     """
     if not np.all(np.isfinite(parameters)):
-        raise DataError(f"round {round_}: the global model is not finite; normalise the features")
+        raise DataError(
+            f"round {round_}: the global model is not finite; "
+            "normalise the features, or lower the learning rate"
+        )
     return parameters
