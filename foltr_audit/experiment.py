@@ -37,7 +37,8 @@ class Trained:
 
     Attributes:
         parameters: the global model, float64 (P,).
-        rounds: each round's `round`, `online_ndcg@10`, `offline_ndcg@10`, `maxrr`, `clipped`.
+        rounds: each round's `round`, `online_ndcg@10`, `maxrr`, `clipped`, and the offline metrics of
+            `foltr_audit.metrics.OFFLINE`.
         untrained: offline nDCG@10 of the model that training started from.
         ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
         interactions: interactions played here; a recorded run that was gone on with had some before.

@@ -40,7 +40,7 @@ def print_attack(report: AttackReport, console: Console) -> None:
         console.print(comparison_table(report.information))
         console.print()
     if report.utility:
-        console.print(_utility_table(report.utility))
+        console.print(_utility_table(report.utility, no_relevant(report.config)))
         console.print()
     _print_queries(report, console)
     print_inquiries(report, console)
@@ -100,6 +100,16 @@ def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
     )
 
 
+def no_relevant(config: Row) -> str:
+    """How queries without relevant documents count, in words."""
+    specs = (config, config.get("spec", {}), *config.get("cells", ()))
+    tables = [spec.get("train", {}) for spec in specs]
+    words = {"zero": "count 0", "skip": "are left out"}
+    return " or ".join(
+        text for name, text in words.items() if any(table.get("no_relevant") == name for table in tables)
+    )
+
+
 def _results_table(rows: Sequence[Row]) -> Table:
     found = table(world(rows[0]), _lists(rows), space=0)
     several = len({row["eps_claimed"] for row in rows}) > 1
@@ -128,10 +138,10 @@ def _lists(rows: Sequence[Row]) -> str:
     return "\n".join(["below each value: its 95 % interval over queries", *lines])
 
 
-def _utility_table(rows: Sequence[Row]) -> Table:
+def _utility_table(rows: Sequence[Row], words: str) -> Table:
     found = table(
         "nDCG@10 on the test part",
-        "ceiling: what a perfect ranker reaches; queries without relevant documents count 0",
+        f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
     )
     found.add_column("trained on")
     apart = [name for name in differing(rows) if name in ("learner", "train.ranker")]

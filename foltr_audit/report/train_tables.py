@@ -13,7 +13,7 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.layout import percent, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.settings import differing, heading, setting_text
-from foltr_audit.report.tables import dataset_line
+from foltr_audit.report.tables import dataset_line, no_relevant
 from foltr_audit.report.train import TrainReport
 
 if TYPE_CHECKING:
@@ -30,16 +30,7 @@ def print_train(report: TrainReport, console: Console) -> None:
     """Some rounds, means over the runs, and the final model's figures."""
     console.print(dataset_line(report.dataset, report.config, report.utility))
     console.print(_rounds_table(report.rounds))
-    console.print(_utility_table(report.utility, _no_relevant(report.config)))
-
-
-def _no_relevant(config: Row) -> str:
-    """How queries without relevant documents count, in words."""
-    tables = [config.get("train", {}), *(cell.get("train", {}) for cell in config.get("cells", ()))]
-    words = {"zero": "count 0", "skip": "are left out"}
-    return " or ".join(
-        text for name, text in words.items() if any(table.get("no_relevant") == name for table in tables)
-    )
+    console.print(_utility_table(report.utility, no_relevant(report.config)))
 
 
 def _rounds_table(rows: Sequence[Row]) -> Table:
@@ -103,10 +94,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _utility_table(rows: Sequence[Row], no_relevant: str) -> Table:
+def _utility_table(rows: Sequence[Row], words: str) -> Table:
     found = table(
         "nDCG@10 of the trained model (test part) and of what its users saw (online)",
-        f"ceiling: what a perfect ranker reaches; queries without relevant documents {no_relevant}\n"
+        f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
         f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
     )
     apart = [name for name in differing(rows) if name != "trained_on"]

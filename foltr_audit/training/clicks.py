@@ -21,6 +21,8 @@ from foltr_audit.records.wired import Wired
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format, not_clipped, reported_clicks
 
+T = TypeVar("T", bound=np.generic)
+
 
 def sent_clicks(setup: Setup, done: Interactions, context: RoundContext) -> Sent:
     """What the server sees of interactions: one message a client, its reported clicks (C, B k) as 0 and 1."""
@@ -29,9 +31,6 @@ def sent_clicks(setup: Setup, done: Interactions, context: RoundContext) -> Sent
     messages = in_format(reported, setup.spec.trace.dtype, context.round)
     wired = Wired(messages=reported, survivors=np.ones(C, dtype=np.bool_))
     return Sent(messages=messages, wired=wired, updates=truth, interactions=done)
-
-
-T = TypeVar("T", bound=np.generic)
 
 
 class ClickSenders:
