@@ -9,14 +9,18 @@ KERNELS := $(VENV)/.kernels
 EPS ?= 1.2
 
 # The matrices of the tests are small: several BLAS threads would only wait for each other.
-test test-slow: export OPENBLAS_NUM_THREADS := 1
+tests test-slow: export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: attack test test-slow bench bench-papers bench-table lint format clean
+.PHONY: attack test tests test-slow bench bench-papers bench-table lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
 
-test: lint $(KERNELS)
+# Types and lint take a core for a minute, while the tests go on beside them.
+test: $(KERNELS)
+	$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests: $(KERNELS)
 	$(BIN)/python -m pytest
 
 test-slow: $(STAMP) $(KERNELS)

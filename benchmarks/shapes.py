@@ -65,7 +65,7 @@ class Shape:
 def mq2007(options: Options) -> Shape:
     """1,000 clients with 4 interactions each on MQ2007-like data."""
     if options.quick:
-        return Shape("mq2007", "synthetic:mq2007:30", 30, 2)
+        return Shape("mq2007", "synthetic:mq2007:30", 60, 2)
     return Shape("mq2007", "synthetic:mq2007", 1000, 4)
 
 

@@ -41,6 +41,7 @@ def test_the_cache_keeps_both_apart(cache_place: Path) -> None:
     assert len([path for path in cache_place.iterdir() if path.is_dir()]) == 2
 
 
+@pytest.mark.slow
 def test_the_whole_way_with_float64(tmp_path: Path) -> None:
     source = ("--data", "synthetic:mq2007:30")
     single = run("attack", *source, *OPTIONS, "--json").json()

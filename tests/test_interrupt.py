@@ -133,6 +133,7 @@ def _kill_again_and_again(folder: Path, whole: Whole, kills: int, seed: int) -> 
     return stages
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_lose_nothing_committed(tmp_path: Path, undisturbed: Whole) -> None:
     stages = _kill_again_and_again(tmp_path / "run", undisturbed, kills=6, seed=1)
     assert len(stages) > 1
