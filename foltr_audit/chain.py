@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
+from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import (
     AggregateDefense,
     Ball,
@@ -37,12 +37,10 @@ T = TypeVar("T", bound=np.generic)
 STAGES = ("click", "metric", "step", "message", "wire", "aggregate")
 """Stages in the order in which they act."""
 
-_JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
-
 
 def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
     """Defenses of one or more chain texts such as `clip:norm=3+gamma-laplace:eps=1.2,sensitivity=3`."""
-    return tuple(make(Defense, part) for text in texts for part in _JOINT.split(text))
+    return tuple(make(Defense, part) for text in texts for part in parts(text))
 
 
 @dataclass(frozen=True)

@@ -44,13 +44,19 @@ class Cascade(ClickModel):
             f"expected labels 0..{highest}"
         )
 
+    @classmethod
+    def tables(cls, largest_label: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`setting` as kernels take it, two arrays (G,)."""
+        click, stop = cls.setting(largest_label)
+        return np.array(click), np.array(stop)
+
     def click(
         self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
     ) -> NDArray[np.bool_]:
         """Clicks on each list, bool (C, k); two draws per position."""
         from foltr_audit.kernels.cascade import cascade_clicks
 
-        click, stop = (np.array(values) for values in self.setting(largest_label))
+        click, stop = self.tables(largest_label)
         k = labels.shape[1]
         return cascade_clicks(labels, streams.uniform(2 * k, first=2 * k * step), click, stop)
 

@@ -53,7 +53,7 @@ class ClientRules:
     @property
     def clicks(self) -> str:
         """The purpose of the click model's random numbers."""
-        return f"clicks/{self.click_model.name}"
+        return self.click_model.purpose
 
     def declared(self) -> Rules | None:
         """The same for the kernel, if nothing in them is code of a plug-in that it does not know."""
@@ -73,12 +73,12 @@ class ClientRules:
         )
         if not known:
             return None
-        click, stop = model.setting(self.largest_label)
+        click, stop = model.tables(self.largest_label)
         ball = steps[0].ball if steps else None
         ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
         return Rules(
-            click=np.array(click),
-            stop=np.array(stop),
+            click=click,
+            stop=stop,
             learning_rate=learner.learning_rate,
             candidates=learner.normaliser == "candidates",
             only_observed=learner.pairs == "last-click+1",

@@ -93,4 +93,4 @@ class Evaluation:
         model = make(ClickModel, self.setup.spec.train.click_model)
         if not isinstance(model, Cascade):
             return None
-        return np.array(model.setting(self.setup.collection.largest_label)[0])
+        return model.tables(self.setup.collection.largest_label)[0]

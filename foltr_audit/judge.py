@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import Evidence, Guessed, combined
 from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.learners.pdgd import observed_documents
+from foltr_audit.noise_laws.texts import parts
 from foltr_audit.observer import Observer, Seen
 from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
@@ -40,8 +40,6 @@ class Answers:
 
 Watch = Callable[[Attack, Seen, Inference], None]
 """Is shown every answer of every attack beside what the attack saw."""
-
-_JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
 
 
 def infer_round(
@@ -148,7 +146,7 @@ def _describes_all(header: TraceHeader, known: Knowledge) -> bool:
     chain = header.knowledge.get("defense")
     if not isinstance(chain, list) or known.noise is None:
         return False
-    laws = [law for law in _JOINT.split(known.noise) if law != "none"]
+    laws = [law for law in parts(known.noise) if law != "none"]
     balls = int(known.clip is not None)
     return len([link for link in chain if link != "none"]) == len(laws) + balls
 

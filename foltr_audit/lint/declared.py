@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw, parse_law
+from foltr_audit.noise_laws.texts import parts
 from foltr_audit.trace.header import TraceHeader
 
-_JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
 _ADD_NOISE = ("laplace", "gamma-laplace", "gaussian", "gaussian-shares")
 _ADD_STEPS = ("discrete-gaussian", "skellam")  # noise that is a multiple of a step
 _ROUND, _SPARSIFY = ("quantise", "sign"), ("top-k", "random-k")
@@ -55,9 +54,7 @@ class DeclaredNoise:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the defenses, without parameters."""
-        return tuple(
-            part.partition(":")[0].strip() for text in self.defenses or () for part in _JOINT.split(text)
-        )
+        return tuple(part.partition(":")[0].strip() for text in self.defenses or () for part in parts(text))
 
     @property
     def is_none(self) -> bool:
@@ -95,7 +92,7 @@ class DeclaredNoise:
     @cached_property
     def laws(self) -> tuple[NoiseLaw, ...]:
         """The laws whose sum it is; empty where one of them is not known here."""
-        laws = [parse_law(text) for text in _JOINT.split(self.text or "")]
+        laws = [parse_law(text) for text in parts(self.text or "")]
         known = tuple(law for law in laws if law is not None and probability_within(law, 1.0) is not None)
         return known if len(known) == len(laws) else ()
 

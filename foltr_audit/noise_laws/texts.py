@@ -34,6 +34,18 @@ _FORMS: tuple[tuple[str, Callable[..., AddedNoise]], ...] = (
 )
 
 
+_JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
+
+
+def parts(text: str) -> list[str]:
+    """What a text joins by `+`: the laws of a sum, the defenses of a chain.
+
+    >>> parts("clip:norm=3+gaussian:sigma=1e+20")
+    ['clip:norm=3', 'gaussian:sigma=1e+20']
+    """
+    return _JOINT.split(text)
+
+
 def parse_law(text: str) -> AddedNoise | None:
     """The law that a text names, or None where it names none that is known here.
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 class ClickModel(Plugin):
     """How a simulated user clicks on a shown list."""
 
+    @property
+    def purpose(self) -> str:
+        """The purpose of its random numbers."""
+        return f"clicks/{self.name}"
+
     def click(
         self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
     ) -> NDArray[np.bool_]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isnan
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.bootstrap import Resamples, Score
+from foltr_audit.bootstrap import Resamples
 from foltr_audit.evidence import Evidence
 from foltr_audit.information import information
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import beside, by_method, percent, table
 from foltr_audit.report.plain import epsilon, short
+from foltr_audit.report.rows import columns, known
 from foltr_audit.report.settings import setting_text
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def information_rows(evidence: Evidence, where: Row, resamples: Resamples) -> It
             **where,
             "lists": found.lists,
             "queries": int(resamples.names.size),
-            **_columns("bits", found.bits),
-            **_columns("entropy", found.entropy),
-            **_columns("share", found.share),
+            **columns("bits", found.bits),
+            **columns("entropy", found.entropy),
+            **columns("share", found.share),
             "exact_posterior": found.exact,
-            "bias_bound": _known(found.bias_bound),
+            "bias_bound": known(found.bias_bound),
             "impossible": found.impossible,
             "wrong_prior": found.wrong_prior,
         }
@@ -107,12 +107,3 @@ def _caption(rows: Sequence[Row]) -> str:
                 f"{row['method']}: clicks that the click model calls impossible; nothing is estimated"
             )
     return escape("\n".join(lines))
-
-
-def _columns(name: str, score: Score) -> Row:
-    interval = score.ci95
-    return {name: _known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
-
-
-def _known(value: float) -> float | None:
-    return None if isnan(value) else value

@@ -30,9 +30,9 @@ def any_click_rows(evidence: Evidence, where: Row, resamples: Resamples) -> Iter
             "lists": int(evidence.query.size),
             "lists_with_click": int(evidence.has_click.sum()),
             "queries": int(resamples.names.size),
-            **_columns("auc", found.auc),
-            **_columns("accuracy", found.accuracy),
-            **_columns("base_rate", rate),
+            **columns("auc", found.auc),
+            **columns("accuracy", found.accuracy),
+            **columns("base_rate", rate),
         }
 
 
@@ -48,11 +48,11 @@ def calibration_rows(evidence: Evidence, where: Row, resamples: Resamples) -> It
             **where,
             "lists": int(evidence.query.size),
             "documents": found.documents,
-            **_columns("brier", found.brier),
-            **_columns("brier_base_rate", found.brier_base_rate),
-            **_columns("log_loss", found.log_loss),
-            **_columns("log_loss_base_rate", found.log_loss_base_rate),
-            "calibration_error": _known(found.error),
+            **columns("brier", found.brier),
+            **columns("brier_base_rate", found.brier_base_rate),
+            **columns("log_loss", found.log_loss),
+            **columns("log_loss_base_rate", found.log_loss_base_rate),
+            "calibration_error": known(found.error),
             "reliability": [row._asdict() for row in found.reliability],
         }
 
@@ -127,12 +127,14 @@ def refused_rows(evidence: Evidence, where: Row) -> Iterator[Row]:
         yield {"method": label, **where, "reason": reason}
 
 
-def _columns(name: str, score: Score) -> Row:
+def columns(name: str, score: Score) -> Row:
+    """A score and its interval, None where unknown."""
     interval = score.ci95
-    return {name: _known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
+    return {name: known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
 
 
-def _known(value: float) -> float | None:
+def known(value: float) -> float | None:
+    """A number, or None for NaN, which JSON does not have."""
     return None if isnan(value) else value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -10,9 +11,12 @@ from numpy.typing import NDArray
 from foltr_audit.chain import Chain
 from foltr_audit.client import Interactions
 from foltr_audit.errors import DataError
+from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
-from foltr_audit.plugins import RoundContext
+from foltr_audit.plugins import ClickModel, RoundContext
+from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import GlobalModel
+from foltr_audit.setup import Setup
 
 
 class Senders(Protocol):
@@ -61,6 +65,32 @@ def in_format(
             "normalise the features, or lower the learning rate or the noise"
         )
     return messages
+
+
+def play_in_score_order(
+    setup: Setup,
+    click_model: ClickModel,
+    data: Dataset,
+    queries: NDArray[np.int64],
+    models: Callable[[int], NDArray[np.float64]],
+    context: RoundContext,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Lists in score order and clicks on them, both (C, B, k), of clients that ask queries (C, B).
+
+    `models` gives what ranks the lists of a step: one model for every client, or one each, (1 or C, P).
+    """
+    from foltr_audit.kernels.ranking import top_lists
+
+    shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
+    clicks = np.empty(shown.shape, dtype=np.bool_)
+    streams, largest = context.streams(click_model.purpose), setup.collection.largest_label
+    for step in range(queries.shape[1]):
+        asked = np.ascontiguousarray(queries[:, step])
+        scores, starts = setup.ranker.scores(models(step), data, asked)
+        shown[:, step] = top_lists(scores, starts, LIST_LENGTH)
+        labels = data.shown_labels(asked, shown[:, step])
+        clicks[:, step] = click_model.click(labels, largest, streams, step)
+    return shown, clicks
 
 
 def reported_clicks(

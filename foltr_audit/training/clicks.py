@@ -12,14 +12,13 @@ from foltr_audit.clicks import Cascade
 from foltr_audit.client import ClientRules, Clients, Interactions
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.pdgd_central import PDGD
-from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
 from foltr_audit.plugins import CentralLearner, Learnt, RoundContext, Users
 from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.wired import Wired
 from foltr_audit.setup import Setup
-from foltr_audit.training.base import finite, in_format, not_clipped, reported_clicks
+from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
 
 T = TypeVar("T", bound=np.generic)
 
@@ -44,18 +43,10 @@ class ClickSenders:
 
     def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
         """The clicks of users who ask queries (C, B)."""
-        from foltr_audit.kernels.ranking import top_lists
-
-        shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
-        clicks = np.empty(shown.shape, dtype=np.bool_)
-        streams = context.streams(f"clicks/{self.click_model.name}")
-        for step in range(queries.shape[1]):
-            asked = np.ascontiguousarray(queries[:, step])
-            scores, starts = self.setup.ranker.scores(context.parameters[np.newaxis], self.data, asked)
-            shown[:, step] = top_lists(scores, starts, LIST_LENGTH)
-            labels = self.data.shown_labels(asked, shown[:, step])
-            largest = self.setup.collection.largest_label
-            clicks[:, step] = self.click_model.click(labels, largest, streams, step)
+        model = context.parameters[np.newaxis]
+        shown, clicks = play_in_score_order(
+            self.setup, self.click_model, self.data, queries, lambda _: model, context
+        )
         reported = reported_clicks(self.setup.chain, shown, clicks, context)
         return sent_clicks(self.setup, not_clipped(queries, shown, clicks, reported), context)
 
@@ -113,9 +104,9 @@ class Central:
         model = self.click_model
         if not isinstance(model, Cascade):
             raise UsageError(f"click model {model.name}: expected a cascade")
-        click, stop = (np.array(values) for values in model.setting(self.setup.collection.largest_label))
-        name, data = f"clicks/{model.name}", self.setup.collection.train
-        return Users(data=data, click=click, stop=stop, clicks=name, context=context)
+        click, stop = model.tables(self.setup.collection.largest_label)
+        data = self.setup.collection.train
+        return Users(data=data, click=click, stop=stop, clicks=model.purpose, context=context)
 
 
 class _Lists(NamedTuple):

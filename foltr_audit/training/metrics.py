@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from foltr_audit.clicks import Cascade
 from foltr_audit.errors import UsageError
-from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
 from foltr_audit.plugins import MetricLearner, RoundContext
 from foltr_audit.rankers.linear import LinearRanker
@@ -16,7 +15,7 @@ from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.wired import Wired
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
-from foltr_audit.training.base import finite, in_format, not_clipped, reported_clicks
+from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
 
 
 def metric_learner(setup: Setup) -> MetricLearner:
@@ -45,19 +44,16 @@ class MetricSenders:
         self.click_model = setup.click_model(click_model)
         self.data = data
 
-    @property
-    def _clicks(self) -> str:
-        return f"clicks/{self.click_model.name}"
-
     def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
         """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
+        values = learner.values
         seeds = _seeds(context.streams("es/seed"))
         shown, clicks = self._play(np.ascontiguousarray(queries), context, seeds)
         learnt = reported_clicks(chain, shown, clicks, context)
         reported = learner.outcomes(learnt)
         for step in range(queries.shape[1]):
-            reported[:, step] = chain.on_metric(reported[:, step], learner.values, step, context)
+            reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
         dtype = self.setup.spec.trace.dtype
         messages = in_format(self._means(reported), dtype, context.round)
         wired = Wired(messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_))
@@ -91,8 +87,8 @@ class MetricSenders:
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         from foltr_audit.kernels.evolution import play_perturbed
 
-        click, stop = (np.array(values) for values in model.setting(self.setup.collection.largest_label))
-        streams, data = context.streams(self._clicks), self.data
+        click, stop = model.tables(self.setup.collection.largest_label)
+        streams, data = context.streams(model.purpose), self.data
         shown, clicks = play_perturbed(
             data.features,
             data.offsets,
@@ -114,23 +110,14 @@ class MetricSenders:
     def _step_by_step(
         self, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        from foltr_audit.kernels.ranking import top_lists
-
         perturbed = self.learner.perturbations(seeds, context.parameters.size)
-        shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
-        clicks = np.empty(shown.shape, dtype=np.bool_)
-        streams, B = context.streams(self._clicks), queries.shape[1]
-        for step in range(B):
-            mirrored = self.learner.antithetic and step >= (B + 1) // 2
-            models = context.parameters - perturbed if mirrored else context.parameters + perturbed
-            asked = np.ascontiguousarray(queries[:, step])
-            scores, starts = self.setup.ranker.scores(models, self.data, asked)
-            shown[:, step] = top_lists(scores, starts, LIST_LENGTH)
-            labels = self.data.shown_labels(asked, shown[:, step])
-            clicks[:, step] = self.click_model.click(
-                labels, self.setup.collection.largest_label, streams, step
-            )
-        return shown, clicks
+        half = (queries.shape[1] + 1) // 2
+
+        def models(step: int) -> NDArray[np.float64]:
+            mirrored = self.learner.antithetic and step >= half
+            return context.parameters - perturbed if mirrored else context.parameters + perturbed
+
+        return play_in_score_order(self.setup, self.click_model, self.data, queries, models, context)
 
 
 def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
