@@ -10,6 +10,7 @@ EPS ?= 1.2
 
 # The matrices of the tests are small: several BLAS threads would only wait for each other.
 tests test-slow: export OPENBLAS_NUM_THREADS := 1
+tests test-slow: export OMP_NUM_THREADS := 1
 
 .PHONY: attack test tests test-slow bench bench-papers bench-table lint format clean
 

@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from itertools import permutations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
-from foltr_audit.noise_laws import ScaleFree
+from foltr_audit.decoding import Decoder, Prior, why_too_long
+from foltr_audit.joint_search import JointSearch
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.relaxed import RelaxedClicks
 from foltr_audit.replay import NEEDS, why_no_replay
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_TURNS = 6  # times the relaxed start reckons the drift of the local model anew
-_TRIED = 32  # patterns of one list that are tried with the best pattern of another
-_SOFT = tuple(ScaleFree(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
-_SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
-_CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
-
-
-class State(NamedTuple):
-    """Where the search stands: H hypotheses, each of one message.
-
-    Attributes:
-        message: the message of each, int64 (H,).
-        clicks: bool (H, B, k).
-        value: log posterior, float64 (H,).
-    """
-
-    message: Ints
-    clicks: Bools
-    value: Floats
-
-    def at(self, rows: Ints) -> State:
-        """Some of the hypotheses."""
-        return State(self.message[rows], self.clicks[rows], self.value[rows])
-
-    def with_rows(self, rows: Ints, new: State) -> State:
-        """The hypotheses with some of them replaced."""
-        clicks, value = self.clicks.copy(), self.value.copy()
-        clicks[rows], value[rows] = new.clicks, new.value
-        return State(self.message, clicks, value)
 
 
 class JointMaximumPosterior(Attack):
@@ -91,140 +52,11 @@ class JointMaximumPosterior(Attack):
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
-        search = _Search(Decoder(view, self.prior), self.shortlist, self.sweeps)
-        starts = RelaxedClicks(view).starts(_TURNS)
-        for first in range(0, n if B else 0, _CHUNK):
-            rows = np.arange(first, min(first + _CHUNK, n))
-            best, votes = search.best(rows, starts[rows])
-            guess[rows] = best.clicks
+        search = JointSearch(Decoder(view, self.prior), self.shortlist, self.sweeps)
+        for found in search.found():
+            rows = found.best.message
+            guess[rows] = found.clicks
             part = None if patterns is None else patterns[rows[0] : rows[-1] + 1]
-            scores[rows], any_click[rows] = search.conditionals(best, part)
-            lost = rows[search.unexplained(best) & (search.decoder.usual_fit < np.inf)]
-            scores[lost] = votes[lost - first]
-            guess[lost] = votes[lost - first] > 0.5
+            scores[rows], any_click[rows] = search.conditionals(found.best, part)
+            scores[rows[found.lost]] = found.votes[found.lost]
         return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
-
-
-class _Search:
-    """The search for the most probable clicks of some messages."""
-
-    def __init__(self, decoder: Decoder, shortlist: int, sweeps: int) -> None:
-        self.decoder = decoder
-        self.view = decoder.view
-        patterns = 1 << self.view.shown.shape[2]
-        self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
-        self.sweeps = sweeps
-
-    def best(self, rows: Ints, starts: Bools) -> tuple[State, Floats]:
-        """The best hypothesis found for each of some messages, from starts (rows, S, B, k).
-
-        Also the share of all ends of the search that clicked each document, (rows, B, k).
-        """
-        n, S, B, _ = starts.shape
-        message = np.repeat(rows, S)
-        begin = starts.reshape(n * S, *starts.shape[2:])
-        clicks = np.concatenate([begin, self.softened(message, begin)]) if B > 1 else begin
-        message = np.tile(message, clicks.shape[0] // message.size)
-        ends = self.settled(State(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps)
-        by_message = np.argsort(ends.message, kind="stable").reshape(n, -1)
-        best = ends.at(by_message[np.arange(n), ends.value[by_message].argmax(axis=1)])
-        votes = ends.clicks[by_message].mean(axis=1)
-        open_ = np.flatnonzero(self.unexplained(best))
-        if open_.size and B > 1:
-            best = best.with_rows(open_, self.settled(best.at(open_), self.paired_sweep, self.sweeps))
-        return best, votes
-
-    def softened(self, message: Ints, clicks: Bools) -> Bools:
-        """Where the search leads from clicks (H, B, k) if numbers count as exact to few digits, then to more.
-
-        The exact likelihood of sparse noise hardly tells a wrong hypothesis from a slightly better one; a
-        coarse one has fewer dead ends (Blake & Zisserman 1987, "Visual reconstruction", chapter 7, call this
-        graduated non-convexity).
-        """
-        for law in _SOFT:
-            coarse = _Search(replace(self.decoder, law=law), self.shortlist, self.sweeps)
-            state = State(message, clicks, coarse.values(message, clicks))
-            clicks = coarse.settled(state, coarse.sweep, _SOFT_SWEEPS).clicks
-        return clicks
-
-    def settled(self, state: State, move: Callable[[State], State], most: int) -> State:
-        """Moves every hypothesis until it gets no better, or so many times."""
-        moving = np.arange(state.message.size)
-        for _ in range(most):
-            part = state.at(moving)
-            after = move(part)
-            state = state.with_rows(moving, after)
-            moving = moving[after.value > part.value]
-            if not moving.size:
-                break
-        return state
-
-    def sweep(self, state: State) -> State:
-        """Every list in its turn takes its best pattern given the others."""
-        for b in range(state.clicks.shape[1]):
-            state = self.better(state, self.alternatives(state, b, self.shortlist))
-        return state
-
-    def paired_sweep(self, state: State) -> State:
-        """Every list tries its likeliest patterns, each with the best pattern of every other list in turn."""
-        for b, other in permutations(range(state.clicks.shape[1]), 2):
-            clicks = self.alternatives(state, b, self.tried)
-            message = np.repeat(state.message, self.tried)
-            guess = State(message, clicks, np.zeros(message.size))
-            state = self.better(state, self.alternatives(guess, other, 1))
-        return self.sweep(state)
-
-    def alternatives(self, state: State, b: int, most: int) -> Bools:
-        """Each hypothesis with its `most` likeliest patterns of list b instead, bool (H most, B, k)."""
-        from foltr_audit.kernels.patterns import best_patterns
-
-        likely = best_patterns(self.posteriors(state, b), most)
-        clicks = np.repeat(state.clicks, most, axis=0)
-        clicks[:, b] = patterns_as_clicks(likely.reshape(-1), clicks.shape[2])
-        return clicks
-
-    def better(self, state: State, tried: Bools) -> State:
-        """Each hypothesis, or the best of its alternatives (H T, B, k) if that is better."""
-        T = tried.shape[0] // state.message.size
-        values = self.values(np.repeat(state.message, T), tried).reshape(-1, T)
-        at, pick = np.arange(state.message.size), values.argmax(axis=1)
-        better = values[at, pick] > state.value
-        clicks = np.where(better[:, np.newaxis, np.newaxis], tried[pick + T * at], state.clicks)
-        return State(state.message, clicks, np.where(better, values[at, pick], state.value))
-
-    def values(self, message: Ints, clicks: Bools) -> Floats:
-        """Log posterior of hypotheses, up to one constant a message: (H,)."""
-        fit = self.decoder.fit(message, self.decoder.replay.paths(message, clicks)[-1])
-        for b in range(clicks.shape[1]):
-            fit += self.decoder.log_prior_of(message, b, clicks[:, b])
-        return fit
-
-    def unexplained(self, state: State) -> Bools:
-        """Hypotheses that leave more of a message than the noise law lets expect, (H,)."""
-        final = self.decoder.replay.paths(state.message, state.clicks)[-1]
-        return self.decoder.fit(state.message, final) < self.decoder.usual_fit
-
-    def posteriors(self, state: State, b: int) -> Floats:
-        """Log posterior of every pattern of list b, the others fixed and later steps unchanged: (H, 2^k)."""
-        path = self.decoder.replay.paths(state.message, state.clicks)
-        rest = path[-1] - path[b + 1]
-        likely = self.decoder.likelihoods(state.message, b, path[b], rest)
-        return likely + self.decoder.log_priors(state.message, b)
-
-    def conditionals(self, state: State, patterns: Floats | None = None) -> tuple[Floats, Floats]:
-        """P(click) of each document (n, B, k) and P(any click) of each list (n, B), the others as guessed.
-
-        Fills `patterns` (n, B, 2^k) with the probability of each click pattern where it is given.
-        """
-        from foltr_audit.kernels.pattern_posterior import pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
-
-        n, B, k = state.clicks.shape
-        scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
-        for b in range(B):
-            lengths = self.decoder.replay.lengths[state.message, b]
-            posterior = self.posteriors(state, b)
-            scores[:, b], _, any_click[:, b], _ = marginals(posterior, lengths, k)
-            if patterns is not None:
-                patterns[:, b] = pattern_probabilities(posterior, lengths)
-        return scores, any_click

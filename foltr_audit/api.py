@@ -17,14 +17,17 @@ from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Cell, Output, Study, run_plan
 
 
-def load_data(source: str, *, fold: int = 0, normalise: str = "zscore", seed: int = 1) -> Collection:
-    """Ranking data from a path or `synthetic:NAME[:QUERIES]`, normalised.
+def load_data(
+    source: str, *, fold: int = 0, normalise: str = "zscore", seed: int = 1, intents: str | None = None
+) -> Collection:
+    """Ranking data from a path or `synthetic:NAME[:QUERIES]`, normalised; `intents` as `--intents`.
 
     Raises:
         DataError: the files cannot be read as ranking data.
         UsageError: a source, fold or normalisation that does not exist.
     """
-    spec = Spec.parse({"data": {"source": source, "fold": fold, "normalise": normalise}}, "load_data")
+    data = {"source": source, "fold": fold, "normalise": normalise, "intents": intents}
+    spec = Spec.parse({"data": data}, "load_data")
     return load_collection(spec.data, seed)
 
 
@@ -35,6 +38,7 @@ def simulate(
     out: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    twins: bool = False,
 ) -> TrainReport:
     """Train the rankers of one or several Specs; attack and audit protocols in them are not run.
 
@@ -44,9 +48,11 @@ def simulate(
         out: folder for traces and models.
         resume: go on with what is there.
         overwrite: replace what is there.
+        twins: train what each scenario is held against too, and compare.
     """
     no_protocol = {"attack": None, "audit": None}
     plan = Plan(tuple(spec.model_copy(update=no_protocol) for spec in _several(specs, data)))
+    plan = Study(data=data).with_twins(plan) if twins else plan
     return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -111,15 +117,17 @@ def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spe
         raise UsageError("no Spec to run; expected at least one")
     if data is None:
         return several
-    source = DataSpec.model_validate(
-        {
-            "source": data.source,
-            "fold": data.fold,
-            "normalise": data.normalised,
-            "dtype": str(data.train.features.dtype),
-        }
+    source = {
+        "source": data.source,
+        "fold": data.fold,
+        "normalise": data.normalised,
+        "dtype": str(data.train.features.dtype),
+        "intents": data.intents_from,
+    }
+    return tuple(
+        spec.model_copy(update={"data": DataSpec.model_validate({**source, "balance": spec.data.balance})})
+        for spec in several
     )
-    return tuple(spec.model_copy(update={"data": source}) for spec in several)
 
 
 def _run(

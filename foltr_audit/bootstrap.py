@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,30 @@ class Score:
 
 NOTHING = Score(float("nan"), None)
 """The score of what is not defined."""
+
+
+class Resampled(NamedTuple):
+    """A metric of all lists, and of the lists of each resample.
+
+    Attributes:
+        value: of all lists.
+        draws: of each resample, float64 (R,), NaN where it is not defined.
+        queries: how many queries speak.
+    """
+
+    value: float
+    draws: NDArray[np.float64]
+    queries: int
+
+    @property
+    def score(self) -> Score:
+        """The value with its interval."""
+        return Score(self.value, interval(self.draws, self.queries))
+
+    def minus(self, other: Resampled) -> Resampled:
+        """The difference to another metric in the same resamples."""
+        queries = min(self.queries, other.queries)
+        return Resampled(self.value - other.value, self.draws - other.draws, queries)
 
 
 class Resamples:
@@ -52,12 +77,15 @@ class Resamples:
 
     def mean(self, values: NDArray[np.float64]) -> Score:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
+        return self.means(values).score
+
+    def means(self, values: NDArray[np.float64]) -> Resampled:
+        """As `mean`, with the mean of every resample."""
         defined = ~np.isnan(values)
         if not defined.any():
-            return NOTHING
-        sums = self._by_query(np.where(defined, values, 0.0))
-        counts = self._by_query(defined)
-        return Score(float(values[defined].mean()), self._interval_of(sums, counts))
+            return Resampled(float("nan"), np.full(len(self.weights), np.nan), 0)
+        sums, counts = self._by_query(np.where(defined, values, 0.0)), self._by_query(defined)
+        return Resampled(float(values[defined].mean()), self._ratios(sums, counts), int((counts > 0).sum()))
 
     def ratio(
         self,
@@ -78,22 +106,23 @@ class Resamples:
         ratio = np.array([float(numerators.sum()) / total])
         sums, counts = self._by_query(numerators), self._by_query(denominators)
         value = ratio if transform is None else transform(ratio)
-        return Score(float(value[0]), self._interval_of(sums, counts, transform))
+        draws = self._ratios(sums, counts)
+        return Score(
+            float(value[0]),
+            interval(draws if transform is None else transform(draws), int((counts > 0).sum())),
+        )
 
     def _by_query(self, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)
 
-    def _interval_of(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64], transform: Transform | None = None
-    ) -> Interval | None:
+    def _ratios(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums over counts, both by query (Q,), in each resample, (R,)."""
         totals = np.einsum("bq,q->b", self.weights, counts)
-        means = np.divide(
-            np.einsum("bq,q->b", self.weights, sums),
-            totals,
-            out=np.full_like(totals, np.nan),
-            where=totals > 0,
+        blank = np.full_like(totals, np.nan)
+        ratios: NDArray[np.float64] = np.divide(
+            np.einsum("bq,q->b", self.weights, sums), totals, out=blank, where=totals > 0
         )
-        return interval(means if transform is None else transform(means), int((counts > 0).sum()))
+        return ratios
 
 
 def interval(resampled: NDArray[np.float64], queries: int) -> Interval | None:

@@ -1,7 +1,10 @@
 """The cascade click model with its published settings.
 
-Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", for the model; the six
-settings: Oosterhuis & de Rijke 2018, table 1, as repeated by Wang et al. 2021 and Pham 2022, table 3.
+Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", for the model; settings of
+three and five grades: Oosterhuis & de Rijke 2018, table 1, as repeated by Wang et al. 2021 and Pham 2022,
+table 3. With two grades it is the simplified dynamic Bayesian network of Chapelle & Zhang 2009, "A dynamic
+Bayesian network click model for web search ranking"; its settings: Zhuang & Zuccon 2021, "How do online
+learning to rank methods adapt to changes of intent?", table 2.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ Probabilities = tuple[float, ...]
 class Cascade(ClickModel):
     """Reads a list from the top, clicks by grade, and may stop, but only after a click.
 
-    `click_given_grade` and `stop_given_grade` hold one setting per scale of grades (3: grades 0-2,
-    5: grades 0-4). A collection uses the smallest scale that holds its largest label.
+    `click_given_grade` and `stop_given_grade` hold one setting per scale of grades (2: grades 0 and 1,
+    3: grades 0-2, 5: grades 0-4). A collection uses the smallest scale that holds its largest label.
     """
 
     click_given_grade: ClassVar[tuple[Probabilities, ...]]
@@ -65,21 +68,41 @@ class Perfect(Cascade):
     """Reads the whole list and clicks what is relevant."""
 
     name: ClassVar[str] = "perfect"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.8, 1.0))
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0,) * 3, (0.0,) * 5)
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.0, 1.0),
+        (0.0, 0.5, 1.0),
+        (0.0, 0.2, 0.4, 0.8, 1.0),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0,) * 2, (0.0,) * 3, (0.0,) * 5)
 
 
 class Navigational(Cascade):
     """Looks for one good document and stops when it is found."""
 
     name: ClassVar[str] = "navigational"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.05, 0.5, 0.95), (0.05, 0.3, 0.5, 0.7, 0.95))
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.2, 0.5, 0.9), (0.2, 0.3, 0.5, 0.7, 0.9))
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.05, 0.95),
+        (0.05, 0.5, 0.95),
+        (0.05, 0.3, 0.5, 0.7, 0.95),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.2, 0.9),
+        (0.2, 0.5, 0.9),
+        (0.2, 0.3, 0.5, 0.7, 0.9),
+    )
 
 
 class Informational(Cascade):
     """Clicks much, also what is not relevant."""
 
     name: ClassVar[str] = "informational"
-    click_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.4, 0.7, 0.9), (0.4, 0.6, 0.7, 0.8, 0.9))
-    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.1, 0.3, 0.5), (0.1, 0.2, 0.3, 0.4, 0.5))
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.3, 0.7),
+        (0.4, 0.7, 0.9),
+        (0.4, 0.6, 0.7, 0.8, 0.9),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.1, 0.5),
+        (0.1, 0.3, 0.5),
+        (0.1, 0.2, 0.3, 0.4, 0.5),
+    )

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.chain import Chain
-from foltr_audit.clicks import Cascade
+from foltr_audit.click_mixture import declared_tables
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
 from foltr_audit.rankers import Ranker
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.rankers.neural import NeuralRanker
-from foltr_audit.records import Dataset
+from foltr_audit.records.world import Asked
+from foltr_audit.world import World
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import Documents, Rules
@@ -60,25 +61,24 @@ class ClientRules:
         from foltr_audit.kernels.local_steps import Rules
 
         learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
-        if not (isinstance(learner, FPDGD) and isinstance(model, Cascade)):
+        tables = declared_tables(model, self.largest_label)
+        if not isinstance(learner, FPDGD) or tables is None:
             return None
         known = (
             self.sampled
             and type(self.ranker) in (LinearRanker, NeuralRanker)
             and type(learner).local_step is FPDGD.local_step
-            and type(model).click is Cascade.click
             and not self.chain.links(ClickDefense)
             and len(steps) <= 1
             and all(_only_scales(step) for step in steps)
         )
         if not known:
             return None
-        click, stop = model.tables(self.largest_label)
         ball = steps[0].ball if steps else None
         ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
         return Rules(
-            click=click,
-            stop=stop,
+            click=tables[0],
+            stop=tables[1],
             learning_rate=learner.learning_rate,
             candidates=learner.normaliser == "candidates",
             only_observed=learner.pairs == "last-click+1",
@@ -104,7 +104,7 @@ class Interactions:
     """The interactions of a cohort of C clients in one round, B each.
 
     Attributes:
-        queries: int64 (C, B).
+        queries: int64 (C, B), -1 where a client has no more.
         shown: int64 (C, B, k), padded with -1.
         clicks: what the user clicked, bool (C, B, k).
         reported: the clicks after the click stage, from which is learnt, bool (C, B, k).
@@ -131,17 +131,31 @@ class LocalModels:
     steps: NDArray[np.float64]
 
 
-class Clients:
-    """Clients that search one data set under the same rules."""
+class Step(NamedTuple):
+    """One local step of the clients (C,) that take it.
 
-    def __init__(self, rules: ClientRules, data: Dataset) -> None:
+    Attributes:
+        number: of the step, from 0.
+        queries, ways: what they ask, and how they click, int64 (C,).
+        context: their round.
+    """
+
+    number: int
+    queries: NDArray[np.int64]
+    ways: NDArray[np.int64]
+    context: RoundContext
+
+
+class Clients:
+    """Clients that search one world under the same rules."""
+
+    def __init__(self, rules: ClientRules, world: World) -> None:
         """Nothing is compiled or played yet."""
         self.rules = rules
-        self.data = data
+        self.world = world
 
-    def play(self, queries: NDArray[np.int64], context: RoundContext) -> tuple[LocalModels, Interactions]:
-        """Every client asks its queries, one after the other: int64 (C, B)."""
-        asked = np.ascontiguousarray(queries)
+    def play(self, asked: Asked, context: RoundContext) -> tuple[LocalModels, Interactions]:
+        """Every client asks its queries, one after the other: (C, B)."""
         if self._declared is not None:
             return self._in_kernel(self._declared, asked, context)
         return self._step_by_step(asked, context)
@@ -154,19 +168,19 @@ class Clients:
     def _documents(self) -> Documents:
         from foltr_audit.kernels.local_steps import Documents
 
-        data = self.data
-        return Documents(data.features, data.labels.astype(np.int8), data.offsets)  # grades of click models
+        return Documents(self.world.data.features, self.world.grades, self.world.data.offsets)
 
     def _in_kernel(
-        self, rules: Rules, queries: NDArray[np.int64], context: RoundContext
+        self, rules: Rules, asked: Asked, context: RoundContext
     ) -> tuple[LocalModels, Interactions]:
         from foltr_audit.kernels.local_steps import Stream, empty_played, play_local_steps
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
         stream = Stream(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
+        queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
         played = empty_played(queries, context.parameters.size, LIST_LENGTH)
         play_local_steps(
-            self._documents, rules, stream, queries, context.clients, context.parameters, played, CHUNK
+            self._documents, rules, stream, queries, lifts, context.clients, context.parameters, played, CHUNK
         )
         local = LocalModels(models=played.models, steps=played.steps)
         shown, clicks, clipped = played.shown, played.clicks, played.clipped
@@ -174,34 +188,49 @@ class Clients:
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
 
-    def _step_by_step(
-        self, queries: NDArray[np.int64], context: RoundContext
-    ) -> tuple[LocalModels, Interactions]:
+    def _step_by_step(self, asked: Asked, context: RoundContext) -> tuple[LocalModels, Interactions]:
+        queries = asked.queries
         models = np.tile(context.parameters, (queries.shape[0], 1))
         undefended = np.zeros_like(models)
-        shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
-        clicks, reported = np.empty(shown.shape, dtype=np.bool_), np.empty(shown.shape, dtype=np.bool_)
-        clipped = np.empty(queries.shape, dtype=np.bool_)
-        rules, data = self.rules, self.data
+        shown = np.full((*queries.shape, LIST_LENGTH), -1, dtype=np.int64)
+        clicks, reported = np.zeros(shown.shape, dtype=np.bool_), np.zeros(shown.shape, dtype=np.bool_)
+        clipped = np.zeros(queries.shape, dtype=np.bool_)
         for step in range(queries.shape[1]):
-            asked = np.ascontiguousarray(queries[:, step])
-            scores, starts = rules.ranker.scores(models, data, asked)
-            listed = self._show(scores, starts, step, context)
-            labels = data.shown_labels(asked, listed)
-            clicked = rules.click_model.click(
-                labels, rules.largest_label, context.streams(rules.clicks), step
-            )
-            learnt = reported[:, step] = rules.chain.on_clicks(clicked, listed, step, context)
-            stepped, moved = rules.learner.local_step(
-                models, data, asked, scores, starts, listed, learnt, rules.ranker
-            )
-            undefended += stepped - models
-            models, clipped[:, step] = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, context)
-            shown[:, step], clicks[:, step] = listed, clicked
+            rows = np.flatnonzero(queries[:, step] >= 0)
+            here = Step(step, queries[rows, step], asked.ways[rows, step], context.at(rows))
+            listed, clicked, learnt, stepped, after, cut = self._step(here, models[rows])
+            undefended[rows] += stepped - models[rows]
+            models[rows], clipped[rows, step] = after, cut
+            shown[rows, step], clicks[rows, step], reported[rows, step] = listed, clicked, learnt
         local = LocalModels(models=models, steps=undefended)
         return local, Interactions(
             queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
         )
+
+    def _step(
+        self, here: Step, models: NDArray[np.float64]
+    ) -> tuple[
+        NDArray[np.int64],
+        NDArray[np.bool_],
+        NDArray[np.bool_],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.bool_],
+    ]:
+        """Lists, clicks, reported clicks, models after the gradient step and the step stage; clipped."""
+        rules, data, context = self.rules, self.world.data, here.context
+        scores, starts = rules.ranker.scores(models, data, here.queries)
+        listed = self._show(scores, starts, here.number, context)
+        labels = self.world.clicked_grades(here.queries, here.ways, listed)
+        clicked = rules.click_model.click(
+            labels, rules.largest_label, context.streams(rules.clicks), here.number
+        )
+        learnt = rules.chain.on_clicks(clicked, listed, here.number, context)
+        stepped, moved = rules.learner.local_step(
+            models, data, here.queries, scores, starts, listed, learnt, rules.ranker
+        )
+        after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, context)
+        return listed, clicked, learnt, stepped, after, cut
 
     def _show(
         self, scores: NDArray[np.float64], starts: NDArray[np.int64], step: int, context: RoundContext

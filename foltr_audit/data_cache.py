@@ -112,7 +112,8 @@ def _look_up(folder: Path, origin: Origin, identity: Identity) -> Collection | N
     table = unseal(path)
     if table is None or table.get("identity") != identity or not _is_content(table):
         return None
-    found = map_entry(folder / table["content"], source=origin.source, fold=origin.fold)
+    place, (source, fold, intents) = folder / table["content"], (origin.source, origin.fold, origin.intents)
+    found = map_entry(place, source=source, fold=fold, intents_from=intents)
     if found is None or found.normalised != origin.normalise or _dtype(found) != origin.dtype:
         return None
     with suppress(OSError):

@@ -7,6 +7,7 @@ train.labels.npy              int64 (documents,)
 train.offsets.npy             int64 (queries + 1,)
 train.query_ids.npy           names in UTF-8, each ended by a NUL
 train.document_ids.npy        the same
+train.intents.npy             int64 (I, documents), only where there are several intents
 vali.*, test.*                likewise
 ```
 """
@@ -37,6 +38,7 @@ _FORMS = {
     "offsets": ("<i8",),
     "query_ids": ("|u1",),
     "document_ids": ("|u1",),
+    "intents": ("<i8",),
 }
 _UNHASHED = "features"  # the only large array: its size and form are checked, its content is not
 
@@ -94,6 +96,8 @@ def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
         "query_ids": _stored(part.query_ids),
         "document_ids": _stored(part.document_ids),
     }
+    if part.intents is not None:
+        values["intents"] = part.intents
     return {
         kind: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for kind, array in values.items()
     }
@@ -123,7 +127,7 @@ def _header(path: Path, length: int) -> list[int]:
         return [length, zlib.crc32(file.read(length))]
 
 
-def map_entry(folder: Path, *, source: str, fold: int) -> Collection | None:
+def map_entry(folder: Path, *, source: str, fold: int, intents_from: str | None = None) -> Collection | None:
     """The collection in a folder, memory-mapped and read-only; None if anything about it is wrong.
 
     Every array must have the size, type and shape that were written, and all but the features the
@@ -143,6 +147,7 @@ def map_entry(folder: Path, *, source: str, fold: int) -> Collection | None:
             fold=fold,
             fingerprint=str(meta["fingerprint"]),
             normalised=str(meta["normalised"]),
+            intents_from=intents_from,
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError, DataError):
         return None
@@ -152,6 +157,8 @@ def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
     arrays: dict[str, NDArray[Any]] = {}
     for kind, dtypes in _FORMS.items():
         path = folder / f"{part}.{kind}.npy"
+        if kind == "intents" and path.name not in forms:
+            continue
         form = forms[path.name]
         if _header(path, form["header"][0]) != form["header"]:  # NumPy believes a damaged one, or fails oddly
             raise ValueError(f"{path.name} has another header")
@@ -166,4 +173,5 @@ def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
         offsets=arrays["offsets"],
         query_ids=tuple(StoredNames(arrays["query_ids"], arrays["offsets"].size - 1)),
         document_ids=StoredNames(arrays["document_ids"], arrays["labels"].size),
+        intents=arrays.get("intents"),
     )

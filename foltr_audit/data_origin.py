@@ -16,7 +16,8 @@ import numpy as np
 DECIDING = (
     *("atomic", "errors", "rng", "load", "normalise", "sources", "synthetic", "data_entry"),
     *("letor", "letor_features", "letor_lines", "letor_write"),
-    *("kernels", "kernels.bell", "kernels.jit", "kernels.philox"),
+    *("label_columns", "qrels", "synthetic_columns", "synthetic_intents", "synthetic_topics"),
+    *("kernels", "kernels.bell", "kernels.jit", "kernels.philox", "kernels.topic_documents"),
     *("records", "records.dataset", "records.frozen", "records.names", "records.rounds"),
 )
 """Modules that decide what a source becomes: data kept by others of them are not used."""
@@ -37,6 +38,7 @@ class Origin:
         dtype: number format of its features, `float32` or `float64`.
         split_seed: of the split into parts; None where nothing is split.
         files: every file that is read.
+        intents: as in the Collection's `intents_from`.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Origin:
     dtype: str
     split_seed: int | None
     files: tuple[Path, ...]
+    intents: str | None = None
 
 
 def identity_of(origin: Origin) -> Identity | None:

@@ -69,6 +69,8 @@ class Evidence:
             click model and the grades of the documents, float64 (L,); NaN where they are not known.
         exact: labels of the attacks whose patterns were weighed by their true posterior.
         same_message: whether all and none clicked send the same message, as gradients of pairs do.
+        group: which of `groups` each list's client belongs to, int64 (L,).
+        groups: names of the groups of clients, one where they do not differ.
         refused: why an attack could not run, by label.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
     """
@@ -87,6 +89,8 @@ class Evidence:
     surprisal: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     exact: frozenset[str] = frozenset()
     same_message: bool = True
+    group: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    groups: tuple[str, ...] = ("everybody",)
     refused: dict[str, str]
     steps: int
     clipped: int
@@ -118,6 +122,8 @@ class Evidence:
     def __post_init__(self) -> None:
         if self.surprisal.size != self.query.size:
             object.__setattr__(self, "surprisal", np.full(self.query.size, np.nan))
+        if self.group.size != self.query.size:
+            object.__setattr__(self, "group", np.zeros(self.query.size, dtype=np.int64))
 
     def at(self, rows: NDArray[Any]) -> Evidence:
         """The evidence on some lists."""
@@ -131,6 +137,7 @@ class Evidence:
             "rank",
             "unknowns",
             "surprisal",
+            "group",
         )
         return replace(
             self,
@@ -151,8 +158,12 @@ def combined(pieces: Sequence[Evidence]) -> Evidence:
         for each in fields(Evidence)
         if each.name in ("query", "shown", "clicks", "observed", "told", "rank", "unknowns", "surprisal")
     }
+    groups = tuple(dict.fromkeys(name for piece in pieces for name in piece.groups))
+    places = [np.array([groups.index(name) for name in piece.groups]) for piece in pieces]
     return Evidence(
         **arrays,
+        group=np.concatenate([place[piece.group] for piece, place in zip(pieces, places, strict=True)]),
+        groups=groups,
         message=np.concatenate([piece.message + first for piece, first in zip(pieces, firsts, strict=True)]),
         guessed={label: Guessed.joined([piece.guessed[label] for piece in with_lists]) for label in labels},
         baselines=pieces[0].baselines,

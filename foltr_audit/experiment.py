@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.evaluation import Evaluation
 from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries, asking, inquire
+from foltr_audit.intent_metrics import PLAYED
 from foltr_audit.judge import judge
-from foltr_audit.metrics import online_sum
+from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack
 from foltr_audit.progress import SILENT, Progress, Stopwatch
 from foltr_audit.recording import Recording, record_rounds, trace_header
 from foltr_audit.records import Collection
+from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.registry import make, names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
@@ -62,17 +63,20 @@ class Trained:
     @property
     def online_sum(self) -> float:
         """Discounted sum of the rounds' online nDCG@10."""
-        return online_sum(np.array([row["online_ndcg@10"] for row in self.rounds]))
+        return online_sum(self._column("online_ndcg@10"))
 
     @property
     def online_mean(self) -> float:
         """Mean of the rounds' online nDCG@10."""
-        return float(np.mean([row["online_ndcg@10"] for row in self.rounds]))
+        return mean_of_rounds(self._column("online_ndcg@10"))
 
     @property
     def clipped(self) -> float:
         """Share of all local steps that were clipped."""
-        return float(np.mean([row["clipped"] for row in self.rounds]))
+        return mean_of_rounds(self._column("clipped"))
+
+    def _column(self, name: str) -> NDArray[np.float64]:
+        return np.array([row[name] for row in self.rounds], dtype=np.float64)
 
 
 def first_model(setup: Setup) -> NDArray[np.float64]:
@@ -100,8 +104,10 @@ def train(
     """
     federation, start = Federation(setup), first_model(setup)
     spec = setup.spec
-    header = trace_header(setup, spec.train.click_model, spec.population.cohort_size)
-    each, watch = spec.population.cohort_size * setup.learner.interactions, Stopwatch()
+    header = trace_header(
+        setup, setup.population.click_model(spec.train.click_model), spec.population.cohort_size
+    )
+    each, watch = spec.population.cohort_size * setup.interactions, Stopwatch()
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
             lambda first, last: watch.over(federation.rounds(start if last is None else last, first)),
@@ -117,13 +123,15 @@ def train(
         if not np.array_equal(next(recording.rounds()).parameters, start):
             raise UsageError(f"--resume: {folder.path} was begun from another first model than --init names")
         folder.save_model(parameters)
-    evaluation = Evaluation(setup)
+    evaluation, weights = federation.evaluation, federation.clientele.weights(0)
+    rounds = recording.metrics()
+    here = rounds[len(rounds) - watch.pieces :]
     return Trained(
         parameters=parameters,
-        rounds=recording.metrics(),
-        untrained=evaluation.ndcg(start),
+        rounds=rounds,
+        untrained=evaluation.ndcg(start, weights),
         ceiling=evaluation.ceiling,
-        interactions=each * watch.pieces,
+        interactions=int(sum(row.get(PLAYED, each) for row in here)),
         seconds=watch.seconds,
         recording=recording,
     )
@@ -170,7 +178,13 @@ def attack_fresh(
                 tick=tick,
             )
         found[click_model] = findings(
-            recording, setup.collection, protocol, setup.streams, progress, click_model
+            recording,
+            setup.collection,
+            protocol,
+            setup.streams,
+            progress,
+            click_model,
+            ClientGroups.of(setup.population, fresh=True),
         )
     return found
 
@@ -182,8 +196,11 @@ def findings(
     streams: Streams,
     progress: Progress = SILENT,
     name: str = "",
+    groups: ClientGroups = ONE_GROUP,
 ) -> Findings:
     """Judge every attack of a protocol, whatever it asks, on recorded rounds that hold their truth.
+
+    Clicks are judged by `groups` of clients as well.
 
     Raises:
         UsageError: no attack of the protocol can run on what its observer sees.
@@ -192,7 +209,7 @@ def findings(
     attacks, clicks = make_attacks(protocol.methods), None
     if protocol.view == "individual":
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
-            clicks = judge(recording, observer, asking(attacks, "clicks"), streams, tick)
+            clicks = judge(recording, observer, asking(attacks, "clicks"), streams, tick, groups)
     inquiries = inquire(recording, observer, attacks, protocol, streams, progress, name)
     refused = {} if clicks is None else clicks.refused
     refuse_if_none_runs(protocol.methods, {**refused, **inquiries.refused})

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.evaluation import Evaluation, not_evaluated
-from foltr_audit.metrics import ideal_dcg
-from foltr_audit.played import Origin, Round, online_metrics
+from foltr_audit.evaluation import Evaluation
+from foltr_audit.intent_metrics import PLAYED
+from foltr_audit.online import OnlineMetrics
+from foltr_audit.origin import Origin
+from foltr_audit.played import Round
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.setup import Setup
 from foltr_audit.training import training
@@ -28,9 +30,16 @@ class Federation:
     def __init__(self, setup: Setup) -> None:
         """Prepare the rounds of an experiment; nothing runs before `rounds` is iterated."""
         self.setup = setup
-        self.training = training(setup)
-        self.train_ideal = ideal_dcg(setup.collection.train)
-        self.origin = Origin.of_part(TRAIN, setup.collection.train)
+        train = setup.collection.train
+        self.clientele = setup.clientele(
+            train, Origin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
+        )
+        self.training = training(setup, self.clientele.world)
+        self.online = OnlineMetrics(
+            world=self.clientele.world,
+            population=setup.population,
+            no_relevant=setup.spec.train.no_relevant,
+        )
         self.evaluation = Evaluation(setup)
 
     def cohort(self, round_: int) -> NDArray[np.int64]:
@@ -58,22 +67,32 @@ class Federation:
             DataError: the model has left the range of numbers.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
-        setup, data = self.setup, self.setup.collection.train
-        steps = setup.learner.interactions
-        context = setup.context(round_, self.cohort(round_), steps, before.parameters)
-        queries = setup.scenario.queries(data, steps, context)
-        sent, after = self.training.play(queries, context, before)
-        metrics = online_metrics(sent.interactions, data, self.train_ideal, setup.spec.train.no_relevant)
-        metrics |= self.evaluation.metrics(after.parameters) if self._evaluates(round_) else not_evaluated()
+        setup, cohort, most = self.setup, self.cohort(round_), self.clientele.most
+        blank = setup.context(round_, cohort, most, before.parameters)
+        asked = self.clientele.ask(blank)
+        context = setup.context(round_, cohort, asked.counts, before.parameters)
+        sent, after = self.training.play(asked, context, before)
+        metrics = self.online.of(sent.interactions, asked, cohort)
+        metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
+        if not setup.alike_in_number:
+            metrics[PLAYED] = float(asked.counts.sum())
         return Round(
             context=context,
             sent=sent,
             after=after,
             metrics=metrics,
-            origin=self.origin,
-            embedded=data if setup.spec.trace.embed_features else None,
+            asked=asked,
+            world=self.clientele.world,
+            embeds=setup.spec.trace.embed_features,
         )
+
+    def _offline(self, round_: int, parameters: NDArray[np.float64]) -> dict[str, float]:
+        """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
+        if not self._evaluates(round_):
+            return self.evaluation.nothing()
+        played = (round_ + 1) * self.clientele.most * self.setup.spec.population.cohort_size
+        return self.evaluation.metrics(parameters, self.clientele.weights(played - 1))
 
     def _evaluates(self, round_: int) -> bool:
         train = self.setup.spec.train

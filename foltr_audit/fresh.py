@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.metrics import ideal_dcg
-from foltr_audit.played import Origin, Round, online_metrics
+from foltr_audit.online import OnlineMetrics
+from foltr_audit.origin import Origin
+from foltr_audit.played import Round
 from foltr_audit.plugins import RoundContext
 from foltr_audit.records.dataset import joined
 from foltr_audit.records.rounds import GlobalModel
@@ -28,7 +29,8 @@ class FreshClients:
     """One fresh client for every attacked query; each repeat of the experiment is one round.
 
     Clients start at the trained global model, show the deterministic list and take one step. A client
-    draws the same clicks and noise whatever other parts, methods or epsilons are run. The server
+    draws the same clicks and noise whatever other parts, methods or epsilons are run. Of several groups of
+    clients it is of any, with that group's intent and documents, and clicks as it is told. The server
     averages nothing: the aggregate of these rounds is the model itself.
     """
 
@@ -37,7 +39,6 @@ class FreshClients:
         self.setup = setup
         self.protocol = protocol
         self.data = joined([setup.collection.part(name) for name in self.parts])
-        self.ideal = ideal_dcg(self.data)
 
     @property
     def parts(self) -> list[str]:
@@ -98,23 +99,36 @@ class FreshClients:
     ) -> Iterator[Round]:
         """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
         del last
-        attacked = senders(self.setup, click_model, self.data)
-        after = self._after(parameters)
-        clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
+        clientele = self.setup.clientele(self.data, self.origin, click_model, own_clicks=False)
+        world, population = clientele.world, clientele.population
+        attacked, after = senders(self.setup, world), self._after(parameters)
+        online = OnlineMetrics(
+            world=world, population=population, no_relevant=self.setup.spec.train.no_relevant
+        )
+        clients = self._clients(population.n_groups)
         for repeat in range(first, self.protocol.repeats):
             context = self.setup.context(
                 repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
             )
-            sent = attacked.send(self._asked(context), context)
-            no_relevant = self.setup.spec.train.no_relevant
+            asked = clientele.dress(self._asked(context), context)
+            sent = attacked.send(asked, context)
             yield Round(
                 context=context,
                 sent=sent,
                 after=after,
-                metrics=online_metrics(sent.interactions, self.data, self.ideal, no_relevant),
-                origin=self.origin,
-                embedded=self.data if self.setup.spec.trace.embed_features else None,
+                metrics=online.of(sent.interactions, asked, clients),
+                asked=asked,
+                world=world,
+                embeds=self.setup.spec.trace.embed_features,
             )
+
+    def _clients(self, groups: int) -> NDArray[np.int64]:
+        """A client for each query; of several groups of clients any one, whatever the query."""
+        clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
+        if groups == 1:
+            return clients
+        draws = self.setup.streams.clients("fresh/group", 0, clients).uniform(1)[:, 0]
+        return clients * groups + np.floor(draws * groups).astype(np.int64)
 
     def _after(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """The model (P,) that nothing is added to, nor remembered beside."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from foltr_audit.observer import Observer, Seen
 from foltr_audit.plugins import Attack, View
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
+from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.records.view import Inference, Knowledge
 from foltr_audit.rng import Streams
@@ -37,6 +39,8 @@ class Answers:
     guessed: dict[str, Guessed]
     refused: dict[str, str]
 
+
+AnyAttack = TypeVar("AnyAttack", bound=Attack)
 
 Watch = Callable[[Attack, Seen, Inference], None]
 """Is shown every answer of every attack beside what the attack saw."""
@@ -74,8 +78,8 @@ def infer_round(
 
 
 def able(
-    attacks: Sequence[Attack], view: View, streams: Streams, place: str, refused: dict[str, str]
-) -> Iterator[tuple[Attack, np.random.Generator]]:
+    attacks: Sequence[AnyAttack], view: View, streams: Streams, place: str, refused: dict[str, str]
+) -> Iterator[tuple[AnyAttack, np.random.Generator]]:
     """The attacks that can run on a view, each with a random stream of its own at this place.
 
     Why the others cannot is added to `refused`, by label.
@@ -201,6 +205,7 @@ def judge(
     attacks: Sequence[Attack],
     streams: Streams,
     tick: Tick = NO_TICK,
+    groups: ClientGroups = ONE_GROUP,
 ) -> Evidence:
     """Run attacks on every recorded message and set their answers beside the truth.
 
@@ -210,6 +215,7 @@ def judge(
         attacks: the attacks, with different labels.
         streams: named random streams for attacks that draw.
         tick: called after every round.
+        groups: the groups that the clients behind the messages are in.
 
     Raises:
         UsageError: the recording holds no truth.
@@ -223,7 +229,9 @@ def judge(
         bits = _Surprisals(record, truth, observer)
         answers = infer_round(record, observer, attacks, streams, bits.watch)
         names = query_names(record, observer.header, observer.collection)
-        pieces.append(_judged(record, truth, names, answers, attacks, observer, bits))
+        judged = _judged(record, truth, names, answers, attacks, observer, bits)
+        group = groups.of_clients(truth.clients)[record.slot]
+        pieces.append(replace(judged, group=group, groups=groups.names))
         tick()
     if not pieces:
         raise UsageError("trace: it holds no round yet")

@@ -30,8 +30,10 @@ def shown(value: bytes) -> str:
     return f"{text}..." if len(value) > 40 else text
 
 
-def line_batches(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[bytes]]]:
     """Lines of a text file, some megabytes at a time, each batch with its first line's number (from 1).
+
+    `who` names the reader in messages.
 
     Raises:
         DataError: a file that is missing, a folder, unreadable, damaged gzip, or not UTF-8 text.
@@ -45,27 +47,27 @@ def line_batches(path: Path) -> Iterator[tuple[int, list[bytes]]]:
             while lines := stream.readlines(_BATCH_BYTES):
                 if number == 1 and lines[0].startswith(_BYTE_ORDER_MARK):
                     lines[0] = lines[0][len(_BYTE_ORDER_MARK) :]
-                _refuse_binary(lines, number, name)
+                _refuse_binary(lines, number, f"{who}: {name}")
                 yield number, lines
                 number += len(lines)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"letor: {name}: damaged gzip data ({error}); expected a complete file") from error
+        raise DataError(f"{who}: {name}: damaged gzip data ({error}); expected a complete file") from error
     except IsADirectoryError as error:
-        raise DataError(f"letor: {path}: a folder, where a file is expected") from error
+        raise DataError(f"{who}: {path}: a folder, where a file is expected") from error
     except FileNotFoundError as error:
-        raise DataError(f"letor: {path}: no such file") from error
+        raise DataError(f"{who}: {path}: no such file") from error
     except OSError as error:
-        raise DataError(f"letor: {path}: cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{who}: {path}: cannot be read: {error.strerror or error}") from error
 
 
-def _refuse_binary(lines: list[bytes], first: int, name: str) -> None:
+def _refuse_binary(lines: list[bytes], first: int, where: str) -> None:
     text = b"".join(lines)
     if b"\0" not in text and (text.isascii() or _is_utf8(text)):
         return
     for number, line in enumerate(lines, first):
         fault = "a NUL byte" if b"\0" in line else "" if _is_utf8(line) else "bytes that are not UTF-8"
         if fault:
-            raise DataError(f"letor: {name}:{number}: {fault}; expected a text file, plain or gzip")
+            raise DataError(f"{where}:{number}: {fault}; expected a text file, plain or gzip")
 
 
 def _is_utf8(text: bytes) -> bool:

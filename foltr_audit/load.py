@@ -9,7 +9,9 @@ from dataclasses import replace
 from foltr_audit.data_cache import cached
 from foltr_audit.data_origin import Origin
 from foltr_audit.errors import UsageError
+from foltr_audit.label_columns import are_synthetic, intent_files, with_intents
 from foltr_audit.records import Collection
+from foltr_audit.records.dataset import joint_fingerprint
 from foltr_audit.spec import DataSpec
 
 SYNTHETIC = "synthetic"
@@ -44,20 +46,41 @@ def _files(data: DataSpec, seed: int) -> tuple[Origin, Callable[[], Collection]]
 
     located = locate(data.source, data.fold)
     origin = Origin(
-        name=os.path.abspath(data.source),
+        name=os.path.abspath(data.source) + _judged_by(data.intents),
         source=data.source,
         fold=located.fold,
         normalise=data.normalise,
         dtype=data.dtype,
         split_seed=seed if located.is_split else None,
-        files=located.files,
+        files=(*located.files, *intent_files(data.intents)),
+        intents=data.intents,
     )
 
     def read() -> Collection:
         how = {"normalisation": data.normalise, "dtype": data.dtype}
-        return load_data(data.source, fold=data.fold, seed=seed, **how)
+        return load_data(data.source, fold=data.fold, seed=seed, intents=data.intents, **how)
 
     return origin, read
+
+
+def _judged(collection: Collection, intents: str) -> Collection:
+    whole = {name: collection.part(name) for name in Collection.PARTS}
+    parts = with_intents(whole, intents, collection.source)
+    return replace(
+        collection,
+        train=parts["train"],
+        vali=parts["vali"],
+        test=parts["test"],
+        fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
+        intents_from=intents,
+    )
+
+
+def _judged_by(intents: str | None) -> str:
+    """How a source's name goes on in the cache where its labels are others."""
+    if intents is None:
+        return ""
+    return f" with intents {intents if are_synthetic(intents) else os.path.abspath(intents)}"
 
 
 def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
@@ -70,18 +93,21 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
     if queries and not queries.isdigit():
         raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
     origin = Origin(
-        name=data.source,
+        name=data.source + _judged_by(data.intents),
         source=data.source,
         fold=0,
         normalise=data.normalise,
         dtype=data.dtype,
         split_seed=None,
-        files=(),
+        files=intent_files(data.intents),
+        intents=data.intents,
     )
     number = int(queries) if queries else None
 
     def generate() -> Collection:
         made = replace(synthesise(like, queries=number), source=data.source)
+        if data.intents is not None:
+            made = _judged(made, data.intents)
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
     return origin, generate

@@ -163,5 +163,19 @@ def max_rr(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def online_sum(per_round: NDArray[np.float64]) -> float:
-    """Discounted online performance: sum over rounds t = 1.. of nDCG_t .9995^(t-1)."""
-    return float(np.add.reduce(per_round * ONLINE_DISCOUNT ** np.arange(per_round.size)))
+    """Discounted online performance: sum over rounds t = 1.. of nDCG_t .9995^(t-1).
+
+    A round that showed no list, NaN, adds nothing.
+    """
+    shown = np.where(np.isnan(per_round), 0.0, per_round)
+    return float(np.add.reduce(shown * ONLINE_DISCOUNT ** np.arange(per_round.size)))
+
+
+def mean_of_rounds(per_round: NDArray[np.float64]) -> float:
+    """Mean over the rounds that have a value; NaN where none has.
+
+    >>> mean_of_rounds(np.array([0.25, np.nan, 0.75]))
+    0.5
+    """
+    known = per_round[~np.isnan(per_round)]
+    return float(known.mean()) if known.size else float("nan")

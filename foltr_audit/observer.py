@@ -97,7 +97,8 @@ class Observer:
             belief = click_belief(
                 self.collection, given.ranker, record.parameters, given.click_model, given.lists
             )
-            given = given.having(candidates=True, relevance=True, belief=belief)
+            several = self.collection.n_intents > 1
+            given = given.having(candidates=True, relevance=True, intents=several, belief=belief)
         return given.without(self.hidden)
 
     def _seen(
@@ -121,13 +122,15 @@ class Observer:
             shown = np.take_along_axis(shown, order, axis=2)
             rows_of = np.take_along_axis(rows_of, order[..., np.newaxis], axis=2)
         asked = self._asked(record) if self.collection is not None else None
-        candidates, labels = None, None
+        candidates, labels, intent_labels = None, None, None
         if asked is not None:
             query = part.spread(asked.query[here], -1)
             if knowledge.candidates:
                 candidates = Candidates(features=asked.data.features, offsets=asked.data.offsets, query=query)
             if knowledge.relevance:
                 labels = asked.labels(query, shown)
+            if knowledge.intents:
+                intent_labels = asked.intent_labels(query, shown)
         view = View(
             observer="individual",
             kind=self.header.content,
@@ -138,6 +141,7 @@ class Observer:
             features=cast(Features, rows_of),
             candidates=candidates,
             labels=labels,
+            intent_labels=intent_labels,
             knowledge=knowledge,
         )
         return Seen(rows, view, order)
@@ -175,3 +179,8 @@ class Asked(NamedTuple):
         """Grade of each shown document (n, B, k) of queries (n, B), -1 at the padding."""
         flat = self.data.shown_labels(np.maximum(query, 0).reshape(-1), shown.reshape(-1, shown.shape[2]))
         return flat.reshape(shown.shape)
+
+    def intent_labels(self, query: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Grade of each of them under each intent, int64 (n, B, k, I), -1 at the padding."""
+        each = [self.data.under(intent) for intent in range(self.data.n_intents)]
+        return np.stack([Asked(data, self.query).labels(query, shown) for data in each], axis=-1)

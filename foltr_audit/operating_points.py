@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resamples, Score, interval
+from foltr_audit.bootstrap import Resampled, Resamples, Score, interval
 
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported: one in so many, 1 % and 0.1 %."""
@@ -40,10 +40,14 @@ class Ranked(NamedTuple):
 
     def auc(self, resamples: Resamples) -> Score:
         """Area under the ROC curve, ties one half; NaN where one class is missing."""
+        return self.areas(resamples).score
+
+    def areas(self, resamples: Resamples) -> Resampled:
+        """As `auc`, with the area of every resample."""
         from foltr_audit.kernels.auc import weighted_auc
 
         curve = weighted_auc(self.positive, self.tie, self.cluster, _with_everybody(resamples))
-        return Score(float(curve[0]), interval(curve[1:], resamples.names.size))
+        return Resampled(float(curve[0]), curve[1:], int(np.unique(self.cluster).size))
 
     def true_positives(self, resamples: Resamples) -> dict[str, Score]:
         """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.

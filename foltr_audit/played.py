@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.client import Interactions
-from foltr_audit.metrics import max_rr, mean_ndcg
 from foltr_audit.plugins import RoundContext
-from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.records.wired import Wired
+from foltr_audit.records.world import Asked
+from foltr_audit.world import World
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,19 +35,6 @@ class Sent:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Origin:
-    """Where the queries of a data set come from: their part and their index inside it, each (queries,)."""
-
-    part: NDArray[np.int64]
-    query: NDArray[np.int64]
-
-    @classmethod
-    def of_part(cls, part: int, data: Dataset) -> Origin:
-        """Every query comes from one part, as it stands there."""
-        return cls(part=np.full(data.n_queries, part), query=np.arange(data.n_queries))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Round:
     """One round that was played; records are only made of it where somebody keeps them.
 
@@ -56,16 +43,18 @@ class Round:
         sent: what the cohort sent.
         after: the global model afterwards.
         metrics: utility of the round by name.
-        origin: where its queries come from.
-        embedded: the data set whose feature rows are stored with the shown lists, if any.
+        asked: what the clients asked.
+        world: what they searched.
+        embeds: whether feature rows are stored with the shown lists.
     """
 
     context: RoundContext
     sent: Sent
     after: GlobalModel
     metrics: dict[str, float]
-    origin: Origin
-    embedded: Dataset | None
+    asked: Asked
+    world: World
+    embeds: bool
 
     @property
     def aggregate(self) -> NDArray[np.float64]:
@@ -76,10 +65,9 @@ class Round:
         """The observed record and the truth; without `messages` the global models and the utility only."""
         kept = slice(None if messages else 0)
         context, sent, done = self.context, self.sent, self.sent.interactions
-        queries = done.queries[kept]
-        slots, steps = queries.shape
-        asked = queries.reshape(-1)
-        shown = done.shown[kept].reshape(slots * steps, done.shown.shape[-1])
+        slot, step = np.nonzero(done.queries[kept] >= 0)
+        asked, shown = done.queries[slot, step], done.shown[slot, step]
+        data, origin = self.world.data, self.world.origin
         record = RoundRecord(
             round=context.round,
             parameters=context.parameters,
@@ -88,14 +76,14 @@ class Round:
             survivors=sent.wired.survivors[kept],
             counts=context.counts[kept],
             messages=sent.messages[kept],
-            slot=np.repeat(np.arange(slots), steps),
-            step=np.tile(np.arange(steps), slots),
-            part=self.origin.part[asked],
-            query=self.origin.query[asked],
-            shown=shown,
-            features=None
-            if self.embedded is None
-            else self.embedded.shown_features(asked, shown).astype(np.float32, copy=False),
+            slot=slot,
+            step=step,
+            part=origin.part[asked],
+            query=origin.query[asked],
+            shown=origin.shown(data, asked, shown),
+            features=data.shown_features(asked, shown).astype(np.float32, copy=False)
+            if self.embeds
+            else None,
             total=sent.wired.total,
             aborted=sent.wired.aborted,
             seeds=None if sent.seeds is None else sent.seeds[kept],
@@ -104,21 +92,9 @@ class Round:
         truth = RoundTruth(
             clients=context.clients[kept],
             updates=sent.updates[kept],
-            clicks=done.clicks[kept].reshape(shown.shape),
-            clipped=done.clipped[kept].reshape(-1),
+            clicks=done.clicks[slot, step],
+            clipped=done.clipped[slot, step],
             metrics=self.metrics,
+            intents=self.asked.intents[slot, step] if self.world.intents > 1 else None,
         )
         return record, truth
-
-
-def online_metrics(
-    done: Interactions, data: Dataset, ideal: NDArray[np.float64], no_relevant: str
-) -> dict[str, float]:
-    """Mean online nDCG@10 and MaxRR of some interactions, and the share of clipped steps."""
-    k = done.shown.shape[-1]
-    queries, shown, clicks = done.queries.reshape(-1), done.shown.reshape(-1, k), done.clicks.reshape(-1, k)
-    return {
-        "online_ndcg@10": mean_ndcg(data, queries, shown, ideal, no_relevant),
-        "maxrr": float(max_rr(clicks).mean()),
-        "clipped": float(done.clipped.mean()),
-    }

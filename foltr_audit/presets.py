@@ -1,29 +1,36 @@
-"""Presets: published studies as plans, with the figures that were published.
+"""Presets: published tables and figures as plans, with the numbers that were published.
 
-A preset is a TOML file of the package `scenarios`. Beside its header (`about`, `source`, `data`) it has the
-form of a plan: `[shared]` with the Spec fields of all cells, and one `[[cells]]` table per cell with its
-`name` and, under `spec`, the fields that are its own. `[published]` holds the figures to compare with.
+A preset is a TOML file of the package `scenarios`. Beside its header (`about`, `source`, `kind`) it has
+
+- `[data]`: which data it needs, how to get them, and the synthetic twin that stands in where asked for;
+- `[shared]`: Spec fields of all cells, and `[grid]`: lists of values by Spec field, each with each;
+- one `[[cells]]` table per system with its `name` and, under `spec` and `grid`, what is its own;
+- `[published]`: where the numbers stand, the numbers, and in words what figures show that give none.
+
+A preset of kind `merge` has a `[merge]` table instead of Specs: that study sends no messages.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.plan import Plan, Table, changed
+from foltr_audit.plan import Plan, Point, Table, changed, expand
 from foltr_audit.plugins import Attack, ClickModel
 from foltr_audit.registry import first_problem, make
-from foltr_audit.spec import flat
+from foltr_audit.spec import Spec, TrainSpec, flat
 
 RANDOM = "random:k="
 """What the name of random guessing starts with; the number of named documents follows."""
 
 _PACKAGE, _FOLDER, _ENDING = "scenarios", "presets", ".toml"
+_SOURCE = "data.source"
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]
@@ -45,19 +52,53 @@ def _known_click_model(text: str) -> str:
     return make(ClickModel, text).text
 
 
+class PresetData(_Table):
+    """The data of a preset.
+
+    Attributes:
+        needs: which data it needs.
+        get: how to get them, and how to name them.
+        twin: the synthetic source in their likeness.
+    """
+
+    needs: Text
+    get: Text
+    twin: Annotated[str, Field(pattern="^synthetic:")]
+
+
 class PresetCell(_Table):
-    """One way to run the study.
+    """One system of a study.
 
     Attributes:
         name: what the cell is called in reports.
         spec: Spec fields of its own.
+        grid: lists of values by Spec field: the cell is run with each of each.
     """
 
     name: Text
     spec: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
 
 
-class Figures(_Table):
+class Figure(_Table):
+    """One published number.
+
+    Attributes:
+        cell: name of the preset's cell that it is of.
+        metric: column of the report that holds it.
+        where: columns or Spec fields that say which row, e.g. `trained_on`.
+        value: the number.
+        approximate: it is published as an estimate, or read off a text.
+    """
+
+    cell: Text
+    metric: Text
+    where: dict[str, Any] = {}
+    value: float
+    approximate: bool = False
+
+
+class AttackFigures(_Table):
     """What was published on one method under one click model.
 
     Attributes:
@@ -74,22 +115,32 @@ class Figures(_Table):
 
 
 class Published(_Table):
-    """Published figures.
+    """What was published.
 
     Attributes:
-        title: where they stand, e.g. `Pham 2022, table 4`.
-        data: the data that they are of.
-        figures: the figures.
+        title: where it stands, e.g. `Pham 2022, table 4`.
+        data: the data that it is of.
+        shows: in words, what figures show that give no numbers, or why there are none.
+        figures: numbers that were published.
+        attacks: what was published on attacks.
     """
 
     title: Text
     data: Text
-    figures: Annotated[tuple[Figures, ...], Field(min_length=1)]
+    shows: str = ""
+    figures: tuple[Figure, ...] = ()
+    attacks: tuple[AttackFigures, ...] = ()
 
-    def of(self, method: str, click_model: str) -> Figures | None:
+    @model_validator(mode="after")
+    def _says_something(self) -> Published:
+        if not (self.figures or self.attacks or self.shows):
+            raise ValueError("no figures; expected figures, attacks, or in shows why there are none")
+        return self
+
+    def of(self, method: str, click_model: str) -> AttackFigures | None:
         """The figures of an attack, whatever its parameters, or of random guessing; None without any."""
         names = (method, method.partition(":")[0])
-        found = (one for one in self.figures if one.method in names and one.click_model == click_model)
+        found = (one for one in self.attacks if one.method in names and one.click_model == click_model)
         return next(found, None)
 
 
@@ -97,33 +148,102 @@ class Preset(_Table):
     """A published study.
 
     Attributes:
-        name: what `--preset` calls it.
+        name: what commands call it.
         about: what it repeats, in one sentence.
         source: author, year and section.
-        data: which data it needs, and where to get them.
+        kind: `train`, `attack`, or `merge` for the study of merged models.
+        data: which data it needs.
+        repetitions: how often each Spec is run, spread over the folds; None: once on each fold.
+        periods: rounds are shortened to a multiple of this, so that every period of a changing world has
+            as many rounds, and one at least.
         shared: Spec fields of all cells.
-        cells: the ways to run it.
-        published: the figures to compare with.
+        grid: lists of values by Spec field: every cell is run with each of each.
+        cells: the systems.
+        merge: what the study of merged models is.
+        published: what to compare with.
     """
 
     name: Text
     about: Text
     source: Text
-    data: Text
-    shared: dict[str, Any]
-    cells: Annotated[tuple[PresetCell, ...], Field(min_length=1)]
+    kind: Literal["train", "attack", "merge"]
+    data: PresetData
+    repetitions: int | None = Field(None, ge=1)
+    periods: int = Field(1, ge=1)
+    shared: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
+    cells: tuple[PresetCell, ...] = ()
+    merge: dict[str, Any] = {}
     published: Published
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Preset:
+    def _has_what_its_kind_needs(self) -> Preset:
+        plans = bool(self.shared or self.grid or self.cells)
+        if self.kind == "merge" and (plans or not self.merge):
+            raise ValueError("kind merge: expected a [merge] table instead of shared, grid and cells")
+        if self.kind != "merge" and (self.merge or not self.cells):
+            raise ValueError(f"kind {self.kind}: expected [[cells]], and no [merge] table")
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Preset:
         names = [cell.name for cell in self.cells]
         if len(set(names)) < len(names):
             raise ValueError(f"cells: expected different names, not {', '.join(names)}")
+        for figure in self.published.figures:
+            if names and figure.cell not in names:
+                known = did_you_mean(figure.cell, names)
+                raise ValueError(f"published.figures.cell: unknown cell {figure.cell!r}; {known}")
         return self
 
-    def tables(self) -> dict[str, Table]:
-        """The Spec table of each cell by its name; they may be changed."""
-        return {cell.name: changed(self.shared, flat(cell.spec)) for cell in self.cells}
+    def tables(self, scale: float = 1.0) -> dict[str, list[Table]]:
+        """The Spec tables of each cell by its name, of the synthetic twin; they may be changed.
+
+        Args:
+            scale: what rounds and repeats are multiplied by, above 0 and at most 1.
+        """
+        base = changed({"data": {"source": self.data.twin}}, flat(self.shared))
+        found = {
+            cell.name: expand([changed(base, flat(cell.spec))], *_axes(self.grid), *_axes(cell.grid))
+            for cell in self.cells
+        }
+        return {name: [self._shortened(table, scale) for table in mine] for name, mine in found.items()}
+
+    def merging(self, scale: float = 1.0) -> Table:
+        """The table of the study of merged models, of the synthetic twin; it may be changed.
+
+        Args:
+            scale: what trials and trees are multiplied by, above 0 and at most 1.
+        """
+        fewer = {
+            name: shortened(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge
+        }
+        return changed({"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {}))
+
+    def _shortened(self, table: Table, scale: float) -> Table:
+        """A table with fewer rounds and repeats; never with fewer clients, on which the noise depends."""
+        train, attack = table.get("train", {}), table.get("attack")
+        rounds = train.get("rounds", TrainSpec().rounds)
+        point: dict[str, Any] = {}
+        if scale < 1:
+            point["train.rounds"] = self.periods * shortened(rounds / self.periods, scale)
+        if scale < 1 and attack is not None:
+            point["attack.repeats"] = shortened(attack.get("repeats", 1), scale)
+        return changed(table, point)
+
+
+def shortened(number: float, scale: float) -> int:
+    """A share of a number, 1 at least.
+
+    >>> shortened(25, 0.1), shortened(25, 0.01)
+    (2, 1)
+    """
+    return max(1, round(number * scale))
+
+
+def _axes(grid: Mapping[str, Any]) -> list[list[Point]]:
+    """One axis per field of a grid."""
+    return [[{name: value} for value in values] for name, values in flat(grid).items()]
 
 
 def preset_names() -> tuple[str, ...]:
@@ -139,7 +259,7 @@ def load_preset(name: str) -> Preset:
     """
     known = _files()
     if name not in known:
-        raise UsageError(f"--preset: unknown preset {name!r}; {did_you_mean(name, known)}")
+        raise UsageError(f"unknown preset {name!r}; {did_you_mean(name, known)} (foltr-audit scenario list)")
     return read_preset(known[name].read_text(encoding="utf-8"), name)
 
 
@@ -158,8 +278,34 @@ def read_preset(text: str, name: str) -> Preset:
         raise UsageError(f"{where}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not TOML: {error}") from error
-    Plan.of(list(preset.tables().values()), where)
+    _check_grids(preset, where)
+    for mine in preset.tables().values():
+        for spec in Plan.of(mine, where).specs:
+            _check_spec(preset, spec, where)
     return preset
+
+
+def _check_grids(preset: Preset, where: str) -> None:
+    grids = [preset.grid, *(cell.grid for cell in preset.cells)]
+    for name, values in (item for grid in grids for item in flat(grid).items()):
+        if not isinstance(values, list) or not values:
+            raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
+    tables = [preset.shared, preset.merge, *grids, *(cell.spec for cell in preset.cells)]
+    fields = [flat(table) for table in tables]
+    if any(_SOURCE in mine for mine in fields):
+        raise UsageError(f"{where}: {_SOURCE}: expected none; the data are those of [data]")
+
+
+def _check_spec(preset: Preset, spec: Spec, where: str) -> None:
+    if (spec.attack is not None) != (preset.kind == "attack"):
+        raise UsageError(f"{where}: kind {preset.kind}: expected {_PROTOCOL[preset.kind]}")
+    if spec.train.rounds % preset.periods:
+        raise UsageError(
+            f"{where}: train.rounds={spec.train.rounds}: expected a multiple of periods={preset.periods}"
+        )
+
+
+_PROTOCOL = {"train": "no attack table", "attack": "an attack table in every cell"}
 
 
 def _files() -> dict[str, Traversable]:

@@ -15,16 +15,23 @@ from foltr_audit import atomic
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.inquiry import asking, not_for_clicks
+from foltr_audit.intent_metrics import evaluated_on
+from foltr_audit.intents import balanced_collection
 from foltr_audit.judge import infer_round
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
+from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
+from foltr_audit.records.client_groups import ClientGroups
+from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
+from foltr_audit.report.group_utility import Played, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import SPEC, RunFolder, writing
+from foltr_audit.setup import Setup
 from foltr_audit.spec import DEFAULT_METHODS, AttackSpec, Spec, changed_protocol
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
@@ -47,6 +54,8 @@ class Recorded:
         protocol: the attacks, what their observer is to do without, and the named queries.
         data: another place of the data set than the recorded one.
         seed: another seed than the Run's, of data that are split by it and of attacks that draw.
+        fresh: the messages are those of fresh clients of a Run.
+        intents: another place of the qrels per intent than the recorded one.
     """
 
     path: Path
@@ -55,6 +64,8 @@ class Recorded:
     protocol: AttackSpec
     data: str | None
     seed: int | None = None
+    fresh: bool = False
+    intents: str | None = None
 
     @classmethod
     def open(
@@ -64,6 +75,7 @@ class Recorded:
         target: str | None = None,
         data: str | None = None,
         seed: int | None = None,
+        intents: str | None = None,
         changes: Mapping[str, Any] | None = None,
     ) -> Recorded:
         """Open a Run folder or a trace.
@@ -79,7 +91,7 @@ class Recorded:
         """
         if target is not None and target not in TARGETS:
             raise UsageError(f"--target: unknown {target!r}; {did_you_mean(target, TARGETS)}")
-        spec = None
+        spec, fresh = None, False
         if (path / "trace.toml").is_file():
             trace = Trace.open(path)
             traces = {str(trace.header.knowledge.get("click_model", "recorded")): trace}
@@ -89,7 +101,11 @@ class Recorded:
             traces = {} if target == "training" else folder.fresh_traces()
             if target == "fresh" and not traces:
                 raise UsageError(f"--target fresh: {path} holds no messages of fresh clients")
-            traces = traces or {spec.train.click_model: Trace.open(folder.training)}
+            fresh = bool(traces)
+            if not traces:
+                training = Trace.open(folder.training)
+                named = training.header.knowledge.get("click_model", SEVERAL)
+                traces = {str(named): training}
             for trace in traces.values():
                 if trace.header.spec_hash != spec.hash:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
@@ -105,6 +121,8 @@ class Recorded:
             protocol=changed_protocol(recorded, given),
             data=data,
             seed=seed,
+            fresh=fresh,
+            intents=intents,
         )
 
     @property
@@ -134,6 +152,7 @@ class Recorded:
             "fold": recorded.fold,
             "normalise": recorded.normalised,
             "dtype": header.knowledge.get("feature_dtype", "float32"),
+            "intents": self.intents or header.knowledge.get("intents_from"),
         }
         try:
             collection = load_collection(Spec.parse({"data": wanted}, f"trace: {self.path}").data, self._seed)
@@ -143,7 +162,22 @@ class Recorded:
             raise UsageError(f"{error}; give the data set of the trace with --data") from error
         for trace in self.traces.values():
             check_collection(trace.header, collection)
-        return collection
+        numbered = header.knowledge.get("intents_numbered")
+        if not isinstance(numbered, list) or len(numbered) != 2:
+            return collection
+        seed, repetition = (int(text) for text in numbered)
+        return balanced_collection(collection, Streams(seed, repetition))
+
+    @cached_property
+    def population(self) -> Population:
+        """Who sent the messages: one group for a bare trace, and where the data set is not at hand.
+
+        Raises:
+            UsageError, TraceError: as `collection`.
+        """
+        if self.spec is None or self.collection is None:
+            return EVERYBODY
+        return Setup(self.spec, self.collection).population
 
     @property
     def _seed(self) -> int:
@@ -162,39 +196,46 @@ class Recorded:
         Raises:
             UsageError: a trace holds no truth.
         """
-        pieces = []
+        pieces, groups = [], ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
-            found = findings(trace, self.collection, self.protocol, self._streams, progress, click_model)
-            facts, streams = _facts(trace.header, self.spec), Streams(self._seed)
+            found = findings(
+                trace, self.collection, self.protocol, self._streams, progress, click_model, groups
+            )
+            facts, streams = _facts(trace.header, self.spec, self.population), Streams(self._seed)
             pieces.append(rows_of(*found, click_model, facts, streams, self.protocol.queries))
         config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.protocol.methods)}
         if self.spec is not None:
             config["spec"] = self.spec.table()
+        utility, utility_groups = self._utility()
         return AttackReport(
             config=config,
             dataset=self._dataset(),
-            utility=self._utility(),
+            utility=utility,
+            utility_groups=utility_groups,
             **joined(pieces),
             **joined(pieces, INQUIRIES),
         )
 
-    def _utility(self) -> list[Row]:
-        """What a Run's training rounds recorded of its utility; nothing for a bare trace."""
+    def _utility(self) -> tuple[list[Row], list[Row]]:
+        """What a Run's training rounds recorded of its utility, and by group; nothing for a bare trace."""
         if self.spec is None:
-            return []
+            return [], []
         training = Trace.open(RunFolder(self.path).training)
         rounds = training.metrics() if training.has_truth else []
         if not rounds:
-            return []
-        return [
+            return [], []
+        facts = _facts(training.header, self.spec, self.population)
+        utility = [
             {
-                **_facts(training.header, self.spec),
+                **facts,
                 "runs": 1,
                 "ndcg@10": rounds[-1]["offline_ndcg@10"],
                 **dict.fromkeys(("ndcg@10_undefended", "ndcg@10_untrained", "ndcg@10_ceiling")),
-                "clipped": sum(row["clipped"] for row in rounds) / len(rounds),
+                "evaluated_on": evaluated_on(rounds),
+                "clipped": mean_of_rounds(np.array([row["clipped"] for row in rounds])),
             }
         ]
+        return utility, rows_of_trainings([Played(self.population, rounds)], facts)
 
     def _dataset(self) -> Row:
         if self.collection is not None:
@@ -264,12 +305,12 @@ class Recorded:
         return pl.concat(pieces)
 
 
-def _facts(header: TraceHeader, spec: Spec | None) -> Row:
+def _facts(header: TraceHeader, spec: Spec | None, population: Population) -> Row:
     known = header.knowledge
     defense, eps = known.get("defense", []), known.get("eps_claimed", float("inf"))
     pdgd = setting_text(str(known.get("pairs", "unknown")), str(known.get("normaliser", "unknown")))
     return {
-        "trained_on": spec.train.click_model if spec else "unknown",
+        "trained_on": (population.click_model(spec.train.click_model) or SEVERAL) if spec else "unknown",
         "eps_claimed": float(eps) if isinstance(eps, int | float) else float("inf"),
         "defense": "+".join(defense) if isinstance(defense, list) else str(defense),
         "learner": str(known.get("learner", "unknown")),

@@ -140,26 +140,32 @@ def _is_due(played: Round, every: int) -> bool:
 
 
 def trace_header(
-    setup: Setup, click_model: str, messages: int, interactions: int | None = None
+    setup: Setup, click_model: str | None, messages: int, interactions: int | None = None
 ) -> TraceHeader:
     """The header for rounds of `messages` messages.
 
-    With `interactions` it is for attacked fresh clients, who show deterministic lists and have so many
-    interactions behind a message; without, for training rounds.
+    No click model is named where users have several. With `interactions` it is for attacked fresh clients,
+    who show deterministic lists and have so many interactions behind a message; without, for training.
     """
     spec, collection, learner = setup.spec, setup.collection, setup.learner
     training = interactions is None
-    behind = learner.interactions if interactions is None else interactions
+    behind = setup.interactions if interactions is None else interactions
     knowledge: dict[str, Fact] = {
         "learner": learner.label,
         **learner.facts,
-        "interactions": behind,
         "lists": learner.lists if training else "deterministic",
-        "click_model": click_model,
         "defense": list(spec.defense),
         "eps_claimed": setup.claim(),
         **_format(setup, behind),
     }
+    if not training or setup.alike_in_number:
+        knowledge["interactions"] = behind
+    if click_model is not None:
+        knowledge["click_model"] = click_model
+    if setup.intents > 1:
+        knowledge["intents"] = setup.intents
+    if collection.n_intents > 1 and spec.data.balance is not False:
+        knowledge["intents_numbered"] = [str(spec.seed), str(spec.repetition)]
     ball, noise = setup.chain.ball, setup.noise()
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
@@ -167,6 +173,8 @@ def trace_header(
         knowledge["noise"] = noise
     if spec.data.dtype != "float32":
         knowledge["feature_dtype"] = spec.data.dtype
+    if spec.data.intents is not None:
+        knowledge["intents_from"] = spec.data.intents
     if training and spec.trace.every != 1:
         knowledge["messages_every"] = spec.trace.every
     encoded = setup.chain.encoding is not None
@@ -212,7 +220,7 @@ def _rounds_per_part(setup: Setup, messages: int, *, training: bool) -> int:
     narrow = trace.dtype == "float32" and setup.chain.encoding is None
     width, every = (4 if narrow else 8), 1
     if training:
-        every, interactions = trace.every, messages * setup.learner.interactions
+        every, interactions = trace.every, messages * setup.interactions
     slowness = setup.learner.slowness * max(1, setup.ranker.n_parameters // _FEW_PARAMETERS)
     most = max(1, _PART_INTERACTIONS // (slowness * max(1, interactions)))
     per_message_round = max(1, messages * setup.ranker.n_parameters * width)

@@ -7,7 +7,8 @@ a defense, or running in another order or on more threads, never shifts another 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,11 @@ from numpy.typing import NDArray
 
 def _digest(text: str, bits: int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=bits // 8).digest(), "little")
+
+
+def name_codes(names: Iterable[str]) -> NDArray[np.int64]:
+    """A 32-bit number for each name: a client id for streams of things that have a name, shape (names,)."""
+    return np.array([_digest(name, 32) for name in names], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,10 @@ class ClientStreams:
     def purpose_code(self) -> int:
         """The 32-bit code of the purpose in the Philox counter."""
         return _digest(self.purpose, 32)
+
+    def at(self, rows: NDArray[np.int64]) -> ClientStreams:
+        """The streams of some of the clients."""
+        return replace(self, clients=self.clients[rows])
 
     def uniform(self, size: int, first: int = 0) -> NDArray[np.float64]:
         """Numbers first .. first+size-1 of each stream, in (0, 1), shape (C, size)."""

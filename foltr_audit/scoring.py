@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.bootstrap import NOTHING, RESAMPLES, Resamples, Score
-from foltr_audit.evidence import Evidence, Guessed
+from foltr_audit.evidence import Evidence
 from foltr_audit.operating_points import FALSE_POSITIVES, Ranked
 from foltr_audit.rng import Streams
 
@@ -116,26 +116,33 @@ class Scorer:
         """Unclicked documents of the judged lists; a FPR is a multiple of 1 over this."""
         return int((self.length - self.clicked).sum())
 
-    def _attack(self, label: str) -> Scored:
-        answer = self.evidence.guessed[label]
-        guess = answer.guess & self.evidence.is_document
+    def of_lists(self, label: str) -> dict[str, NDArray[np.float64]]:
+        """Metrics of an attack on each judged list, float64 (L,); NaN where a metric is undefined."""
+        guess = self.evidence.guessed[label].guess & self.evidence.is_document
         right = guess == self.evidence.clicks
         tp = (guess & self.evidence.clicks).sum(axis=1).astype(np.float64)
         guessed = guess.sum(axis=1).astype(np.float64)
         exact = right.all(axis=1).astype(np.float64)
-        metrics = self._means(list_metrics(tp, guessed, self.clicked, self.length, exact))
-        metrics |= self._ranked(answer)
-        metrics["accuracy_identifiable"] = self.resamples.mean(self._identifiable(right.astype(np.float64)))
+        return {
+            **list_metrics(tp, guessed, self.clicked, self.length, exact),
+            "accuracy_identifiable": self._identifiable(right.astype(np.float64)),
+        }
+
+    def ranked(self, label: str, lists: NDArray[np.bool_] | None = None) -> Ranked:
+        """An attack's scores of all shown documents of judged lists, or of some of them, bool (L,)."""
+        here = self.evidence.is_document
+        if lists is not None:
+            here = here & lists[:, np.newaxis]
+        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], here.shape)[here]
+        return Ranked.of(self.evidence.guessed[label].scores[here], self.evidence.clicks[here], cluster)
+
+    def _attack(self, label: str) -> Scored:
+        lists, documents = self.of_lists(label), self.ranked(label)
+        metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
+        metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
         if self._messages is not None:
             metrics["exact_message"] = self._messages.exact(self.everything, label)
-        return Scored(label, metrics, int((guessed == 0).sum()))
-
-    def _ranked(self, answer: Guessed) -> dict[str, Score]:
-        """Area under the ROC curve over all shown documents of all lists, and points on it."""
-        here = self.evidence.is_document
-        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], here.shape)[here]
-        documents = Ranked.of(answer.scores[here], self.evidence.clicks[here], cluster)
-        return {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
+        return Scored(label, metrics, int(np.isnan(lists["precision"]).sum()))
 
     def _identifiable(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
@@ -154,16 +161,20 @@ class Scorer:
         if not self.length.size:
             names = [name for name in METRICS if name != "exact_message"]
             return Scored(method, dict.fromkeys(names, NOTHING), 0)
-        share = size - floor(size)
-        low, high = self._random_lists(floor(size)), self._random_lists(floor(size) + 1)
-        mixed = {name: (1 - share) * low[name] + share * high[name] if share else low[name] for name in low}
-        metrics = self._means(mixed)
+        lists = self.random_lists(size)
+        metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
         several = self.resamples.names.size > 1
         for name, rate in (("auc", 0.5), *((name, 1 / one_in) for name, one_in in FALSE_POSITIVES.items())):
             metrics[name] = Score(rate, (rate, rate) if several else None)
         return Scored(method, metrics, 0)
 
-    def _random_lists(self, size: int) -> dict[str, NDArray[np.float64]]:
+    def random_lists(self, size: float) -> dict[str, NDArray[np.float64]]:
+        """The expectation of naming `size` documents at random in each judged list, float64 (L,)."""
+        share = size - floor(size)
+        low, high = self._whole_size(floor(size)), self._whole_size(floor(size) + 1)
+        return {name: (1 - share) * low[name] + share * high[name] if share else low[name] for name in low}
+
+    def _whole_size(self, size: int) -> dict[str, NDArray[np.float64]]:
         from scipy.special import comb
 
         guessed = np.minimum(float(size), self.length)
@@ -175,9 +186,6 @@ class Scorer:
             **list_metrics(tp, guessed, self.clicked, self.length, exact),
             "accuracy_identifiable": self._identifiable(right),
         }
-
-    def _means(self, lists: dict[str, NDArray[np.float64]]) -> dict[str, Score]:
-        return {name: self.resamples.mean(values) for name, values in lists.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,24 +11,40 @@ from numpy.typing import NDArray
 
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.client import ClientRules
+from foltr_audit.clientele import Clientele
 from foltr_audit.errors import UsageError
+from foltr_audit.intents import balanced_collection
 from foltr_audit.metric_response import composed
+from foltr_audit.origin import Origin
 from foltr_audit.pairings import warnings
 from foltr_audit.plugins import (
     ClickModel,
+    Environment,
     Learner,
     MetricDefense,
     MetricLearner,
     ModelLearner,
+    Population,
     PrivacyEvent,
     RoundContext,
     Scenario,
+    Surroundings,
 )
 from foltr_audit.rankers import Ranker, make_ranker
-from foltr_audit.records import Collection
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.records.privacy import Noised
 from foltr_audit.registry import make
 from foltr_audit.rng import Streams
+from foltr_audit.scenario_texts import parse_scenarios
 from foltr_audit.spec import Spec
+from foltr_audit.world import World
+
+
+def as_numbered(spec: Spec, collection: Collection) -> Collection:
+    """The data with each query's intents numbered anew by seed and repetition, where the Spec says so."""
+    if spec.data.balance is False:
+        return collection
+    return balanced_collection(collection, Streams(spec.seed, spec.repetition))
 
 
 @dataclass(frozen=True)
@@ -37,7 +53,7 @@ class Setup:
 
     Attributes:
         spec: the experiment.
-        collection: the data, normalised as the Spec says.
+        collection: the data, normalised and their intents numbered as the Spec says.
     """
 
     spec: Spec
@@ -59,9 +75,121 @@ class Setup:
         return Chain(parse_chain(self.spec.defense))
 
     @cached_property
-    def scenario(self) -> Scenario:
-        """Who asks what."""
-        return make(Scenario, self.spec.population.scenario)
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """What is said of the clients."""
+        return parse_scenarios(self.spec.population.scenario)
+
+    @property
+    def around(self) -> Surroundings:
+        """What scenarios may know."""
+        spec, interactions = self.spec, self.learner.interactions
+        return Surroundings(
+            intents=self.collection.n_intents,
+            largest_label=self.collection.largest_label,
+            interactions=interactions,
+            total=interactions * spec.population.cohort_size * spec.train.rounds,
+        )
+
+    @cached_property
+    def population(self) -> Population:
+        """Who the clients are.
+
+        Raises:
+            UsageError: a scenario that cannot be here.
+        """
+        population = Population()
+        for scenario in self.scenarios:
+            population = scenario.population(population, self.around)
+        return population.clicking(lambda text: self.click_model(text).text)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of interactions that clients may have in a round, where none is left out."""
+        sizes = [value.interactions for trait in self.population.traits for value in trait.values]
+        return [size for size in sizes if size is not None] or [self.learner.interactions]
+
+    @property
+    def interactions(self) -> int:
+        """The most interactions of a client in a round, B."""
+        return max(self.sizes)
+
+    @property
+    def alike_in_number(self) -> bool:
+        """Whether every client has B interactions in a round."""
+        several = any(value.interactions for trait in self.population.traits for value in trait.values)
+        return not several and (self.environment is None or self.environment.kept is None)
+
+    @property
+    def _time(self) -> Surroundings:
+        """What scenarios may know, where time runs as if every client were the busiest one."""
+        rounds, cohort = self.spec.train.rounds, self.spec.population.cohort_size
+        return self.around._replace(total=self.interactions * cohort * rounds)
+
+    @cached_property
+    def environment(self) -> Environment | None:
+        """How likely each intent is over time; None where no scenario says so.
+
+        Raises:
+            UsageError: a scenario that cannot be here, or two that say so.
+        """
+        said = {scenario.name: scenario.environment(self._time) for scenario in self.scenarios}
+        found = {name: environment for name, environment in said.items() if environment is not None}
+        if len(found) > 1:
+            raise UsageError(f"scenario {' and '.join(found)}: both say how intents change; expected one")
+        values = (value for trait in self.population.traits for value in trait.values)
+        if found and any(value.intent is not None for value in values):
+            raise UsageError(
+                f"scenario {next(iter(found))}: clients have intents of their own; expected one or the other"
+            )
+        return next(iter(found.values()), None)
+
+    @property
+    def intents(self) -> int:
+        """Number of intents that clients tell apart; 1 where relevance under any of them counts."""
+        wanted = (value.intent for trait in self.population.traits for value in trait.values)
+        several = self.environment is not None or any(intent is not None for intent in wanted)
+        return self.collection.n_intents if several else 1
+
+    def twins(self) -> dict[str, Spec]:
+        """The Specs that this one is held against, by name: the same but for scenarios with such a twin."""
+        texts = {scenario.name: scenario.text for scenario in self.scenarios}
+        changes: dict[str, dict[str, str]] = {}
+        for scenario in self.scenarios:
+            for name, text in scenario.twins(self._time).items():
+                changes.setdefault(name, {})[scenario.name] = text
+        found = {}
+        for name, change in changes.items():
+            population = self.spec.population.model_copy(
+                update={"scenario": "+".join((texts | change).values())}
+            )
+            found[name] = self.spec.model_copy(update={"population": population})
+        return {name: spec for name, spec in found.items() if spec != self.spec}
+
+    def clientele(self, data: Dataset, origin: Origin, click_model: str, *, own_clicks: bool) -> Clientele:
+        """The clients in the world of some data; with `own_clicks` they click as their traits say.
+
+        Raises:
+            UsageError: a scenario that cannot be here.
+        """
+        values = [value for trait in self.population.traits for value in trait.values]
+        own = [value.click_model for value in values if value.click_model is not None and own_clicks]
+        world = World.of(
+            data,
+            origin,
+            [self.click_model(text) for text in dict.fromkeys(own or [click_model])],
+            largest_label=self.collection.largest_label,
+            intents=self.intents,
+            holdings=list(dict.fromkeys(value.grades for value in values if value.grades is not None)),
+        )
+        return Clientele(
+            world=world,
+            population=self.population,
+            environment=self.environment,
+            interactions=self.learner.interactions,
+            most=self.interactions,
+            total=self._time.total,
+            paired=isinstance(self.learner, MetricLearner) and self.learner.antithetic,
+        )
 
     @cached_property
     def learner(self) -> Learner:
@@ -91,14 +219,14 @@ class Setup:
         """A click model by its text."""
         return make(ClickModel, text)
 
-    def rules(self, click_model: str, *, sampled: bool) -> ClientRules:
+    def rules(self, click_model: ClickModel, *, sampled: bool) -> ClientRules:
         """What clients that learn do, under a click model, with sampled or deterministic lists."""
         learner = self.model_learner
         return ClientRules(
             ranker=self.ranker,
             learner=learner,
             chain=self.chain,
-            click_model=self.click_model(click_model),
+            click_model=click_model,
             largest_label=self.collection.largest_label,
             sampled=sampled,
             acts_without_pairs=learner.clip_without_pairs,
@@ -108,7 +236,7 @@ class Setup:
         self,
         round_: int,
         clients: NDArray[np.int64],
-        interactions: int,
+        interactions: int | NDArray[np.int64],
         parameters: NDArray[np.float64],
         prefix: str = "",
     ) -> RoundContext:
@@ -117,7 +245,7 @@ class Setup:
             round=round_,
             shares=self.spec.population.cohort_size,
             clients=clients,
-            counts=np.full(clients.size, interactions, dtype=np.int64),
+            counts=np.broadcast_to(np.int64(interactions), clients.shape),
             parameters=parameters,
             source=self.streams,
             prefix=prefix,
@@ -137,11 +265,20 @@ class Setup:
         context = self._blank_context()
         chain, parameters = self.chain.defenses, self.ranker.n_parameters
         found = warnings(chain, parameters, context, acts_without_pairs=self._acts_without_pairs)
-        return (*found, *self._composed())
+        return (*found, *self._composed(), *self._unequal())
+
+    def _unequal(self) -> Iterator[str]:
+        """What clients of different weights do to a claim on sums."""
+        noisy = [event for event in self.events() if isinstance(event, Noised)]
+        if noisy and not self.alike_in_number and self.learner.sends == "models":
+            yield (
+                "clients weigh by their interactions: neither the noise nor the sensitivity of a sum is "
+                "what it is for equal clients"
+            )
 
     def _composed(self) -> Iterator[str]:
         """What a message of several randomised metrics is worth."""
-        behind = self.learner.interactions
+        behind = self.interactions
         for defense in self.chain.links(MetricDefense):
             for claim in defense.claims(self._blank_context()) if behind > 1 else ():
                 whole = composed(claim.epsilon, behind)

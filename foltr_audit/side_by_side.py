@@ -19,12 +19,14 @@ def whole_round(observer: Observer, record: RoundRecord) -> View:
     """All messages of a round, at least one, in one view."""
     parts = [seen.view for seen in observer.views(record)]
     first = parts[0]
-    candidates, labels = first.candidates, first.labels
+    candidates, labels, under = first.candidates, first.labels, first.intent_labels
     if candidates is not None:
         query = np.concatenate([part.candidates.query for part in parts if part.candidates is not None])
         candidates = replace(candidates, query=query)
     if labels is not None:
         labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+    if under is not None:
+        under = np.concatenate([part.intent_labels for part in parts if part.intent_labels is not None])
     return replace(
         first,
         parameters=np.concatenate([part.parameters for part in parts]),
@@ -33,13 +35,14 @@ def whole_round(observer: Observer, record: RoundRecord) -> View:
         features=np.concatenate([part.features for part in parts]),
         candidates=candidates,
         labels=labels,
+        intent_labels=under,
         clients=np.concatenate([part.clients for part in parts]),
     )
 
 
 def with_lists(view: View, messages: Ints, lists: Ints) -> View:
     """Some messages (n,) of a view of one list each, with the lists of other messages (n, B) as theirs."""
-    candidates, labels = view.candidates, view.labels
+    candidates, labels, under = view.candidates, view.labels, view.intent_labels
     return replace(
         view,
         parameters=view.parameters[messages],
@@ -48,6 +51,7 @@ def with_lists(view: View, messages: Ints, lists: Ints) -> View:
         features=view.features[lists, 0],
         candidates=None if candidates is None else replace(candidates, query=candidates.query[lists, 0]),
         labels=None if labels is None else labels[lists, 0],
+        intent_labels=None if under is None else under[lists, 0],
         clients=view.clients[messages],
     )
 

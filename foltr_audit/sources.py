@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.errors import DataError, UsageError
+from foltr_audit.label_columns import are_synthetic, with_intents
 from foltr_audit.letor import LetorPart, read_letor
 from foltr_audit.letor_lines import name_in_messages
 from foltr_audit.normalise import check_normalisation, normalise
@@ -97,11 +98,18 @@ def locate(source: str, fold: int = 0) -> Located:
 
 
 def load_data(
-    source: str, *, fold: int = 0, seed: int = 1, normalisation: str = "zscore", dtype: str = "float32"
+    source: str,
+    *,
+    fold: int = 0,
+    seed: int = 1,
+    normalisation: str = "zscore",
+    dtype: str = "float32",
+    intents: str | None = None,
 ) -> Collection:
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
-    Parts that are missing are split off the training part by query, 20 % of the queries each.
+    Parts that are missing are split off the training part by query, 20 % of the queries each. With
+    `intents`, as `--intents` has them, only queries and documents stay that are judged under them.
 
     Raises:
         DataError: no such data, an unknown layout, or a file that is malformed.
@@ -110,17 +118,25 @@ def load_data(
     check_normalisation(normalisation)
     located = locate(source, fold)
     layout = located.layout
-    parts = _complete(_same_width({name: _read(file) for name, file in layout.items()}, layout), seed, source)
+    read = _same_width({name: _read(file) for name, file in layout.items()}, layout)
+    if intents is not None:
+        read = with_intents(read, intents, source)
+    parts = _complete(read, seed, source)
     collection = Collection(
         train=parts["train"],
         vali=parts["vali"],
         test=parts["test"],
         source=source,
-        synthetic=all(_synthetic(part) for part in parts.values()),
+        synthetic=_made_up(intents) or all(_synthetic(part) for part in parts.values()),
         fold=located.fold,
         fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
+        intents_from=intents,
     )
     return normalise(collection, normalisation, dtype, overwrite=True)
+
+
+def _made_up(intents: str | None) -> bool:
+    return intents is not None and are_synthetic(intents)
 
 
 def _synthetic(part: Dataset) -> bool:
@@ -261,8 +277,18 @@ def describe(collection: Collection) -> dict[str, object]:
         "fold": collection.fold,
         "fingerprint": collection.fingerprint,
         "features": collection.n_features,
+        "intents": collection.n_intents,
+        "intents_from": collection.intents_from,
         "parts": {name: _facts(collection.part(name)) for name in Collection.PARTS},
     }
+
+
+def _intent_facts(part: Dataset) -> dict[str, object]:
+    """Relevant documents of each intent, where there are several."""
+    if part.intents is None:
+        return {}
+    relevant = np.count_nonzero(part.intents > 0, axis=1).tolist()
+    return {"relevant_per_intent": {str(intent): count for intent, count in enumerate(relevant, start=1)}}
 
 
 def _facts(part: Dataset) -> dict[str, object]:
@@ -277,6 +303,7 @@ def _facts(part: Dataset) -> dict[str, object]:
             "max": int(lengths.max()),
         },
         "labels": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
+        **_intent_facts(part),
         "queries_without_relevant": int(np.count_nonzero(~part.has_relevant)),
         "queries_with_one_document": int(np.count_nonzero(lengths == 1)),
         "queries_with_10_documents": int(np.count_nonzero(lengths >= 10)),

@@ -15,11 +15,13 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.label_columns import canonical_intents
 from foltr_audit.learners.pdgd import PDGD_SETTINGS
-from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin, Scenario
+from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin
 from foltr_audit.rankers import ranker_text
 from foltr_audit.records.view import KNOWLEDGE
 from foltr_audit.registry import first_problem, make
+from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec_table import SpecTable, known_parts, once
 
 P = TypeVar("P", bound=Plugin)
@@ -30,6 +32,15 @@ def _canonical(base: type[Plugin]) -> AfterValidator:
         return make(base, text).text
 
     return AfterValidator(text_of)
+
+
+def _canonical_intents(text: str | None) -> str | None:
+    return None if text is None else canonical_intents(text)
+
+
+def _only_false(value: bool | None) -> bool | None:
+    """None for the default, so that it is left out of a Spec's form."""
+    return None if value is None or value else False
 
 
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,18 +67,24 @@ class DataSpec(SpecTable):
         fold: number of the fold, from 1; 0 for data without folds.
         normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.normalise`.
         dtype: number format of the features that clients rank and learn with.
+        intents: a folder of qrels per intent, or `synthetic:I` for I made-up ones, in place of the labels;
+            None for the labels, or the intents, that the data come with.
+        balance: False where intents keep their numbers; else each query's are numbered anew at random by
+            seed and repetition, so that all are equally frequent.
     """
 
     source: str = Field("synthetic:mq2007", min_length=1)
     fold: int = Field(0, ge=0)
     normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = "zscore"
     dtype: Literal["float32", "float64"] = "float32"
+    intents: Annotated[str | None, AfterValidator(_canonical_intents)] = None
+    balance: Annotated[bool | None, AfterValidator(_only_false)] = None
 
 
 class PopulationSpec(SpecTable):
-    """Who takes part: the scenario, the number of clients, and how many of them play a round."""
+    """Who takes part: scenarios joined by `+`, the number of clients, and how many of them play a round."""
 
-    scenario: Annotated[str, _canonical(Scenario)] = "uniform"
+    scenario: Annotated[str, AfterValidator(canonical_scenarios)] = "uniform"
     clients: int = Field(1000, ge=1, le=100_000_000)
     cohort: int | None = Field(None, ge=1)
 
@@ -150,7 +167,7 @@ class AttackSpec(SpecTable):
         view: `individual`, a server that sees each message; `aggregate`, one that sees, for each query, the
             sum over its `repeats` clients only; `pooled`, one that adds up the messages that the same client
             sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
-        choices: queries that `query-id` has to tell apart.
+        choices: queries that `query-id`, messages that `linkage` has to tell apart.
         hide: what the observer is to do without, names of `records.view.KNOWLEDGE`.
         queries: names of queries whose attacked lists are reported one by one.
     """

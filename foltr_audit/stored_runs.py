@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.errors import TraceError, UsageError, did_you_mean
-from foltr_audit.metrics import online_sum
+from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.run_folder import PLAN, SPEC, RunFolder
 from foltr_audit.spec import Spec, first_difference
@@ -100,7 +100,7 @@ class StoredRun:
         found = {name: value for name, value in self.rounds[-1].items() if name != "round"}
         if all(ONLINE in row for row in self.rounds):
             online = np.array([row[ONLINE] for row in self.rounds])
-            found |= {ONLINE_SUM: online_sum(online), ONLINE_MEAN: float(online.mean())}
+            found |= {ONLINE_SUM: online_sum(online), ONLINE_MEAN: mean_of_rounds(online)}
         return found
 
     def value(self, metric: str) -> float:

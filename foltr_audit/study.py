@@ -16,11 +16,14 @@ from foltr_audit.inquiry import Inquiries
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan, read_tables
-from foltr_audit.plugins import Learner
+from foltr_audit.plugins import Environment, Learner
+from foltr_audit.population_facts import population_facts
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
+from foltr_audit.records.client_groups import ClientGroups
+from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
-from foltr_audit.setup import Setup
+from foltr_audit.setup import Setup, as_numbered
 from foltr_audit.spec import AttackSpec, Spec, first_difference
 
 if TYPE_CHECKING:
@@ -44,6 +47,11 @@ class Cell:
         too_short: attacked queries that were left out for having too few documents.
         findings: what an audit of its chain's claim found.
         warnings: wrong pairings in its chain, in words.
+        population: who its clients were.
+        described: the same in numbers, see `population_facts`; None where they do not differ.
+        environment: how likely each intent is over time; None where the scenario says nothing of it.
+        per_round: interactions of a training round.
+        twins: what it is to be held against: the same Spec under other scenarios, by name.
     """
 
     spec: Spec
@@ -58,12 +66,19 @@ class Cell:
     too_short: int = 0
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
+    population: Population = EVERYBODY
+    described: dict[str, Any] | None = None
+    environment: Environment | None = None
+    per_round: int = 1
+    twins: dict[str, Spec] = field(default_factory=dict)
 
 
 def data_facts(collection: Collection) -> dict[str, Any]:
-    """Source, preparation, fingerprint and sizes of one fold."""
+    """Source, preparation, fingerprint and sizes of one fold, and its intents where there are several."""
+    several = {"intents": collection.n_intents, "intents_from": collection.intents_from}
     return {
         "source": collection.source,
+        **(several if collection.n_intents > 1 else {}),
         "synthetic": collection.synthetic,
         "normalised": collection.normalised,
         "features": collection.n_features,
@@ -71,6 +86,17 @@ def data_facts(collection: Collection) -> dict[str, Any]:
         "fingerprint": collection.fingerprint,
         **{name: collection.part(name).n_queries for name in collection.PARTS},
         "test_without_relevant": int((~collection.test.has_relevant).sum()),
+    }
+
+
+def _world(setup: Setup) -> dict[str, Any]:
+    """What a cell says of clients and time; clients with intents of their own have no leading one."""
+    own = any(value.intent is not None for trait in setup.population.traits for value in trait.values)
+    return {
+        "described": population_facts(setup),
+        "environment": None if own else setup.environment,
+        "per_round": setup.interactions * setup.spec.population.cohort_size,
+        "twins": setup.twins(),
     }
 
 
@@ -92,12 +118,25 @@ class Study:
     def setup(self, spec: Spec) -> Setup:
         """A Spec with its data; the last data set is kept at hand."""
         if self.data is not None:
-            return Setup(spec, self.data)
+            return Setup(spec, as_numbered(spec, self.data))
         key = (spec.data, spec.seed)
         if self._last is None or self._last[0] != key:
             self._last = None  # two data sets may not fit into memory
             self._last = (key, load_collection(spec.data, spec.seed))
-        return Setup(spec, self._last[1])
+        return Setup(spec, as_numbered(spec, self._last[1]))
+
+    def with_twins(self, plan: Plan) -> Plan:
+        """A plan in which each Spec is followed by those that it is held against; equal ones are run once.
+
+        Raises:
+            UsageError: a world that cannot be, or no Spec that has a twin.
+        """
+        specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins().values())]
+        found = Plan(tuple(dict.fromkeys(specs)))
+        if len(found.specs) == len(plan.specs):
+            names = ", ".join(dict.fromkeys(spec.population.scenario for spec in plan.specs))
+            raise UsageError(f"--twins: scenario {names} is held against no other; expected one that is")
+        return found
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> Cell:
         """Train a Spec, and attack or audit it if it has such a protocol."""
@@ -109,6 +148,8 @@ class Study:
             "pdgd": _pdgd(setup.learner),
             "data": data_facts(setup.collection),
             "warnings": setup.warnings(),
+            "population": setup.population,
+            **_world(setup),
         }
         if protocol is None:
             audit = None if spec.audit is None else self._audit(setup, spec.audit)
@@ -123,7 +164,8 @@ class Study:
         if clients is not None:
             found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
         else:
-            found = {spec.train.click_model: self._attack_training(setup, protocol, trained)}
+            name = setup.population.click_model(spec.train.click_model) or SEVERAL
+            found = {name: self._attack_training(setup, protocol, trained)}
         return Cell(
             **facts,
             trained=replace(trained, recording=None),
@@ -142,7 +184,14 @@ class Study:
     def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Findings:
         if trained.recording is None:
             raise UsageError("attack: the training rounds were not kept")
-        return findings(trained.recording, setup.collection, protocol, setup.streams, self.progress)
+        return findings(
+            trained.recording,
+            setup.collection,
+            protocol,
+            setup.streams,
+            self.progress,
+            groups=ClientGroups.of(setup.population),
+        )
 
     def _twin(self, spec: Spec, trained: Trained) -> float:
         """Offline nDCG@10 of the same training without defense."""

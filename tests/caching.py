@@ -16,11 +16,18 @@ TEXT = "".join(f"{row % 3} qid:{query} 1:{query + row} 2:{row}.5 #docid = D{quer
                for query in range(12) for row in range(3))  # fmt: skip
 
 
-def load(source: Path | str, how: str = "zscore", *, seed: int = 1, cache: bool = True) -> Collection:
+def load(
+    source: Path | str,
+    how: str = "zscore",
+    *,
+    seed: int = 1,
+    cache: bool = True,
+    intents: Path | str | None = None,
+) -> Collection:
     """Load a source as the commands do."""
-    return load_collection(
-        DataSpec.model_validate({"source": str(source), "normalise": how}), seed, cache=cache
-    )
+    judged = None if intents is None else str(intents)
+    data = {"source": str(source), "normalise": how, "intents": judged}
+    return load_collection(DataSpec.model_validate(data), seed, cache=cache)
 
 
 def contents(place: Path) -> list[Path]:
@@ -39,7 +46,7 @@ def is_mapped(collection: Collection) -> bool:
 
 
 def assert_same(one: Collection, other: Collection) -> None:
-    for fact in ("source", "synthetic", "fold", "fingerprint", "normalised"):
+    for fact in ("source", "synthetic", "fold", "fingerprint", "normalised", "intents_from"):
         assert getattr(one, fact) == getattr(other, fact)
     for name in PARTS:
         first, second = one.part(name), other.part(name)

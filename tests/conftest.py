@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from foltr_audit import data_cache, data_origin
 from foltr_audit.chain import Chain
-from foltr_audit.plugins import Defense, Scenario
+from foltr_audit.plugins import Defense
 from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
@@ -44,7 +44,7 @@ def collection() -> Collection:
 def setup_of(collection: Collection) -> SetupOf:
     """Makes a small experiment: `setup_of(rounds=3, clients=5, defense=("clip:norm=1",))`.
 
-    `chain` and `scenario` put objects in the place of registered plug-ins; `data` other data.
+    `chain` puts objects in the place of registered plug-ins; `data` other data.
     """
 
     def made(
@@ -63,7 +63,7 @@ def setup_of(collection: Collection) -> SetupOf:
         repetition: int = 0,
         attack: dict[str, Any] | None = None,
         chain: tuple[Defense, ...] | None = None,
-        scenario: Scenario | None = None,
+        scenario: str = "uniform",
         data: Collection | None = None,
     ) -> Setup:
         spec = Spec.parse(
@@ -72,7 +72,7 @@ def setup_of(collection: Collection) -> SetupOf:
                 "repetition": repetition,
                 "defense": defense,
                 "data": {"source": "tiny", "normalise": "none"},
-                "population": {"clients": clients, "cohort": cohort},
+                "population": {"scenario": scenario, "clients": clients, "cohort": cohort},
                 "train": {
                     "rounds": rounds,
                     "learner": learner,
@@ -86,8 +86,6 @@ def setup_of(collection: Collection) -> SetupOf:
         setup = Setup(spec, collection if data is None else data)
         if chain is not None:
             vars(setup)["chain"] = Chain(chain)
-        if scenario is not None:
-            vars(setup)["scenario"] = scenario
         return setup
 
     return made

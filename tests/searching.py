@@ -35,7 +35,15 @@ def searching(
         source=Streams(seed),
     )
     click, stop = (np.array(values) for values in clicking)
-    return Users(data=data, click=click, stop=stop, clicks="clicks/some", context=context)
+    return Users(
+        data=data,
+        grades=data.labels.astype(np.int8),
+        lifts=np.zeros(n, dtype=np.int64),
+        click=click,
+        stop=stop,
+        clicks="clicks/some",
+        context=context,
+    )
 
 
 def asked(data: Dataset, n: int, round_: int = 0) -> Ints:

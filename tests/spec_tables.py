@@ -11,7 +11,14 @@ FULL: dict[str, Any] = {
     "seed": 5,
     "repetition": 2,
     "defense": ["clip:norm=2"],
-    "data": {"source": "data", "fold": 1, "normalise": "none", "dtype": "float32"},
+    "data": {
+        "source": "data",
+        "fold": 1,
+        "normalise": "none",
+        "dtype": "float32",
+        "intents": "qrels",
+        "balance": False,
+    },
     "population": {"scenario": "uniform", "clients": 50, "cohort": 20},
     "train": {
         "learner": "fpdgd",
@@ -64,6 +71,8 @@ OTHER: dict[str, Any] = {
     "data.fold": 2,
     "data.normalise": "zscore",
     "data.dtype": "float64",
+    "data.intents": "synthetic:3",
+    "data.balance": True,
     "population.clients": 51,
     "population.cohort": 21,
     "train.learner": "fpdgd:interactions=5",
@@ -141,6 +150,8 @@ SPEC_TABLES = st.fixed_dictionaries(
                 "source": st.text(min_size=1),
                 "fold": st.integers(0, 9),
                 "normalise": st.sampled_from(["zscore", "zscore-parts", "query-minmax", "none"]),
+                "intents": st.sampled_from(["qrels", "synthetic", "synthetic:2"]),
+                "balance": st.booleans(),
             },
         ),
         "population": st.fixed_dictionaries(

@@ -104,8 +104,8 @@ def test_grades_are_counted_by_position_on_lists_in_score_order(ranker: str, col
         for position, document in enumerate(order[:10]):
             counts[position, data.labels[rows][document]] += 1
     np.testing.assert_allclose(belief.grades, counts / counts.sum(axis=1, keepdims=True), rtol=1e-12)
-    assert tuple(belief.click) == Informational.click_given_grade[0]
-    assert tuple(belief.stop) == Informational.stop_given_grade[0]
+    assert tuple(belief.click) == Informational.click_given_grade[1]
+    assert tuple(belief.stop) == Informational.stop_given_grade[1]
 
 
 @pytest.mark.parametrize("lists", ["sampled", None])
@@ -142,7 +142,7 @@ def test_the_setting_follows_the_largest_grade(model: str, cls: type[Perfect]) -
     data = replace(data, labels=np.minimum(np.arange(18) % 6, 4))
     belief = click_belief(collection_of(data, data, data), "linear", MODEL, model, "sampled")
     assert belief is not None
-    assert tuple(belief.click) == cls.click_given_grade[1]
+    assert tuple(belief.click) == cls.click_given_grade[2]
     assert belief.grades.shape == (10, 5)
     np.testing.assert_allclose(belief.grades.sum(axis=1), 1.0, rtol=1e-12)
     assert belief.grades.min() > 0, "nothing is impossible"

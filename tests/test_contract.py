@@ -1,6 +1,7 @@
 """The contract of every registered plug-in; a new one is tested here by being registered.
 
-What holds for defenses only is in `test_contract_defenses.py`.
+What holds for defenses only is in `test_contract_defenses.py`, for click models and scenarios in
+`test_contract_worlds.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,12 @@ from foltr_audit.federation import Federation
 from foltr_audit.plugins import (
     Attack,
     CentralLearner,
-    ClickModel,
     Defense,
     Inference,
     Learner,
     MetricLearner,
     ModelLearner,
     Plugin,
-    Scenario,
     View,
 )
 from foltr_audit.rankers import make_ranker
@@ -293,47 +292,7 @@ class TestAttack:
             assert need in reason
 
 
-# --- click models, scenarios, learners ------------------------------------------------------------
-
-
-@registered(ClickModel)
-@pytest.mark.parametrize("largest", [1, 2, 4])
-def test_click_model(name: str, largest: int) -> None:
-    model, rng = example(ClickModel, name), np.random.default_rng(2)
-    clients = np.arange(200)
-    labels = rng.integers(0, largest + 1, size=(clients.size, 10))
-    labels[np.arange(10) >= rng.integers(0, 11, size=(clients.size, 1))] = -1
-    labels.flags.writeable = False
-    streams = Streams(3).clients("clicks", 1, clients)
-    clicks = model.click(labels, largest, streams, 2)
-    assert clicks.dtype == np.bool_
-    assert clicks.shape == labels.shape
-    assert clicks.any()
-    assert not clicks[labels < 0].any(), "a click at the padding"
-    assert clicks.tobytes() == model.click(labels, largest, streams, 2).tobytes()
-    order = rng.permutation(clients.size)
-    turned = model.click(labels[order], largest, Streams(3).clients("clicks", 1, clients[order]), 2)
-    assert np.array_equal(clicks[order], turned)
-    assert not np.array_equal(clicks, model.click(labels, largest, streams, 3)), "steps draw anew"
-    nobody = model.click(labels[:0], largest, Streams(3).clients("clicks", 1, clients[:0]), 0)
-    assert nobody.shape == (0, 10)
-
-
-@registered(Scenario)
-def test_scenario(name: str, collection: Collection) -> None:
-    scenario, data, clients = example(Scenario, name), collection.train, np.arange(50)
-    queries = scenario.queries(data, 4, toys.context(clients))
-    assert queries.dtype == np.int64
-    assert queries.shape == (50, 4)
-    assert queries.min() >= 0
-    assert queries.max() < data.n_queries
-    assert queries.tobytes() == scenario.queries(data, 4, toys.context(clients)).tobytes()
-    order = np.random.default_rng(0).permutation(50)
-    turned = scenario.queries(data, 4, toys.context(clients[order]))
-    assert np.array_equal(queries[order], turned)
-    single = data.select([3])
-    assert not scenario.queries(single, 2, toys.context(clients)).any(), "one query: everybody asks it"
-    assert scenario.queries(data, 4, toys.context(clients[:0])).shape == (0, 4)
+# --- learners ---------------------------------------------------------------------------------------
 
 
 @registered(Learner)

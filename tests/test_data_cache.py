@@ -312,3 +312,40 @@ def test_info_reads_the_files(cache_place: Path, letor_file: Path, monkeypatch: 
         load(letor_file, "none")
     facts = run("data", "info", letor_file, "--json").json()
     assert facts["fingerprint"] == load(letor_file, cache=False).fingerprint
+
+
+# --- several intents ------------------------------------------------------------------------------
+
+
+def test_intents_are_kept_and_qrels_that_change_are_read_anew(cache_place: Path, letor_file: Path) -> None:
+    folder = letor_file.parent / "qrels"
+    folder.mkdir()
+    for intent in (1, 2):
+        text = "".join(f"{q} {intent} D{q}-{row} {row % intent}\n" for q in range(12) for row in range(3))
+        (folder / f"{intent}.txt").write_text(text)
+    plain = load(letor_file, cache=False, intents=folder)
+    first, second = load(letor_file, intents=folder), load(letor_file, intents=folder)
+    assert is_mapped(second)
+    assert_same(first, plain)
+    assert_same(second, plain)
+    assert second.train.n_intents == 2
+    assert second.intents_from == str(folder)
+    typeof: Callable[[object], object] = numba.typeof
+    assert typeof(second.train.intents) == typeof(plain.train.intents)
+    assert load(letor_file).n_intents == 1
+    (folder / "2.txt").write_text((folder / "1.txt").read_text().replace(" 1 D", " 2 D"))
+    assert load(letor_file, intents=folder).fingerprint != plain.fingerprint
+
+
+def test_made_up_intents_are_kept_apart(cache_place: Path) -> None:
+    collections = [load("synthetic:mq2007:30", intents=text) for text in (None, "synthetic:2", "synthetic:3")]
+    again = [load("synthetic:mq2007:30", intents=text) for text in (None, "synthetic:2", "synthetic:3")]
+    assert [collection.n_intents for collection in again] == [1, 2, 3]
+    assert len({collection.fingerprint for collection in again}) == 3
+    for one, other in zip(collections, again, strict=True):
+        assert_same(one, other)
+    assert [row.source for row in data_cache.kept()] == [
+        "synthetic:mq2007:30",
+        "synthetic:mq2007:30 with intents synthetic:2",
+        "synthetic:mq2007:30 with intents synthetic:3",
+    ]

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from foltr_audit.clicks import Cascade, Informational, Navigational, Perfect
-from foltr_audit.evaluation import Evaluation, not_evaluated
+from foltr_audit.evaluation import Evaluation
 from foltr_audit.metrics import OFFLINE
 from foltr_audit.plugins import ClickModel
 from foltr_audit.records import Collection, Dataset
+from foltr_audit.setup import Setup
 from tests.conftest import SetupOf
 from tests.toys import FEATURES, collection_of
 
@@ -86,7 +87,7 @@ def test_every_metric_by_hand(
     setup_of: SetupOf, collection: Collection, click_model: type[Cascade], no_relevant: str
 ) -> None:
     setup = setup_of(click_model=click_model.name, no_relevant=no_relevant)
-    click = click_model.click_given_grade[0]
+    click = click_model.click_given_grade[1]
     assert not all(collection.test.has_relevant)
     found = Evaluation(setup).metrics(MODEL)
     expected = by_hand(collection.test, click, no_relevant == "skip")
@@ -135,15 +136,16 @@ def test_no_expected_maxrr_where_clicks_are_no_cascade(
         def click(self, labels, largest_label, streams, step):  # type: ignore[no-untyped-def]
             return labels >= 0
 
-    monkeypatch.setattr("foltr_audit.evaluation.make", lambda base, text: Every())
+    monkeypatch.setattr(Setup, "click_model", lambda setup, text: Every())
     found = Evaluation(setup_of()).metrics(MODEL)
     assert isnan(found.pop("offline_maxrr@10"))
     assert all(value > 0 for value in found.values())
 
 
-def test_a_round_that_was_not_evaluated_has_the_same_names() -> None:
-    assert list(not_evaluated()) == list(OFFLINE)
-    assert all(isnan(value) for value in not_evaluated().values())
+def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) -> None:
+    nothing = Evaluation(setup_of()).nothing()
+    assert list(nothing) == list(OFFLINE)
+    assert all(isnan(value) for value in nothing.values())
 
 
 def test_every_offline_metric_has_a_label_of_its_own_and_a_direction() -> None:

@@ -48,6 +48,7 @@ def fast(
         cohort.data.offsets,
         cohort.data.labels.astype(np.int8),
         cohort.queries,
+        np.zeros_like(cohort.queries),
         cohort.clients,
         cohort.parameters,
         seeds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.chain import parse_chain
+from foltr_audit.clicks import Perfect
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.federation import Federation
@@ -24,7 +25,6 @@ from tests.toys import (
     FEATURES,
     Floats,
     Ints,
-    OnlyQuery,
     ToyMessage,
     ToyStep,
     collection_of,
@@ -229,16 +229,20 @@ def test_one_document_a_query(setup_of: SetupOf) -> None:
         assert not truth.clicks[:, 1:].any()
 
 
+def with_nothing_relevant(collection: Collection) -> Collection:
+    """The same data with a single training query, which has no relevant document."""
+    return replace(collection, train=collection.train.select([collection.train.n_queries - 1]))
+
+
 @pytest.mark.parametrize("clips", [True, False])
 def test_a_client_without_clicks_is_normal(clips: bool, setup_of: SetupOf, collection: Collection) -> None:
-    nothing_relevant = collection.train.n_queries - 1
     start = np.full(FEATURES, 2.0)
     setup = setup_of(
         rounds=1,
         click_model="perfect",
         learner=f"fpdgd:clip_without_pairs={str(clips).lower()}",
         defense=("clip:norm=1",),
-        scenario=OnlyQuery(query=nothing_relevant),
+        data=with_nothing_relevant(collection),
     )
     record, truth = played(setup, start)[0]
     assert not truth.clicks.any()
@@ -256,9 +260,7 @@ def test_a_client_without_clicks_is_normal(clips: bool, setup_of: SetupOf, colle
 
 
 def test_counts_are_interactions_also_without_clicks(setup_of: SetupOf, collection: Collection) -> None:
-    setup = setup_of(
-        rounds=1, scenario=OnlyQuery(query=collection.train.n_queries - 1), click_model="perfect"
-    )
+    setup = setup_of(rounds=1, data=with_nothing_relevant(collection), click_model="perfect")
     record, _ = played(setup)[0]
     assert (record.counts == 4).all()
     assert np.array_equal(record.slot, np.repeat(np.arange(8), 4))
@@ -288,7 +290,7 @@ def test_a_learning_rate_beyond_reason_is_refused(setup_of: SetupOf) -> None:
 def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:
     setup = setup_of(learner="pdgd")
     with pytest.raises(UsageError, match="learner pdgd: it sends clicks; expected one that sends models"):
-        setup.rules("perfect", sampled=True)
+        setup.rules(Perfect(), sampled=True)
 
 
 def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collection) -> None:

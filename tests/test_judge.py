@@ -83,13 +83,16 @@ def test_a_view_has_no_field_for_the_truth() -> None:
         "features",
         "candidates",
         "labels",
+        "intent_labels",
         "clients",
         "knowledge",
     }
     truth = {field.name for field in fields(RoundTruth)}
     how_many_not_who = {"clients"}
     assert not truth & {field.name for field in fields(View)} - how_many_not_who
-    assert not truth & {field.name for field in fields(Knowledge)}
+    whether_not_which = {"intents"}  # whether grades under each are known
+    assert not truth & {field.name for field in fields(Knowledge)} - whether_not_which
+    assert all(isinstance(getattr(Knowledge(), name), bool) for name in whether_not_which)
     assert not truth & {field.name for field in fields(RoundRecord)}
 
 

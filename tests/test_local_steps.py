@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 from defenses.clip import Clip
 from foltr_audit import client
-from foltr_audit.clicks import Navigational
+from foltr_audit.clicks import Navigational, Perfect
 from foltr_audit.client import ClientRules, Clients
 from foltr_audit.federation import Federation
 from foltr_audit.kernels.plackett_luce import draw, new_pool
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.plugins import Ball, Defense, RoundContext, StepDefense
 from foltr_audit.rankers import make_ranker
+from foltr_audit.records.world import Asked
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
+from foltr_audit.world import World
 from tests.reference import numba_threads
 from tests.toys import FEATURES, Bools, Floats, Ints, ToyClick
 
@@ -35,18 +37,30 @@ def with_ranker(setup: Setup, text: str) -> Setup:
     return setup
 
 
+def world_of(setup: Setup) -> World:
+    """The training part, clicked as the Spec says."""
+    click_model = setup.click_model(setup.spec.train.click_model)
+    return World.alike(setup.collection.train, click_model, setup.collection.largest_label)
+
+
+def asked(setup: Setup, context: RoundContext, steps: int = 4) -> Asked:
+    """Any training query, so many a client."""
+    draws = context.streams("queries").uniform(steps)
+    return Asked.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
+
+
 def all_bytes(clients: Clients, setup: Setup, steps: int, model: Floats) -> list[bytes]:
     """Everything that clients do in round 3."""
     population = setup.spec.population
     context = setup.context(3, np.arange(population.clients) * 5, steps, model)
-    queries = setup.scenario.queries(setup.collection.train, steps, context)
-    local, done = clients.play(queries, context)
+    local, done = clients.play(asked(setup, context, steps), context)
     arrays = (local.models, local.steps, done.queries, done.shown, done.clicks, done.clipped)
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
 def clients_of(setup: Setup) -> Clients:
-    return Clients(setup.rules(setup.spec.train.click_model, sampled=True), setup.collection.train)
+    world = world_of(setup)
+    return Clients(setup.rules(world.click_model, sampled=True), world)
 
 
 def through_arrays(setup: Setup) -> Clients:
@@ -123,8 +137,7 @@ def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
     expected = all_bytes(through_arrays(setup), setup, 4, model)
     assert all_bytes(clients_of(setup), setup, 4, model) == expected
     context = setup.context(3, np.arange(30), 4, model)
-    queries = setup.scenario.queries(setup.collection.train, 4, context)
-    local, done = clients_of(setup).play(queries, context)
+    local, done = clients_of(setup).play(asked(setup, context), context)
     assert np.abs(local.models).sum(axis=1).max() <= 0.8 + 1e-12
     assert done.clipped.any()
 
@@ -188,7 +201,7 @@ def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
         rules_with(setup, chain=own.chain),
     ):
         assert rules.declared() is None
-        assert all_bytes(Clients(rules, setup.collection.train), setup, 4, model) == expected
+        assert all_bytes(Clients(rules, world_of(setup)), setup, 4, model) == expected
 
 
 @pytest.mark.parametrize(
@@ -199,7 +212,7 @@ def test_chains_that_the_kernel_does_not_know(chain: tuple[Defense, ...], setup_
 
 
 def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
-    assert setup_of().rules("perfect", sampled=False).declared() is None
+    assert setup_of().rules(Perfect(), sampled=False).declared() is None
 
 
 # --- numbers that are none ---------------------------------------------------------------------------

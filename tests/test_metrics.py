@@ -89,7 +89,7 @@ def test_golden_expected_maxrr(case: int) -> None:
     """The golden columns have the settings of the grades 0-2, and click higher grades like grade 2."""
     data, shown = golden_list(case)
     for column, model in enumerate((Perfect, Navigational, Informational)):
-        found = expected_max_rr(data, ONE, shown, np.array(model.click_given_grade[0]))
+        found = expected_max_rr(data, ONE, shown, np.array(model.click_given_grade[1]))
         expected = golden("ranking-metrics.npz")["expected_maxrr"][case, column]
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
 
@@ -241,7 +241,7 @@ def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
     streams = Streams(5, 0).clients("test", 0, np.arange(users))
     for model, wrong in ((Informational, Navigational), (Navigational, Informational)):
         right, other = (
-            expected_max_rr(data, np.arange(3), shown, np.array(each.click_given_grade[0]))
+            expected_max_rr(data, np.arange(3), shown, np.array(each.click_given_grade[1]))
             for each in (model, wrong)
         )
         for query, labels in enumerate(grades):

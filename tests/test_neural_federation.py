@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.api import load_data
+from foltr_audit.clicks import Perfect
 from foltr_audit.client import ClientRules
 from foltr_audit.experiment import first_model, train
 from foltr_audit.federation import Federation
@@ -42,7 +43,7 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
         pass
 
     def rules(text: str) -> ClientRules:
-        return with_ranker(setup_of(), text).rules("perfect", sampled=True)
+        return with_ranker(setup_of(), text).rules(Perfect(), sampled=True)
 
     for text, shape in (
         ("linear", (None, None)),
@@ -56,7 +57,7 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
     for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
         own = setup_of()
         vars(own)["ranker"] = ranker
-        assert own.rules("perfect", sampled=True).declared() is None
+        assert own.rules(Perfect(), sampled=True).declared() is None
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:

@@ -22,10 +22,12 @@ from foltr_audit.records.view import KNOWLEDGE
 from foltr_audit.registry import names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
+from foltr_audit.side_by_side import whole_round, with_lists
 from foltr_audit.trace import TraceHeader
 from tests.test_contract import example
 from tests.test_replay import wide
 from tests.toys import FEATURES
+from tests.worlds import intent_collection
 
 SetupOf = Callable[..., Setup]
 MODEL = np.linspace(-0.4, 0.5, FEATURES)
@@ -228,3 +230,40 @@ def test_hidden_candidates_and_grades_leave_the_view(played: Round) -> None:
     assert (seen.candidates is not None) == (seen.labels is not None) == given
     assert blind.candidates is None
     assert blind.labels is None
+
+
+# --- intents --------------------------------------------------------------------------------------
+
+
+def test_grades_under_each_intent_follow_the_documents(setup_of: SetupOf) -> None:
+    """In the order of the view; hidden with the grades themselves."""
+    data = intent_collection(3)
+    setup = setup_of(learner="fpdgd:interactions=3", clients=12, data=data)
+    record, _ = Federation(setup).play(MODEL, 0).recorded()
+    played = Round(trace_header(setup, "perfect", 12), record, data)
+    for hidden in ((), ("order",)):
+        seen = played.seen(*hidden).view
+        assert seen.intent_labels is not None
+        assert seen.labels is not None
+        assert seen.intent_labels.shape == (*seen.shown.shape, 3)
+        assert np.array_equal(seen.intent_labels.max(axis=3), seen.labels)
+        assert seen.candidates is not None
+        for place in np.argwhere(seen.is_document).tolist():
+            i, b, j = place
+            row = data.train.offsets[seen.candidates.query[i, b]] + seen.shown[i, b, j]
+            assert np.array_equal(seen.intent_labels[i, b, j], data.train.grades[:, row])
+        assert np.all(seen.intent_labels[~seen.is_document] == -1)
+        under = seen.under(1).labels
+        assert under is not None
+        assert np.array_equal(under, seen.intent_labels[..., 1])
+    whole = whole_round(Observer(played.header, data), record)
+    assert whole.intent_labels is not None
+    moved = with_lists(whole, np.array([2, 0]), np.array([[1], [2]]))
+    assert moved.intent_labels is not None
+    assert np.array_equal(moved.intent_labels[:, 0], whole.intent_labels[[1, 2], 0])
+    for name in ("intents", "relevance", "query"):
+        blind = played.seen(name).view
+        assert blind.intent_labels is None
+        assert not blind.knowledge.intents
+        with pytest.raises(ValueError, match="under one intent"):
+            blind.under(0)

@@ -6,6 +6,7 @@ import re
 import shutil
 import tomllib
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ import pytest
 
 from foltr_audit.chain import parse_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.plan import Plan
-from foltr_audit.plugins import Attack, ClickModel, Learner, Scenario
+from foltr_audit.plugins import Attack, ClickModel, Learner
 from foltr_audit.presets import RANDOM, load_preset, preset_names, read_preset
 from foltr_audit.registry import make
-from foltr_audit.report.published import COMPARED
+from foltr_audit.report.published_attacks import COMPARED
 from foltr_audit.spec import Spec
 from tests.command import SHARED, run
 from tests.test_architecture import ROOT
@@ -37,48 +37,112 @@ class TestEveryPreset:
         preset = load_preset(name)
         assert preset.name == name
         assert preset.about.endswith(".")
-        assert "--data" in preset.data
+        assert "--data" in preset.data.get
         assert re.search(r"\b(19|20)\d\d\b", preset.source), "a year"
+        assert preset.published.figures or preset.published.attacks or preset.published.shows
 
     def test_its_cells_are_canonical_specs_whose_plugins_can_be_made(self, name: str) -> None:
-        for table in load_preset(name).tables().values():
+        for table in tables_of(name):
             spec = Spec.parse(table)
             assert Spec.from_toml(spec.toml) == spec
-            assert spec.attack is not None
-            for text in spec.attack.methods:
-                assert make(Attack, text).text == text
-            for text in (*spec.attack.click_models, spec.train.click_model):
-                assert make(ClickModel, text).text == text
+            assert spec.data.source == load_preset(name).data.twin
+            if spec.attack is not None:
+                for text in spec.attack.methods:
+                    assert make(Attack, text).text == text
+                for text in spec.attack.click_models:
+                    assert make(ClickModel, text).text == text
+            assert make(ClickModel, spec.train.click_model).text == spec.train.click_model
             assert make(Learner, spec.train.learner).text == spec.train.learner
-            assert make(Scenario, spec.population.scenario).text == spec.population.scenario
             assert tuple(link.text for link in parse_chain(spec.defense)) == spec.defense
 
-    def test_its_cells_differ_and_make_a_plan(self, name: str) -> None:
-        tables = load_preset(name).tables()
-        assert len(Plan.of(list(tables.values())).specs) == len(tables)
+    def test_its_specs_differ_and_make_a_plan(self, name: str) -> None:
+        tables = tables_of(name)
+        assert len({spec.hash for spec in map(Spec.parse, tables)}) == len(tables)
 
-    def test_every_cell_runs_what_was_published(self, name: str) -> None:
+    def test_no_messages_are_kept(self, name: str) -> None:
+        assert {Spec.parse(table).trace.every for table in tables_of(name)} <= {0}
+
+    def test_every_attack_runs_what_was_published(self, name: str) -> None:
         preset = load_preset(name)
-        for table in preset.tables().values():
+        for table in tables_of(name) if preset.kind == "attack" else []:
             attack = Spec.parse(table).attack
             assert attack is not None
             found = {
                 (text.partition(":")[0], model) for text in attack.methods for model in attack.click_models
             }
-            wanted = {(one.method, one.click_model) for one in preset.published.figures}
+            wanted = {(one.method, one.click_model) for one in preset.published.attacks}
             assert found == {pair for pair in wanted if not pair[0].startswith(RANDOM)}
+
+    def test_every_number_is_of_specs_that_are_run(self, name: str) -> None:
+        preset = load_preset(name)
+        tables = preset.tables()
+        for figure in preset.published.figures if preset.cells else ():
+            specs = [Spec.parse(table) for table in tables[figure.cell]]
+            where = dict(figure.where)
+            clicks = where.pop("trained_on", None)
+            defense = where.pop("defense", None)
+            found = [
+                spec
+                for spec in specs
+                if clicks in (None, spec.train.click_model) and defense in (None, "+".join(spec.defense))
+            ]
+            assert found, figure
+            assert set(where) <= {"eps_claimed", "period"}
 
     def test_its_tables_may_be_changed(self, name: str) -> None:
         preset = load_preset(name)
-        for table in preset.tables().values():
-            table["attack"]["on"].append("test")
+        for tables in preset.tables().values():
+            for table in tables:
+                table["train"]["rounds"] = 1
+                table.setdefault("attack", {}).setdefault("on", []).append("test")
         assert preset == load_preset(name)
+
+    def test_a_scale_shortens_rounds_and_never_changes_the_clients(self, name: str) -> None:
+        preset = load_preset(name)
+        for scale in (0.5, 0.01, 1e-9):
+            small, full = preset.tables(scale), preset.tables()
+            assert list(small) == list(full)
+            pairs = [zip(small[cell], full[cell], strict=True) for cell in full]
+            for ours, theirs in chain.from_iterable(pairs):
+                short, long = Spec.parse(ours), Spec.parse(theirs)
+                assert short.population == long.population
+                assert short.train.learner == long.train.learner
+                assert short.train.rounds % preset.periods == 0
+                assert abs(short.train.rounds - scale * long.train.rounds) <= preset.periods
+                assert 1 <= short.train.rounds <= long.train.rounds
+                assert Spec.parse({**ours, "train": theirs["train"]}).train == long.train
 
     def test_is_packaged(self, name: str) -> None:
         table = tomllib.loads((ROOT / "pyproject.toml").read_text())
         patterns = table["tool"]["setuptools"]["package-data"]["scenarios"]
         assert any(fnmatch(f"presets/{name}.toml", pattern) for pattern in patterns)
         assert (ROOT / "scenarios" / "presets" / f"{name}.toml").is_file()
+
+
+def tables_of(name: str) -> list[dict[str, Any]]:
+    """Every Spec table of a preset."""
+    return [table for tables in load_preset(name).tables().values() for table in tables]
+
+
+def test_repeats_are_shortened_too() -> None:
+    text = GOOD.replace("min_documents = 10", "min_documents = 10\nrepeats = 20")
+    (table,) = read_preset(text, "mine").tables(0.1)["corrected"]
+    assert table["attack"]["repeats"] == 2
+    assert table["train"]["rounds"] == 20
+
+
+def test_a_grid_is_each_with_each() -> None:
+    grid = '[grid]\nseed = [1, 2]\ntrain.rounds = [200, 400]\n\n[[cells]]\nname = "as published"'
+    text = GOOD.replace(
+        '[[cells]]\nname = "as published"', grid + "\ngrid.population.clients = [10, 1000, 20]"
+    )
+    tables = read_preset(text, "mine").tables()
+    assert [len(each) for each in tables.values()] == [12, 4]
+    points = {
+        (each["seed"], each["train"]["rounds"], each["population"]["clients"])
+        for each in tables["as published"]
+    }
+    assert points == {(s, r, c) for s in (1, 2) for r in (200, 400) for c in (10, 1000, 20)}
 
 
 @pytest.mark.skipif(not PAPER.is_file(), reason="the shared papers are not here")
@@ -101,13 +165,13 @@ def test_the_figures_are_those_of_the_paper(name: str, column: int) -> None:
         if len(pairs) == 3:
             expected[method, line.split()[0].lower()] = [float(pair[column]) for pair in pairs]
     assert len(expected) == 18
-    figures = load_preset(name).published.figures
+    figures = load_preset(name).published.attacks
     found = {(one.method, one.click_model): [one.accuracy, one.precision, one.recall] for one in figures}
     assert found == expected
 
 
 def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:
-    published, corrected = (Spec.parse(table) for table in load_preset("pham-2022").tables().values())
+    published, corrected = map(Spec.parse, tables_of("pham-2022"))
     assert published.attack is not None
     assert corrected.attack is not None
     assert published.data.normalise == "zscore-parts"
@@ -134,9 +198,39 @@ GOOD = (ROOT / "scenarios" / "presets" / "pham-2022.toml").read_text()
         ("rounds = 200", "round = 200", "preset mine: unknown field train.round; did you mean 'rounds'?"),
         ("rounds = 200", "rounds = 0", "preset mine: train.rounds=0: "),
         ('name = "corrected"', 'name = "as published"', "preset mine: cells: expected different names, "),
-        ("accuracy = 0.57", "accuracy = 57", "preset mine: published.figures.accuracy=57: "),
+        ('kind = "attack"', 'kind = "attak"', "preset mine: kind=attak: "),
+        ('kind = "attack"', 'kind = "train"', "preset mine: kind train: expected no attack table"),
+        (
+            'kind = "attack"',
+            'kind = "merge"',
+            "preset mine: kind merge: expected a [merge] table instead of ",
+        ),
+        ('kind = "attack"', 'kind = "attack"\nperiods = 3', "preset mine: train.rounds=200: expected a mult"),
+        ('kind = "attack"', 'kind = "attack"\nrepetitions = 0', "preset mine: repetitions=0: "),
+        ('twin = "synth', 'twin = "sinth', "preset mine: data.twin=sinthetic:mq2007: "),
+        (
+            "[shared.data]",
+            '[shared.data]\nsource = "x"',
+            "preset mine: data.source: expected none; the data a",
+        ),
+        (
+            "[published]",
+            "[grid]\nseed = 3\n[published]",
+            "preset mine: grid.seed=3: expected a list of values",
+        ),
+        (
+            "[published]",
+            "[grid]\nseed = []\n[published]",
+            "preset mine: grid.seed=[]: expected a list of values",
+        ),
+        (
+            "[published]",
+            '[published]\nfigures = [{ cell = "corected", metric = "ndcg@10", value = 1 }]',
+            "preset mine: published.figures.cell: unknown cell 'corected'; did you mean 'corrected'?",
+        ),
+        ("accuracy = 0.57", "accuracy = 57", "preset mine: published.attacks.accuracy=57: "),
         ('method = "olsr"', 'method = "olrs"', "preset mine: unknown attack 'olrs'; did you mean 'olsr'?"),
-        ('"random:k=3"', '"random:k=x"', "preset mine: published.figures.method: 'random:k=x'; expected "),
+        ('"random:k=3"', '"random:k=x"', "preset mine: published.attacks.method: 'random:k=x'; expected "),
         (
             'click_model = "perfect", acc',
             'click_model = "rude", acc',
@@ -152,7 +246,7 @@ def test_a_wrong_preset_is_one_clear_line(old: str, new: str, message: str) -> N
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(UsageError, match=r"--preset: unknown preset 'pham2022'; did you mean 'pham-2022'\?"):
+    with pytest.raises(UsageError, match=r"unknown preset 'pham2022'; did you mean 'pham-2022'\?"):
         load_preset("pham2022")
 
 
@@ -183,15 +277,10 @@ def test_options_that_do_not_go_with_a_preset(tmp_path: Path) -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_list_presets() -> None:
-    rows = run("list", "presets", "--json").json()["presets"]
-    assert [row["name"] for row in rows] == list(preset_names())
-    shown = run("list", "presets")
-    assert shown.code == 0
-    for row in rows:
-        assert row["name"] in shown.out
-        assert row["cells"] == list(CELLS)
-    assert "table 4 of" in shown.out
+def test_only_presets_that_attack() -> None:
+    done = run("attack", "--preset", "wang-2021-table-2")
+    assert done.code == 2
+    assert "wang-2021-table-2 is of kind train; see foltr-audit scenario run" in done.one_error()
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +318,7 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = run(*SMALL)
     assert done.code == 0
-    lines = done.out[done.out.index("Pham 2022, table 4") :].splitlines()
+    lines = done.out[done.out.index("Pham 2022, table 4: accuracy") :].splitlines()
     assert max(map(len, lines)) <= 80
     assert re.search(r"published +as published +corrected", lines[1])
     assert any(re.search(r"olsr +\.88/\.80/\.93 +[\d.]+/[\d.-]+/[\d.]+ +[\d.]+/", line) for line in lines)

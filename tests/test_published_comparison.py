@@ -14,10 +14,13 @@ import pytest
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Trained
 from foltr_audit.presets import Preset, load_preset
-from foltr_audit.report.published import COMPARED, PublishedComparison
+from foltr_audit.report.comparison import Extent
+from foltr_audit.report.published_attacks import COMPARED, AttackComparison
 from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 from tests.judged import random_evidence
+
+HERE = Extent(data="made", synthetic=True)
 
 
 def cell(spec: Spec, evidence: Evidence, label: str = "olsr") -> Cell:
@@ -72,7 +75,7 @@ def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
 
 def compared(preset: Preset, **cells: Sequence[Cell]) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows by cell and method."""
-    rows = PublishedComparison.of(preset, cells).rows
+    rows = AttackComparison.of(preset, cells, HERE).rows
     found = {(row["cell"], row["method"]): row for row in rows}
     assert len(found) == len(rows)
     return found
@@ -120,9 +123,8 @@ def test_lists_without_a_guess_do_not_count_in_the_precision() -> None:
 def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
     evidence = random_evidence(6)
     axis = [spec_of(defense=["clip:norm=1"]), spec_of(defense=["clip:norm=2"])]
-    comparison = PublishedComparison.of(
-        load_preset("pham-2022"), {"mine": [cell(spec, evidence) for spec in axis]}
-    )
+    cells = {"mine": [cell(spec, evidence) for spec in axis]}
+    comparison = AttackComparison.of(load_preset("pham-2022"), cells, HERE)
     assert [row["defense"] for row in comparison.rows if row["method"] == "olsr"] == [
         "clip:norm=1",
         "clip:norm=2",

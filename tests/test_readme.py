@@ -16,7 +16,8 @@ from tests.command import run
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = sorted({line.strip() for line in README.splitlines() if re.match(r" {4}foltr-audit ", line)})
+LINES = re.sub(r"\\\n\s*", "", README).splitlines()
+COMMANDS = sorted({line.strip() for line in LINES if re.match(r" {4}foltr-audit ", line)})
 MODULES = sorted(
     info.name
     for info in pkgutil.walk_packages(foltr_audit.__path__, "foltr_audit.")
@@ -34,7 +35,7 @@ def test_the_program_in_the_readme_runs() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_options_in_the_readme_exist(command: str) -> None:
     name, *rest = shlex.split(command)[1:]
-    path = [name, rest[0]] if name in ("data", "trace") else [name]
+    path = [name, rest[0]] if name in ("data", "scenario", "trace") else [name]
     done = run(*path, "--help")
     assert done.code == 0
     known = set(re.findall(r"--[a-z-]+", done.out))

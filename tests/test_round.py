@@ -60,7 +60,7 @@ def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None
     """Every draw and every step of one round 0, one client after the other."""
     data, learner, spec = setup.collection.train, setup.learner, setup.spec
     assert isinstance(learner, FPDGD)
-    model = setup.rules(spec.train.click_model, sampled=True).click_model
+    model = setup.click_model(spec.train.click_model)
     assert isinstance(model, Cascade)
     p_click, p_stop = model.setting(setup.collection.largest_label)
     found: dict[str, list[Any]] = {"query": [], "shown": [], "clicks": [], "models": []}

@@ -271,6 +271,8 @@ def test_describe(tmp_path: Path) -> None:
         "fold": 0,
         "fingerprint": data.fingerprint,
         "features": 2,
+        "intents": 1,
+        "intents_from": None,
     }
     assert isinstance(parts, dict)
     assert parts["train"] == {

@@ -211,6 +211,18 @@ def test_cohort_sizes() -> None:
     assert DataSpec().source == "synthetic:mq2007"
 
 
+def test_one_way_to_write_intents() -> None:
+    plain = Spec(data={"balance": True, "intents": None})
+    assert plain == Spec()
+    assert "intents" not in plain.toml
+    assert "balance" not in plain.toml
+    four = Spec(data={"intents": "synthetic"})
+    assert four.data.intents == "synthetic:4"
+    assert four.hash == Spec(data={"intents": "synthetic:04"}).hash != plain.hash
+    assert Spec(data={"intents": "./synthetic"}).data.intents == "./synthetic"
+    assert Spec.from_toml(Spec(data={"balance": False}).toml).data.balance is False
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
@@ -265,7 +277,7 @@ def test_unknown_fields_get_the_nearest_name(table: dict[str, Any], line: str) -
         ("population.clients", float("nan"), "population.clients=nan: "),
         ("population.cohort", 0, "population.cohort=0: "),
         ("population.cohort", 51, "population: cohort=51: expected at most the number of clients, 50"),
-        ("population.scenario", "zipf", "unknown scenario 'zipf'; known: uniform"),
+        ("population.scenario", "zipf", "unknown scenario 'zipf'; known: abrupt, click-skew"),
         ("train.rounds", 0, "train.rounds=0: "),
         (
             "train.ranker",
@@ -275,6 +287,14 @@ def test_unknown_fields_get_the_nearest_name(table: dict[str, Any], line: str) -
         ("train.click_model", "perfekt", "unknown click model 'perfekt'; did you mean 'perfect'?"),
         ("train.learner", "fpdgd:interactions=0", "learner fpdgd: interactions=0: "),
         ("train.learner", "fpdgd:learning_rate=nan", "learner fpdgd: learning_rate=nan: "),
+        ("data.intents", "", "data.intents: intents '': expected a folder of qrels, or synthetic:I"),
+        ("data.intents", "synthetic:1", "data.intents: intents 'synthetic:1': expected synthetic:I with I "),
+        (
+            "data.intents",
+            "synthetic:11",
+            "data.intents: intents 'synthetic:11': expected synthetic:I with I ",
+        ),
+        ("data.intents", "synthetic:x", "data.intents: intents 'synthetic:x': expected synthetic:I with I "),
         ("train.no_relevant", "one", "train.no_relevant=one: "),
         ("trace.message", "es", "trace.message=es: "),
         ("trace.dtype", "float16", "trace.dtype=float16: "),

@@ -20,6 +20,8 @@ from foltr_audit.synthetic import LIKES, synthesise
 FROZEN = {
     ("mq2007", None): "91653429632c4a23ab25550178e80b952a36597bd86767c460ee9e7a1baebd10",
     ("mslr-web10k", 200): "9f94609a2ac6845658b2fcce87f7fdfd319518af38b5b6ca82fcdd77f1658039",
+    ("clueweb-intents", None): "fbc5a3bee50383c6af88812617861a38587e430b4d0cce516f5a5c0ba34dee01",
+    ("istella-s", 200): "ce2209fc2ec916b87822f42318e95cfd9ca5878119083084749170b5ee0be0be",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.clicks import Cascade
+from foltr_audit.clicks import Cascade, Informational
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
@@ -17,10 +17,12 @@ from foltr_audit.observer import Observer
 from foltr_audit.progress import NO_TICK
 from foltr_audit.recording import record_rounds, trace_header
 from foltr_audit.records.rounds import GlobalModel
+from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.training.metrics import MetricSenders
 from foltr_audit.views import cohort_sum
+from foltr_audit.world import World
 from tests.conftest import SetupOf
 from tests.test_federation import same_bytes
 from tests.test_round import drawn_list, pdgd
@@ -38,7 +40,8 @@ def draws(setup: Setup, purpose: str, client: int, first: int, size: int) -> Flo
 def asked(setup: Setup, clients: int) -> Ints:
     """The queries of round 0, (C, B)."""
     context = setup.context(0, np.arange(clients), setup.learner.interactions, START)
-    return setup.scenario.queries(setup.collection.train, setup.learner.interactions, context)
+    draws = context.streams("queries").uniform(setup.learner.interactions)
+    return np.floor(draws * setup.collection.train.n_queries).astype(np.int64)
 
 
 def clicked(setup: Setup, labels: Ints, u: Floats) -> Bools:
@@ -156,12 +159,14 @@ def test_a_round_of_foltr_es(setup_of: SetupOf, metric: str, antithetic: bool) -
 
 def test_the_kernel_shows_and_clicks_as_arrays_do(setup_of: SetupOf) -> None:
     setup = setup_of(learner="foltr-es:sigma=0.3,interactions=6", clients=40)
-    senders = MetricSenders(setup, "informational", setup.collection.train)
+    world = World.alike(setup.collection.train, Informational(), setup.collection.largest_label)
+    senders = MetricSenders(setup, world)
     context = setup.context(2, np.arange(40) * 7, 6, START)
-    queries = setup.scenario.queries(setup.collection.train, 6, context)
+    draws = context.streams("queries").uniform(6)
+    queries = Asked.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
     seeds = np.random.default_rng(3).integers(2**63, size=40, dtype=np.uint64)
-    assert isinstance(senders.click_model, Cascade)
-    quick = senders._in_kernel(senders.click_model, queries, context, seeds)
+    tables = Informational.tables(setup.collection.largest_label)
+    quick = senders._in_kernel(tables, queries, context, seeds)
     plain = senders._step_by_step(queries, context, seeds)
     for one, other in zip(quick, plain, strict=True):
         assert one.tobytes() == other.tobytes()

@@ -276,7 +276,14 @@ def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
         click_model="navigational",
     )
     assert knowledge_of(trace_header(setup_of(), "perfect", 8)).clip is None
-    not_here = {"candidates", "relevance", "belief", "sigma", "metric"}  # of the data, and of FOLtR-ES
+    not_here = {
+        "candidates",
+        "relevance",
+        "intents",
+        "belief",
+        "sigma",
+        "metric",
+    }  # of the data, and of FOLtR-ES
     assert all(known.has(field.name) for field in fields(Knowledge) if field.name not in not_here)
     assert knowledge_of(trace_header(setup_of(), "perfect", 8)).noise == "none"
 

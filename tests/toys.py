@@ -22,7 +22,6 @@ from foltr_audit.plugins import (
     MetricDefense,
     PrivacyClaim,
     RoundContext,
-    Scenario,
     StepDefense,
     View,
     Wired,
@@ -93,6 +92,7 @@ BELIEF = ClickBelief(
 EVERYTHING = Knowledge(
     candidates=True,
     relevance=True,
+    intents=True,
     interactions=1,
     lists="deterministic",
     belief=BELIEF,
@@ -119,6 +119,11 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
     steps = (features * rng.normal(size=(n, B, k, 1))).sum(axis=(1, 2)) + 0.01 * rng.normal(
         size=(n, FEATURES)
     )
+    labels = np.where(shown >= 0, rng.integers(0, 3, size=shown.shape), -1)
+    other = np.where(
+        labels == 2, 0, labels
+    )  # the other intent: what is best under the first is worth nothing
+    first = np.where(labels == 1, 0, labels)
     return View(
         observer="individual",
         kind=kind,
@@ -131,7 +136,8 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
             offsets=documents * np.arange(n * B + 1),
             query=np.arange(n * B).reshape(n, B),
         ),
-        labels=np.where(shown >= 0, rng.integers(0, 3, size=shown.shape), -1),
+        labels=labels,
+        intent_labels=np.stack([first, other], axis=-1),
         knowledge=replace(EVERYTHING, interactions=B),
     )
 
@@ -175,6 +181,7 @@ def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(
         features=seen.features[order][:, :, documents],
         candidates=None if candidates is None else replace(candidates, query=candidates.query[order]),
         labels=None if labels is None else labels[order][:, :, documents],
+        intent_labels=None if seen.intent_labels is None else seen.intent_labels[order][:, :, documents],
         clients=seen.clients[order],
     )
 
@@ -185,6 +192,7 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
     more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
     assert seen.candidates is not None
     assert seen.labels is not None
+    assert seen.intent_labels is not None
     messages = seen.messages
     if seen.kind == "clicks":
         messages = np.pad(messages.reshape(seen.shown.shape), more)[:, :B, :k].reshape(len(seen), B * k)
@@ -197,6 +205,7 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
             seen.candidates, query=np.pad(seen.candidates.query, more[:2], constant_values=-1)[:, :B]
         ),
         labels=np.pad(seen.labels, more, constant_values=-1)[:, :B, :k],
+        intent_labels=np.pad(seen.intent_labels, (*more, (0, 0)), constant_values=-1)[:, :B, :k],
     )
 
 
@@ -360,17 +369,6 @@ TOYS: tuple[Defense, ...] = (
     ToyAggregate(shift=1.0),
 )
 """One defense of each stage, so that the contract suite knows all of them."""
-
-
-class OnlyQuery(Scenario):
-    """Everybody asks one query."""
-
-    name: ClassVar[str] = "toy-only-query"
-    query: int = 0
-
-    def queries(self, data: Dataset, interactions: int, context: RoundContext) -> Ints:
-        del data
-        return np.full((context.clients.size, interactions), self.query)
 
 
 class Drawing(Attack):

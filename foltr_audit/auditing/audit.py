@@ -70,10 +70,15 @@ class Audit:
         """Nothing is searched or played yet.
 
         Raises:
-            UsageError: an estimator or score that does not exist.
+            UsageError: an estimator or score that does not exist, or clients of different weights.
             DataError: no query with enough documents.
         """
         check_names(protocol)
+        if not setup.alike_in_number:
+            raise UsageError(
+                f"audit: scenario {setup.spec.population.scenario}: clients have different numbers of "
+                "interactions, and so weights, for which no bound is known here; expected equal numbers"
+            )
         self.setup = setup
         self.protocol = protocol
         self.progress = progress

@@ -14,7 +14,7 @@ import numpy as np
 
 from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
-from foltr_audit.played import Origin
+from foltr_audit.origin import Origin
 from foltr_audit.plugins import MessageDefense
 from foltr_audit.progress import SILENT, Progress
 

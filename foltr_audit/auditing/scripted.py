@@ -14,9 +14,11 @@ from foltr_audit.chain import Chain
 from foltr_audit.client import Clients
 from foltr_audit.plugins import ClickDefense, ClickModel, Defense, MessageDefense, RoundContext
 from foltr_audit.records import Dataset
+from foltr_audit.records.world import Asked
 from foltr_audit.registry import make
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
+from foltr_audit.world import World
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -60,6 +62,11 @@ class ScriptedClients:
             tuple(nothing if _is_random(link, blank) else link for link in self.setup.chain.defenses)
         )
 
+    @cached_property
+    def _world(self) -> World:
+        """The data; what clicks are is said by the script."""
+        return World.alike(self.data, ScriptedClicks(clicks=None), self.setup.collection.largest_label)
+
     def context(
         self, round_: int, clients: Ints, prefix: str = "audit/", interactions: int = 1
     ) -> RoundContext:
@@ -74,13 +81,13 @@ class ScriptedClients:
         `chain` stands in for the experiment's own.
         """
         models = np.empty((queries.shape[0], self.parameters.size))
-        rules = self.setup.rules("perfect", sampled=False)
+        rules = self.setup.rules(self._world.click_model, sampled=False)
         for first in range(0, queries.shape[0], _ROWS):
             rows = slice(first, first + _ROWS)
             scripted = ScriptedClicks(clicks=clicks[rows])
             some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
             mine = replace(rules, click_model=scripted, chain=chain or rules.chain)
-            models[rows] = Clients(mine, self.data).play(queries[rows], some)[0].models
+            models[rows] = Clients(mine, self._world).play(Asked.alike(queries[rows]), some)[0].models
         return models
 
     def messages(self, models: Floats, context: RoundContext) -> Floats:

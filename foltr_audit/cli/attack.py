@@ -10,12 +10,13 @@ import typer
 
 from foltr_audit.cli.common import Common, listed, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console
-from foltr_audit.cli.preset import Chosen
+from foltr_audit.cli.preset import Chosen, attack_preset, beside
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
+    from foltr_audit.plan import Plan
     from foltr_audit.report.attack import AttackReport
-    from foltr_audit.report.published import PublishedComparison
+    from foltr_audit.report.comparison import Comparison
 
 SAME = "same"
 _WITH_TRACE = {
@@ -27,6 +28,7 @@ _WITH_TRACE = {
     "queries",
     "choices",
     "data",
+    "intents",
     "seed",
     "json",
     "threads",
@@ -92,14 +94,16 @@ def attack(
     ] = None,
     choices: Annotated[
         int | None,
-        typer.Option("--choices", help="Queries that query-id has to tell apart. Default: 10."),
+        typer.Option(
+            "--choices", help="Queries that query-id, messages that linkage has to tell apart. Default: 10."
+        ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
             "--preset",
             help="Start from a published study, e.g. pham-2022, and show its figures; options override it. "
-            "See list presets.",
+            "See scenario list.",
         ),
     ] = None,
     trace: Annotated[
@@ -122,10 +126,6 @@ def attack(
         return
     if guesses is not None:
         raise UsageError("--guesses: only with --trace")
-    from foltr_audit.progress import on_terminal
-    from foltr_audit.report.attack import AttackReport
-    from foltr_audit.study import Study, run_plan
-
     if target == "training":
         _only_fresh(
             {
@@ -153,8 +153,21 @@ def attack(
     }
     point = {name: value for name, value in given.items() if value is not None}
     same = train_click_model == SAME
-    chosen = None if preset is None else Chosen.of(preset, common, point, same=same)
+    chosen = None if preset is None else Chosen.of(attack_preset(preset), common, point, same=same)
     plan = common.plan(point, protocol="attack", same=same) if chosen is None else chosen.plan
+    run_attacks(plan, common, chosen)
+
+
+def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> None:
+    """Run a plan of attacks, and show and keep its report, beside what a preset says was published.
+
+    Raises:
+        FoltrAuditError: something cannot be run or written.
+    """
+    from foltr_audit.progress import on_terminal
+    from foltr_audit.report.attack import AttackReport
+    from foltr_audit.study import Study, run_plan
+
     output = common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
@@ -162,7 +175,7 @@ def attack(
     report = AttackReport.of(plan, cells)
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
-        output.save_results(report.json(_beside(published)))
+        output.save_results(report.json(beside(published)))
     _show(report, common, published, [warning for cell in cells for warning in cell.warnings])
 
 
@@ -219,7 +232,14 @@ def _attack_trace(
     from foltr_audit.progress import on_terminal
     from foltr_audit.recorded import Recorded
 
-    recorded = Recorded.open(path, target=target, data=common.data, seed=common.seed, changes=changes)
+    recorded = Recorded.open(
+        path,
+        target=target,
+        data=common.data,
+        seed=common.seed,
+        intents=common.intents,
+        changes=changes,
+    )
     if guesses is not None:
         recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
@@ -229,24 +249,21 @@ def _attack_trace(
     _show(recorded.report(on_terminal()), common)
 
 
-def _beside(published: PublishedComparison | None) -> dict[str, Any]:
-    """What stands beside a report in JSON."""
-    return {} if published is None else {"published": published.table()}
-
-
 def _show(
     report: AttackReport,
     common: Common,
-    published: PublishedComparison | None = None,
+    published: Comparison | None = None,
     warnings: Sequence[str] = (),
 ) -> None:
     if common.json:
-        print_line(report.json(_beside(published)))
+        print_line(report.json(beside(published)))
         return
     from foltr_audit.report.layout import print_warnings
     from foltr_audit.report.tables import print_attack
 
-    console = stdout_console()
+    console = stdout_console("" if published is None else published.extent.label)
+    if published is not None:
+        console.print(published.heading, style="bold", highlight=False, markup=False)
     print_attack(report, console)
     print_warnings(warnings, console)
     if published is not None:

@@ -27,6 +27,8 @@ FIELD_OPTIONS = {
     "data.fold": "--fold",
     "data.normalise": "--normalise",
     "data.dtype": "--dtype",
+    "data.intents": "--intents",
+    "data.balance": "--balance",
     "population": "--cohort",
     "population.clients": "--clients",
     "population.cohort": "--cohort",
@@ -87,6 +89,8 @@ class Common:
     fold: o.Fold = None
     normalise: o.Normalise = None
     dtype: o.Dtype = None
+    intents: o.Intents = None
+    balance: o.Balance = None
     clients: o.Clients = None
     cohort: o.Cohort = None
     scenario: o.Scenario = None
@@ -121,9 +125,11 @@ class Common:
             "data.source": self.data,
             "data.normalise": self.normalise,
             "data.dtype": self.dtype,
+            "data.intents": self.intents,
+            "data.balance": self.balance,
             "population.clients": self.clients,
             "population.cohort": self.cohort,
-            "population.scenario": self.scenario,
+            "population.scenario": "+".join(self.scenario) if self.scenario else None,
             "train.rounds": self.rounds,
             "train.ranker": self.ranker,
             "train.init": self.init,

@@ -8,8 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from foltr_audit.cli import data_cache
+from foltr_audit.cli import options as o
 from foltr_audit.cli.output import note, print_line, stdout_console
 from foltr_audit.errors import UsageError
+
+QRELS = "intents"
+"""Folder of the qrels per intent beside made data."""
 
 app = typer.Typer(help="Describe or make ranking data, look after their cache.", no_args_is_help=True)
 app.add_typer(data_cache.app, name="cache")
@@ -19,6 +23,7 @@ app.add_typer(data_cache.app, name="cache")
 def info(
     path: Annotated[str, typer.Argument(help="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].")],
     fold: Annotated[int, typer.Option("--fold", min=0, help="Fold K of FoldK folders.")] = 0,
+    intents: o.Intents = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the split of a single file.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -27,7 +32,8 @@ def info(
     from foltr_audit.sources import describe
     from foltr_audit.spec import Spec
 
-    spec = Spec.parse({"data": {"source": path, "fold": fold, "normalise": "none"}}, "data info")
+    wanted = {"source": path, "fold": fold, "normalise": "none", "intents": intents}
+    spec = Spec.parse({"data": wanted}, "data info")
     facts = describe(load_collection(spec.data, seed, cache=False))  # what the files hold, not the cache
     if json:
         from foltr_audit.report.plain import json_text
@@ -43,8 +49,10 @@ def _print(facts: dict[str, Any]) -> None:
 
     parts = facts["parts"]
     kind = "synthetic data" if facts["synthetic"] else "data"
+    origin = facts["intents_from"]
+    source = facts["source"] if origin is None else f"{facts['source']} with intents {origin}"
     table = Table(
-        title=escape(f"{kind} {facts['source']}, {facts['features']} features"),
+        title=escape(f"{kind} {source}, {facts['features']} features"),
         title_justify="left",
         caption=f"fingerprint {facts['fingerprint']}",
         caption_justify="left",
@@ -67,15 +75,19 @@ def _cell(value: Any) -> str:
 @app.command("synth")
 def synth(
     out: Annotated[Path, typer.Option("--out", help="Folder for train.txt, vali.txt and test.txt.")],
-    like: Annotated[str, typer.Option("--like", help="mq2007 or mslr-web10k.")] = "mq2007",
+    like: Annotated[
+        str, typer.Option("--like", help="mq2007, mslr-web10k, clueweb-intents or istella-s.")
+    ] = "mq2007",
     queries: Annotated[
-        int | None, typer.Option("--queries", help="Number of queries. Default: as the real set.")
+        int | None,
+        typer.Option("--queries", help="Number of queries. Default: as the real set; 1500 of istella-s."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the generator.")] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
 ) -> None:
-    """Write synthetic data that follow a real set's numbers as LETOR text."""
+    """Write synthetic data that follow a real set's numbers as LETOR text; several intents as qrels."""
     from foltr_audit.letor import write_letor
+    from foltr_audit.qrels import write_qrels
     from foltr_audit.run_folder import writing
     from foltr_audit.synthetic import synthesise
 
@@ -91,3 +103,6 @@ def synth(
             write_letor(part, out / f"{name}.txt")
             size = f"{part.n_queries} queries, {part.n_documents} documents"
             note(f"wrote synthetic {out / f'{name}.txt'}: {size}")
+        if collection.n_intents > 1:
+            write_qrels({name: collection.part(name) for name in collection.PARTS}, out / QRELS)
+            note(f"wrote synthetic {out / QRELS}: a file for each of {collection.n_intents} intents")

@@ -1,4 +1,4 @@
-"""`foltr-audit list`: which plug-ins and presets there are."""
+"""`foltr-audit list`: which plug-ins there are, and what a server may know."""
 
 from __future__ import annotations
 
@@ -10,44 +10,27 @@ import typer
 from foltr_audit.cli.output import print_line, stdout_console
 from foltr_audit.errors import UsageError, did_you_mean
 
-PRESETS, KNOWLEDGE = "presets", "knowledge"
-KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", PRESETS, KNOWLEDGE)
+KNOWLEDGE = "knowledge"
+KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", KNOWLEDGE)
 
 
 def listing(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show plug-ins with their parameters, presets with what they repeat, or what a server may know."""
+    """Show plug-ins with their parameters, or what a server may know."""
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    rows = {PRESETS: _preset_rows, KNOWLEDGE: _knowledge_rows}.get(kind, lambda: _rows(kind))()
+    rows = _knowledge_rows() if kind == KNOWLEDGE else _rows(kind)
     if json:
         from foltr_audit.report.plain import json_text
 
-        key = kind if kind in (PRESETS, KNOWLEDGE) else "plugins"
+        key = kind if kind == KNOWLEDGE else "plugins"
         print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, key: rows}))
-    elif kind == PRESETS:
-        _print_presets(rows)
     elif kind == KNOWLEDGE:
         _print_knowledge(rows)
     else:
         _print(kind, rows)
-
-
-def _preset_rows() -> list[dict[str, Any]]:
-    from foltr_audit.presets import load_preset, preset_names
-
-    return [
-        {
-            "name": preset.name,
-            "about": preset.about,
-            "data": preset.data,
-            "source": preset.source,
-            "cells": [cell.name for cell in preset.cells],
-        }
-        for preset in map(load_preset, preset_names())
-    ]
 
 
 def _knowledge_rows() -> list[dict[str, Any]]:
@@ -64,19 +47,6 @@ def _print_knowledge(rows: list[dict[str, Any]]) -> None:
     table.add_column("what it is")
     for row in rows:
         table.add_row(row["name"], row["what"])
-    stdout_console().print(table)
-
-
-def _print_presets(rows: list[dict[str, Any]]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=PRESETS, title_justify="left", show_lines=True)
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it repeats")
-    table.add_column("data")
-    for row in rows:
-        table.add_row(*(escape(row[name]) for name in ("name", "about", "data")))
     stdout_console().print(table)
 
 

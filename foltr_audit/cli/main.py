@@ -14,7 +14,19 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from foltr_audit.cli import attack, audit, calibrate, data, diff, listing, significance, trace, train
+from foltr_audit.cli import (
+    attack,
+    audit,
+    calibrate,
+    data,
+    diff,
+    listing,
+    merge,
+    scenario,
+    significance,
+    trace,
+    train,
+)
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
@@ -34,7 +46,9 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("train")(train.train)
 app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)
+app.command("merge")(merge.merge)
 app.add_typer(data.app, name="data")
+app.add_typer(scenario.app, name="scenario")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)
 

@@ -35,6 +35,22 @@ Dtype = Annotated[
         rich_help_panel="Data",
     ),
 ]
+Intents = Annotated[
+    str | None,
+    typer.Option(
+        "--intents",
+        help="Folder of TREC qrels per intent (1.txt, 2.txt, ...), or synthetic[:I] for made-up ones.",
+        rich_help_panel="Data",
+    ),
+]
+Balance = Annotated[
+    bool | None,
+    typer.Option(
+        "--balance/--no-balance",
+        help="Number each query's intents anew at random, by seed and run. Default: yes.",
+        rich_help_panel="Data",
+    ),
+]
 Clients = Annotated[
     int | None,
     typer.Option("--clients", help="Number of clients. Default: 1000.", rich_help_panel="Federation"),
@@ -46,8 +62,12 @@ Cohort = Annotated[
     ),
 ]
 Scenario = Annotated[
-    str | None,
-    typer.Option("--scenario", help="Who the clients are. Default: uniform.", rich_help_panel="Federation"),
+    list[str] | None,
+    typer.Option(
+        "--scenario",
+        help="Who the clients are; several are joined, as by +. Default: uniform.",
+        rich_help_panel="Federation",
+    ),
 ]
 Learner = Annotated[
     list[str] | None,

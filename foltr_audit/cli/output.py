@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit.errors import UsageError
 
@@ -15,12 +15,25 @@ if TYPE_CHECKING:
     from foltr_audit.plan import Plan
 
 
-def stdout_console() -> Console:
-    """A console on stdout; where that is no terminal and COLUMNS is not set, 100 columns wide."""
+def stdout_console(label: str = "") -> Console:
+    """A console on stdout; where that is no terminal and COLUMNS is not set, 100 columns wide.
+
+    A label is added to the title of every table.
+    """
     from rich.console import Console
+    from rich.table import Table
+
+    class Labelled(Console):
+        """A console that says in every title what the numbers are of."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            """Print; a table has the label in its title."""
+            for table in (one for one in objects if isinstance(one, Table) and one.title and label):
+                table.title = f"{table.title} ({label})"
+            super().print(*objects, **options)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console() if fits else Console(width=100)
+    return Labelled() if fits else Labelled(width=100)
 
 
 def print_line(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What `--preset` means: the plan of each cell of a published study, and its figures beside the report."""
+"""What a preset means: the plan of each cell of a published study, and its figures beside the report."""
 
 from __future__ import annotations
 
@@ -12,47 +12,58 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.plan import Plan
     from foltr_audit.presets import Preset
-    from foltr_audit.report.published import PublishedComparison
+    from foltr_audit.report.comparison import Comparison
     from foltr_audit.study import Cell
 
 Table = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chosen:
     """A preset with the options that override it.
 
     Attributes:
         preset: the study.
         plans: the plan of each of its cells, by name; two of them may hold the same Spec.
+        scale: what rounds, repeats and repetitions were multiplied by.
     """
 
     preset: Preset
     plans: dict[str, Plan]
+    scale: float = 1.0
 
     @classmethod
-    def of(cls, name: str, common: Common, point: Table, *, same: bool) -> Chosen:
-        """The preset of a name; without --fold, over every fold of data that have some.
+    def of(
+        cls,
+        preset: Preset,
+        common: Common,
+        point: Table | None = None,
+        *,
+        same: bool = False,
+        scale: float = 1.0,
+    ) -> Chosen:
+        """A preset; without --fold, spread over every fold of data that have some.
 
         Args:
-            name: as given.
+            preset: the study.
             common: the shared options.
             point: changes that the command's own options mean, by dotted name.
             same: train under each attacked click model.
+            scale: what rounds, repeats and repetitions are multiplied by, above 0 and at most 1.
 
         Raises:
-            UsageError: an unknown preset, --config beside it, or a value that cannot be meant.
+            UsageError: --config beside it, a scale out of range, or a value that cannot be meant.
         """
-        from foltr_audit.presets import load_preset
-
         if common.config is not None:
             raise UsageError("--config and --preset: give one or the other; both say what to start from")
-        preset = load_preset(name)
+        check_scale(scale)
+        spread = _spread(preset, common, scale)
+        protocol = "attack" if preset.kind == "attack" else None
         plans = {
-            cell: _every_fold(common, table).plan(point, protocol="attack", same=same, tables=[table])
-            for cell, table in preset.tables().items()
+            cell: spread.plan(point or {}, protocol=protocol, same=same, tables=tables)
+            for cell, tables in preset.tables(scale).items()
         }
-        return cls(preset, plans)
+        return cls(preset=preset, plans=plans, scale=scale)
 
     @property
     def plan(self) -> Plan:
@@ -61,20 +72,58 @@ class Chosen:
 
         return Plan(tuple(dict.fromkeys(spec for plan in self.plans.values() for spec in plan.specs)))
 
-    def comparison(self, cells: Sequence[Cell]) -> PublishedComparison:
+    def comparison(self, cells: Sequence[Cell]) -> Comparison:
         """The published figures beside the cells that were run."""
-        from foltr_audit.report.published import PublishedComparison
+        from foltr_audit.report.comparison import Extent
+        from foltr_audit.report.published_attacks import AttackComparison
+        from foltr_audit.report.published_figures import FigureComparison
 
         run = {cell.spec: cell for cell in cells}
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
-        return PublishedComparison.of(self.preset, mine)
+        data = cells[0].data
+        extent = Extent(data=data["source"], synthetic=data["synthetic"], scale=self.scale)
+        kind = AttackComparison if self.preset.published.attacks else FigureComparison
+        return kind.of(self.preset, mine, extent)
 
 
-def _every_fold(common: Common, table: Table) -> Common:
-    """The options with `--fold all` where data have folds and none was named."""
+def check_scale(scale: float) -> None:
+    """Refuse a scale that is no share.
+
+    Raises:
+        UsageError: it is not above 0 and at most 1.
+    """
+    if not 0 < scale <= 1:
+        raise UsageError(f"--scale: {scale:g}; expected a number above 0 and at most 1")
+
+
+def attack_preset(name: str) -> Preset:
+    """The preset of a name that `attack --preset` gives.
+
+    Raises:
+        UsageError: an unknown preset, or one that attacks nothing.
+    """
+    from foltr_audit.presets import load_preset
+
+    preset = load_preset(name)
+    if preset.kind != "attack":
+        raise UsageError(f"--preset: {name} is of kind {preset.kind}; see foltr-audit scenario run {name}")
+    return preset
+
+
+def beside(published: Comparison | None) -> Table:
+    """What stands beside a report in JSON."""
+    return {} if published is None else {"published": published.table()}
+
+
+def _spread(preset: Preset, common: Common, scale: float) -> Common:
+    """The options with the repetitions of a preset, over all folds where there are some and none is named."""
     from foltr_audit.load import folds
+    from foltr_audit.presets import shortened
     from foltr_audit.spec import Spec
 
-    source = table["data"]["source"] if common.data is None else common.data
-    data = Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data
-    return replace(common, fold="all") if common.fold is None and folds(data) else common
+    source = preset.data.twin if common.data is None else common.data
+    found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
+    runs = common.runs
+    if runs is None and (preset.repetitions or found):
+        runs = shortened(preset.repetitions or len(found), scale)
+    return replace(common, runs=runs, fold="all" if common.fold is None and found else common.fold)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foltr_audit.cli.common import Common, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.preset import Chosen, beside
+
+if TYPE_CHECKING:
+    from foltr_audit.plan import Plan
 
 
 @takes_common
@@ -25,8 +30,40 @@ def train(
             help="Draw the learning curves into a file; may be repeated.",
         ),
     ] = None,
+    twins: Annotated[
+        bool,
+        typer.Option(
+            "--twins",
+            help="Also train what each scenario is held against (one intent alone, evenly dealt, ...) "
+            "and compare.",
+        ),
+    ] = False,
 ) -> None:
     """Train a ranker and show the metrics of every round."""
+    point = {} if click_model is None else {"train.click_model": click_model}
+    run_training(common.plan(point), common, plot or (), twins=twins)
+
+
+def run_training(
+    plan: Plan,
+    common: Common,
+    pictures: Sequence[Path] = (),
+    chosen: Chosen | None = None,
+    *,
+    twins: bool = False,
+) -> None:
+    """Run a plan that trains only, and show and keep its report, beside what a preset says was published.
+
+    Args:
+        plan: what to run.
+        common: the shared options.
+        pictures: files to draw the learning curves into.
+        chosen: the preset that the plan comes from.
+        twins: also train what each scenario is held against.
+
+    Raises:
+        FoltrAuditError: something cannot be run, drawn or written.
+    """
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.curves import check_picture, save_curves
     from foltr_audit.report.layout import print_warnings
@@ -34,26 +71,33 @@ def train(
     from foltr_audit.report.train_tables import print_train
     from foltr_audit.study import Study, run_plan
 
-    point = {} if click_model is None else {"train.click_model": click_model}
-    plan, output = common.plan(point), common.output()
-    for picture in plot or ():
+    output = common.output()
+    for picture in pictures:
         check_picture(picture, common.out)
     save_config(common.save_config, plan)
     use_threads(common.threads)
-    cells = run_plan(plan, output, Study(on_terminal()))
+    study = Study(on_terminal())
+    plan = study.with_twins(plan) if twins else plan
+    cells = run_plan(plan, output, study)
     report = TrainReport.of(plan, cells)
+    published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
-        output.save_results(report.json())
+        output.save_results(report.json(beside(published)))
         report.save_rounds(output.path)
-    for picture in plot or ():
+    for picture in pictures:
         save_curves(picture, cells, report.dataset)
     if common.json:
-        print_line(report.json(Speed.of(cells).row()))
-    else:
-        console = stdout_console()
-        print_train(report, console)
-        print_warnings((warning for cell in cells for warning in cell.warnings), console)
-        note(str(Speed.of(cells)))
-        for cell in cells:
-            for cost in WireCost.of(cell):
-                note(str(cost))
+        print_line(report.json(Speed.of(cells).row() | beside(published)))
+        return
+    console = stdout_console("" if published is None else published.extent.label)
+    if published is not None:
+        console.print(published.heading, style="bold", highlight=False, markup=False)
+    print_train(report, console, rounds=published is None)
+    print_warnings((warning for cell in cells for warning in cell.warnings), console)
+    if published is not None:
+        console.print()
+        published.print(console)
+    note(str(Speed.of(cells)))
+    for cell in cells:
+        for cost in WireCost.of(cell):
+            note(str(cost))

@@ -22,8 +22,8 @@ FACTORS = 17
 _FIELDS = 5
 _TITLE, _WHOLE = 2, 4
 _PRESENCE = FACTORS  # variates that say in which fields the query's words occur
-_JUDGEMENT = _PRESENCE + _FIELDS  # the assessor's own noise
-_COLUMN_NOISE = _JUDGEMENT + 1
+JUDGEMENT = _PRESENCE + _FIELDS  # the assessor's own noise
+COLUMN_NOISE = JUDGEMENT + 1
 
 # What a column does with its weighted sum x of two factors and a noise.
 LINEAR, POSITIVE, COUNT, HEAVY, SHARE, STEP, RARE, CONSTANT = range(8)
@@ -65,7 +65,8 @@ def query_bells(queries: int, purpose: int, key: np.uint64) -> NDArray[np.float6
 
 
 @kernel
-def _factors(e: NDArray[np.float64], z: NDArray[np.float64]) -> None:
+def factors(e: NDArray[np.float64], z: NDArray[np.float64]) -> None:
+    """Fill a document's factors z (FACTORS,) from its variates e (FACTORS or more,)."""
     z[TOPIC] = e[TOPIC]
     z[AUTHORITY] = e[AUTHORITY]
     z[QUALITY] = grid(0.5 * e[AUTHORITY] + 0.875 * e[QUALITY])
@@ -81,7 +82,7 @@ def _factors(e: NDArray[np.float64], z: NDArray[np.float64]) -> None:
 
 
 @kernel
-def _merit(z: NDArray[np.float64], tilt: float, weights: NDArray[np.float64]) -> float:
+def merit(z: NDArray[np.float64], tilt: float, weights: NDArray[np.float64]) -> float:
     """Utility before noise: additive, joint and weakest-link parts, and a usual length."""
     topic, authority, lean, both, weakest, length = weights[0:6]
     merit = (topic - lean * tilt) * z[TOPIC] + (authority + lean * tilt) * z[AUTHORITY]
@@ -121,7 +122,7 @@ def _times(code: int, field: int, about: NDArray[np.float64]) -> float:
 
 
 @kernel
-def _columns(
+def columns(
     z: NDArray[np.float64],
     e: NDArray[np.float64],
     about: NDArray[np.float64],
@@ -130,17 +131,19 @@ def _columns(
     absence: NDArray[np.float64],
     row: NDArray[np.float64],
 ) -> None:
+    """Fill a document's row (F,) from its factors, variates and query; the other arrays as `documents`."""
     for j in range(row.size):
         shape, first, second, field, times, sparse = codes[j]
         if sparse and z[MATCH + field] + e[_PRESENCE + field] + about[WORDING + field] < absence[field]:
             row[j] = 0.0
             continue
-        x = loadings[j, 0] * z[first] + loadings[j, 1] * z[second] + loadings[j, 2] * e[_COLUMN_NOISE + j]
+        x = loadings[j, 0] * z[first] + loadings[j, 1] * z[second] + loadings[j, 2] * e[COLUMN_NOISE + j]
         row[j] = grid(_shaped(grid(x), shape) * _times(times, field, about))
 
 
 @kernel
-def _store_raw(rows: NDArray[np.float64], scales: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+def store_raw(rows: NDArray[np.float64], scales: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+    """Fill out (n, F) with rows (n, F) times their steps, rounded to the last decimal."""
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             out[i, j] = np.floor(rows[i, j] * scales[j, 0] + 0.5) / scales[j, 1]
@@ -189,7 +192,7 @@ def documents(
     utility = np.empty(offsets[-1])
     for query in range(offsets.size - 1):
         start, length = offsets[query], offsets[query + 1] - offsets[query]
-        e, z = np.empty(_COLUMN_NOISE + width), np.empty(FACTORS)
+        e, z = np.empty(COLUMN_NOISE + width), np.empty(FACTORS)
         rows, merits = np.empty((length, width)), np.empty(length)
         about = abouts[query]
         for i in range(length):
@@ -200,13 +203,13 @@ def documents(
                 rows[i] = rows[source]
                 merits[i] = merits[source]
             else:
-                _factors(e, z)
-                merits[i] = _merit(z, about[TILT], weights)
-                _columns(z, e, about, codes, loadings, absence, rows[i])
+                factors(e, z)
+                merits[i] = merit(z, about[TILT], weights)
+                columns(z, e, about, codes, loadings, absence, rows[i])
             # A copy is judged anew: two assessors need not agree on one text.
-            utility[start + i] = grid(merits[i] + weights[6] * e[_JUDGEMENT] + weights[7] * about[EASE])
+            utility[start + i] = grid(merits[i] + weights[6] * e[JUDGEMENT] + weights[7] * about[EASE])
         if minmax:
             _store_minmax(rows, features[start : start + length])
         else:
-            _store_raw(rows, scales, features[start : start + length])
+            store_raw(rows, scales, features[start : start + length])
     return features, utility

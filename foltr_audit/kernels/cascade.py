@@ -37,6 +37,7 @@ def click_row(
 @kernel
 def click_group(
     labels: NDArray[np.int8],
+    lifts: NDArray[np.int64],
     offsets: NDArray[np.int64],
     click: NDArray[np.float64],
     stop: NDArray[np.float64],
@@ -50,10 +51,11 @@ def click_group(
 ) -> None:
     """Fill `clicks` (rows, k) with clicks on the lists (rows, k) shown for queries[:, step].
 
-    Query q owns labels[offsets[q] : offsets[q + 1]]; `grades` (rows, k) is room for those of the lists.
+    Query q owns labels[lift + offsets[q] : lift + offsets[q + 1]], where lifts[:, step] tell the ways to
+    click apart; `grades` (rows, k) is room for those of the lists, which are empty where there is no query.
     """
     for row in range(queries.shape[0]):
-        first = offsets[queries[row, step]]
+        first = lifts[row, step] + offsets[max(queries[row, step], 0)]
         for i in range(shown.shape[1]):
             grades[row, i] = labels[first + max(shown[row, i], 0)] if shown[row, i] >= 0 else -1
     for row in range(queries.shape[0]):

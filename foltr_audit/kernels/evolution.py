@@ -145,16 +145,19 @@ def _top(scores: Floats, row: int, first: int) -> float:
 
 @kernel
 def _score_group(
-    features: Features, offsets: Ints, queries: Ints, step: int, models: Floats, ahead: int, pool: Pool
+    features: Features, offsets: Ints, queries: Ints, step: int, mirrored_from: Ints, pool: Pool
 ) -> None:
-    """Scores of the candidates of queries[:, step] under models[ahead:]."""
-    _, scores, tops, sizes = pool
-    for row in range(queries.shape[0]):
-        first = offsets[queries[row, step]]
-        documents = offsets[queries[row, step] + 1] - first
+    """Scores of the candidates of queries[:, step] under each client's perturbed or mirrored model."""
+    models, scores, tops, sizes = pool
+    rows = queries.shape[0]
+    for row in range(rows):
+        query = max(queries[row, step], 0)
+        first = offsets[query]
+        documents = offsets[query + 1] - first if queries[row, step] >= 0 else 0
         sizes[row] = documents
+        model = row + (rows if step >= mirrored_from[row] else 0)
         for i in range(documents):
-            scores[row, i] = dot(features, first + i, models, ahead + row)
+            scores[row, i] = dot(features, first + i, models, model)
         blocks = (documents + _BLOCK - 1) // _BLOCK
         for i in range(documents, blocks * _BLOCK):
             scores[row, i] = -np.inf
@@ -198,24 +201,24 @@ def _rank_group(pool: Pool, rows: int, shown: Ints) -> None:
 def _play_group(
     searches: Searches,
     queries: Ints,
+    lifts: Ints,
     clients: Ints,
-    mirrored_from: int,
+    mirrored_from: Ints,
     pool: Pool,
     all_shown: Ints,
     all_clicks: NDArray[np.bool_],
 ) -> None:
-    """All interactions of a few clients; those from `mirrored_from` on at the mirrored model."""
+    """All interactions of a few clients; those from `mirrored_from` (rows,) on at the mirrored model."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
     features, labels, offsets, click, stop, round_, purpose, key = searches
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
     clicks, u = np.empty((rows, k), dtype=np.bool_), np.empty((rows, 2 * k))
     for step in range(steps):
-        ahead = rows if step >= mirrored_from else 0
-        _score_group(features, offsets, queries, step, pool.models, ahead, pool)
+        _score_group(features, offsets, queries, step, mirrored_from, pool)
         _rank_group(pool, rows, shown)
         for row in range(rows):
             fill_uniforms(u, row, 2 * k, k * step, clients[row], round_, purpose, key)
-        click_group(labels, offsets, click, stop, queries, step, shown, u, 0, grades, clicks)
+        click_group(labels, lifts, offsets, click, stop, queries, step, shown, u, 0, grades, clicks)
         all_shown[:, step] = shown
         all_clicks[:, step] = clicks
 
@@ -224,11 +227,12 @@ def _play_group(
 def _play(
     searches: Searches,
     queries: Ints,
+    lifts: Ints,
     clients: Ints,
     parameters: Floats,
     seeds: Seeds,
     sigma: float,
-    mirrored_from: int,
+    mirrored_from: Ints,
     shown: Ints,
     clicks: NDArray[np.bool_],
 ) -> None:
@@ -237,15 +241,17 @@ def _play(
         first, last = part * _PLAYED, min((part + 1) * _PLAYED, C)
         longest = 1
         for c in range(first, last):
-            for query in queries[c]:
+            for asked in queries[c]:
+                query = max(asked, 0)
                 longest = max(longest, int(searches.offsets[query + 1] - searches.offsets[query]))
         pool = _new_pool(last - first, longest, parameters.size)
         _perturb_group(parameters, seeds[first:last], sigma, pool.models)
         _play_group(
             searches,
             queries[first:last],
+            lifts[first:last],
             clients[first:last],
-            mirrored_from,
+            mirrored_from[first:last],
             pool,
             shown[first:last],
             clicks[first:last],
@@ -257,6 +263,7 @@ def play_perturbed(
     offsets: Ints,
     labels: NDArray[np.int8],
     queries: Ints,
+    lifts: Ints,
     clients: Ints,
     parameters: Floats,
     seeds: Seeds,
@@ -271,14 +278,15 @@ def play_perturbed(
     """Lists in score order of the perturbed linear models, and cascade clicks on them.
 
     Client c asks queries[c] at `parameters + sigma z` where z are the normal numbers of its seed; with
-    `antithetic` the later half of its queries, rounded down, at `parameters - sigma z`. Of equal scores the
+    `antithetic` the later half of those, rounded down, at `parameters - sigma z`. Of equal scores the
     lower position comes first. Numbers 2 k step + 2 r and one more of its stream of clicks decide on rank r.
 
     Args:
         features: of all documents, (documents, P).
         offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
-        labels: grade of each document, int8 (documents,).
-        queries: int64 (C, B).
+        labels: grade of each document for one way to click after the other, int8 (ways documents,).
+        queries: int64 (C, B), -1 where a client asks no more.
+        lifts: where in `labels` the grades of each interaction begin, int64 (C, B).
         clients: ids that name the streams of clicks, int64 (C,).
         parameters: the global model, finite, float64 (P,).
         seeds: uint64 (C,).
@@ -297,6 +305,7 @@ def play_perturbed(
     shown = np.empty((C, B, _LIST_LENGTH), dtype=np.int64)
     clicks = np.empty((C, B, _LIST_LENGTH), dtype=np.bool_)
     searches = Searches(features, labels, offsets, click, stop, round_, click_purpose, key)
-    mirrored_from = (B + 1) // 2 if antithetic else B
-    _play(searches, queries, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)
+    asked = (queries >= 0).sum(axis=1)
+    mirrored_from = (asked + 1) // 2 if antithetic else np.full(C, B)
+    _play(searches, queries, lifts, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)
     return shown, clicks

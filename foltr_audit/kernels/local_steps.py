@@ -27,7 +27,10 @@ _AHEAD = 8  # steps whose random numbers are made at once; they are cheaper by t
 
 
 class Documents(NamedTuple):
-    """A data set: query q owns rows offsets[q] .. offsets[q + 1] - 1 of features and grades."""
+    """A data set: query q owns rows offsets[q] .. offsets[q + 1] - 1 of features.
+
+    `grades` holds those of all documents for one way to click after the other.
+    """
 
     features: Features
     grades: NDArray[np.int8]
@@ -90,8 +93,9 @@ def _score_group(
     """Scores of the candidates of queries[:, step] under models (rows, P), into the pool."""
     features, offsets, scores, sizes, tops = data.features, data.offsets, pool.scores, pool.sizes, pool.tops
     for row in range(queries.shape[0]):
-        first = offsets[queries[row, step]]
-        sizes[row] = offsets[queries[row, step] + 1] - first
+        query = max(queries[row, step], 0)
+        first = offsets[query]
+        sizes[row] = offsets[query + 1] - first if queries[row, step] >= 0 else 0
         if tile is not None:
             fill_scores(features, first, sizes[row], models[row], tile, scores[row])
         top = -np.inf
@@ -132,7 +136,7 @@ def _step_group(
                 stepped = models[row, j] + rate * gradient[0, j]
                 undefended[row, j] += stepped - models[row, j]
                 models[row, j] = stepped
-        acts = (pairs[row] > 0 or always) and norm < np.inf
+        acts = (pairs[row] > 0 or always) and norm < np.inf and queries[row, step] >= 0
         clipped[row, step] = project_row(models, row, norm, order) if acts else False
 
 
@@ -151,6 +155,7 @@ def _play_group(
     rules: Rules,
     stream: Stream,
     queries: NDArray[np.int64],
+    lifts: NDArray[np.int64],
     clients: NDArray[np.int64],
     models: NDArray[np.float64],
     undefended: NDArray[np.float64],
@@ -178,7 +183,18 @@ def _play_group(
         _score_group(data, queries, step, models, pool, tile)
         draw(pool, rows, show, ahead * k, shown)
         click_group(
-            labels, offsets, p_click, p_stop, queries, step, shown, click, ahead * 2 * k, grades, clicks
+            labels,
+            lifts,
+            offsets,
+            p_click,
+            p_stop,
+            queries,
+            step,
+            shown,
+            click,
+            ahead * 2 * k,
+            grades,
+            clicks,
         )
         fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
         _step_group(
@@ -213,6 +229,7 @@ def _play_chunk(
     rules: Rules,
     stream: Stream,
     queries: NDArray[np.int64],
+    lifts: NDArray[np.int64],
     clients: NDArray[np.int64],
     parameters: NDArray[np.float64],
     played: Played,
@@ -224,7 +241,8 @@ def _play_chunk(
     for c in range(begin, end):
         played.models[c] = parameters
         played.steps[c] = 0.0
-        for query in queries[c]:
+        for asked in queries[c]:
+            query = max(asked, 0)
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
     groups = (end - begin + rows - 1) // rows
@@ -238,6 +256,7 @@ def _play_chunk(
             rules,
             stream,
             queries[first:last],
+            lifts[first:last],
             clients[first:last],
             played.models[first:last],
             played.steps[first:last],
@@ -255,6 +274,7 @@ def play_local_steps(
     rules: Rules,
     stream: Stream,
     queries: NDArray[np.int64],
+    lifts: NDArray[np.int64],
     clients: NDArray[np.int64],
     parameters: NDArray[np.float64],
     played: Played,
@@ -262,12 +282,13 @@ def play_local_steps(
 ) -> None:
     """Fill with all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
 
-    k is even. `chunk` clients are played by one thread in a row; it changes no byte.
+    Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
+    at lifts[c, b]. k is even. `chunk` clients are played by one thread in a row; it changes no byte.
     """
     C = clients.size
     for part in numba.prange((C + chunk - 1) // chunk):
         mine = (part * chunk, min((part + 1) * chunk, C))
-        _play_chunk(data, rules, stream, queries, clients, parameters, played, mine)
+        _play_chunk(data, rules, stream, queries, lifts, clients, parameters, played, mine)
 
 
 def empty_played(queries: NDArray[np.int64], parameters: int, k: int) -> Played:

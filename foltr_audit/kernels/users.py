@@ -18,13 +18,15 @@ class Searched(NamedTuple):
 
     Attributes:
         features: (documents, d).
-        grades: int64 (documents,).
+        grades: int8, those of all documents for one way to click after the other.
+        lifts: where in them the grades of each interaction begin, int64 (N,).
         offsets: int64 (queries + 1,).
         click, stop: P(click | grade) and P(stop | click, grade), float64 (G,).
     """
 
     features: Features
-    grades: NDArray[np.int64]
+    grades: NDArray[np.int8]
+    lifts: NDArray[np.int64]
     offsets: NDArray[np.int64]
     click: NDArray[np.float64]
     stop: NDArray[np.float64]
@@ -61,8 +63,9 @@ def click_list(data: Searched, names: Names, query: int, client: int, seen: Seen
     k = seen.shown.shape[1]
     u, grades = np.empty((1, 2 * k)), np.empty((1, k), dtype=np.int64)
     fill_uniforms(u, 0, 2 * k, 0, client, names.round, names.click, names.key)
+    first = data.lifts[i] + data.offsets[query]
     for rank in range(k):
         position = seen.shown[i, rank]
-        grades[0, rank] = data.grades[data.offsets[query] + position] if position >= 0 else -1
+        grades[0, rank] = data.grades[first + position] if position >= 0 else -1
     click, stop = data.click, data.stop
     click_row(grades, u, 0, 0, click, stop, seen.clicks[i : i + 1])

@@ -22,7 +22,7 @@ def searches(users: Users, queries: NDArray[np.int64], direction: str) -> tuple[
     from foltr_audit.kernels.users import Names, Searched, Seen
 
     data, show = users.data, users.streams("show")
-    searched = Searched(data.features, data.labels, data.offsets, users.click, users.stop)
+    searched = Searched(data.features, users.grades, users.lifts, data.offsets, users.click, users.stop)
     names = Names(
         show.round,
         show.purpose_code,

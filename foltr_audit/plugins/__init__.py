@@ -5,7 +5,7 @@ A plug-in is a small frozen object that validates its own parameters (pydantic).
 Plug-ins are found by entry points: see `foltr_audit.registry`.
 """
 
-from foltr_audit.plugins.attacks import Attack
+from foltr_audit.plugins.attacks import Attack, IntentAttack, LinkAttack
 from foltr_audit.plugins.base import Plugin, plain
 from foltr_audit.plugins.defenses import (
     AggregateDefense,
@@ -23,6 +23,7 @@ from foltr_audit.records.context import RoundContext
 from foltr_audit.records.privacy import Ball, PrivacyClaim, PrivacyEvent
 from foltr_audit.records.view import Inference, Knowledge, View
 from foltr_audit.records.wired import Wired
+from foltr_audit.records.world import Environment, Period, Population, Surroundings, Trait, Value
 
 __all__ = [
     "AggregateDefense",
@@ -32,21 +33,29 @@ __all__ = [
     "ClickDefense",
     "ClickModel",
     "Defense",
+    "Environment",
     "Inference",
+    "IntentAttack",
     "Knowledge",
     "Learner",
     "Learnt",
+    "LinkAttack",
     "MessageDefense",
     "MetricDefense",
     "MetricLearner",
     "ModelLearner",
+    "Period",
     "Plugin",
+    "Population",
     "PrivacyClaim",
     "PrivacyEvent",
     "RoundContext",
     "Scenario",
     "StepDefense",
+    "Surroundings",
+    "Trait",
     "Users",
+    "Value",
     "View",
     "WireDefense",
     "Wired",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
 from foltr_audit.plugins.base import Plugin
 from foltr_audit.rankers import known_ranker
@@ -17,8 +19,9 @@ class Attack(Plugin):
     Attributes:
         reads: message kinds that it understands.
         observers: whose views it understands: `individual`, `aggregate`.
-        asks: what it answers: `clicks`; `query`, which of several lists a message came from; or
-            `counts`, how many clients clicked each document of a sum.
+        asks: what it answers: `clicks`; `query`, which of several lists a message came from; `counts`, how
+            many clients clicked each document of a sum; `intent`, see `IntentAttack`; or `client`, see
+            `LinkAttack`.
         needs: names of `Knowledge` that it cannot do without.
         probabilities: whether its scores are probabilities, whose calibration is then reported.
         baseline: whether it is shown beside every other attack.
@@ -26,7 +29,7 @@ class Attack(Plugin):
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
     observers: ClassVar[frozenset[str]] = frozenset({"individual"})
-    asks: ClassVar[Literal["clicks", "query", "counts"]] = "clicks"
+    asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "clicks"
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
     probabilities: ClassVar[bool] = False
     baseline: ClassVar[bool] = False
@@ -49,4 +52,64 @@ class Attack(Plugin):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """Scores and guesses for every shown document of a view. It has no access to the truth."""
+        raise NotImplementedError
+
+
+class IntentAttack(Attack):
+    """Tells with which intent a client searched, from the likelihood of its messages under each."""
+
+    asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "intent"
+
+    messages: int = Field(
+        1,
+        ge=1,
+        le=10_000,
+        description="messages of one client, known to be of one, that are weighed together",
+    )
+    shares: str = Field("even", description="shares of the intents before any message, e.g. 2/1/1, or even")
+
+    @field_validator("shares")
+    @classmethod
+    def _positive(cls, text: str) -> str:
+        try:
+            numbers = [float(part) for part in text.split("/")] if text != "even" else [1.0]
+        except ValueError:
+            numbers = []
+        if not numbers or not all(0 < number < np.inf for number in numbers):
+            raise ValueError("expected positive numbers with / between them, or even")
+        return text
+
+    def prior(self, intents: int) -> NDArray[np.float64]:
+        """Probability of each intent before any message, float64 (I,); ones that do not fit count as even."""
+        shares = np.ones(intents)
+        if self.shares != "even" and self.shares.count("/") == intents - 1:
+            shares = np.array([float(part) for part in self.shares.split("/")])
+        return np.asarray(shares / shares.sum())
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses shares of another number of intents."""
+        reason = super().why_not(view)
+        if reason is not None or view.intent_labels is None or self.shares == "even":
+            return reason
+        given, intents = self.shares.count("/") + 1, view.intent_labels.shape[3]
+        return None if given == intents else f"{given} shares for {intents} intents"
+
+
+class LinkAttack(Attack):
+    """Tells which messages of two rounds are of the same client, from what its answers call `traits`."""
+
+    asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "client"
+
+    def likeness(
+        self, first: NDArray[np.float64], second: NDArray[np.float64], offered: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """How much each of some messages and each of those offered look like one client's, (n, m).
+
+        Log likelihood ratio of one client against two, up to a number for each of the n messages.
+
+        Args:
+            first: traits of n messages of one round, (n, F).
+            second: traits of all N messages of another round, (N, F).
+            offered: which of these N may be of the same client, int64 (n, m).
+        """
         raise NotImplementedError

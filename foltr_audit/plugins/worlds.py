@@ -1,18 +1,13 @@
-"""Plug-ins that make the world: who the clients are, and how users click."""
+"""Plug-ins that make the world: who the clients are, what they want, and how users click."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.plugins.base import Plugin
-from foltr_audit.records.context import RoundContext
+from foltr_audit.records.world import Environment, Population, Surroundings
 from foltr_audit.rng import ClientStreams
-
-if TYPE_CHECKING:
-    from foltr_audit.records.dataset import Dataset
 
 
 class ClickModel(Plugin):
@@ -41,8 +36,36 @@ class ClickModel(Plugin):
 
 
 class Scenario(Plugin):
-    """Who the clients are: which client asks which query."""
+    """Who the clients are, and how what they want changes. Several are joined by `+`: each adds what it says.
 
-    def queries(self, data: Dataset, interactions: int, context: RoundContext) -> NDArray[np.int64]:
-        """Indices of the training queries each client asks this round, int64 (C, interactions)."""
-        raise NotImplementedError
+    Every interaction asks a training query drawn uniformly with replacement from those that its client has
+    documents for.
+    """
+
+    def population(self, before: Population, around: Surroundings) -> Population:
+        """The clients with what this scenario says of them.
+
+        Raises:
+            UsageError: it cannot be here, e.g. for lack of intents.
+        """
+        del around
+        return before
+
+    def environment(self, around: Surroundings) -> Environment | None:
+        """How likely each intent is over time; None where it says nothing of it.
+
+        Raises:
+            UsageError: as `population`.
+        """
+        del around
+        return None
+
+    @property
+    def click_models(self) -> tuple[str, ...]:
+        """Texts of click models that it names; an unknown one is refused wherever it is named."""
+        return ()
+
+    def twins(self, around: Surroundings) -> dict[str, str]:
+        """Texts of the scenarios that this one is held against, by name."""
+        del around
+        return {}

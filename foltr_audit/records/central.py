@@ -21,6 +21,8 @@ class Users:
 
     Attributes:
         data: the data set.
+        grades: what decides on clicks, for one way to click after the other, int8 (ways documents,).
+        lifts: where in them the grades of each interaction begin, int64 (N,).
         click: P(click | grade), float64 (G,).
         stop: P(stop | click, grade), float64 (G,).
         clicks: the purpose of the random numbers of their clicks.
@@ -28,6 +30,8 @@ class Users:
     """
 
     data: Dataset
+    grades: NDArray[np.int8]
+    lifts: NDArray[np.int64]
     click: NDArray[np.float64]
     stop: NDArray[np.float64]
     clicks: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,10 @@ class RoundContext:
         object.__setattr__(self, "clients", read_only(self.clients, np.int64))
         object.__setattr__(self, "counts", read_only(self.counts, np.int64))
         object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
+
+    def at(self, rows: NDArray[np.int64]) -> RoundContext:
+        """The same round with some of the clients."""
+        return replace(self, clients=self.clients[rows], counts=self.counts[rows])
 
     def streams(self, purpose: str) -> ClientStreams:
         """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""

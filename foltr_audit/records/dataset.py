@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import ClassVar
@@ -23,10 +23,11 @@ class Dataset:
 
     Attributes:
         features: float32 or float64, shape (documents, features).
-        labels: int64 relevance grades from 0, shape (documents,).
+        labels: int64 relevance grades from 0, shape (documents,); with several intents the highest of them.
         offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
         query_ids: one name per query.
         document_ids: one name per document, `""` where the source gives none; a tuple, or decoded on use.
+        intents: int64 grades under each of I intents, shape (I, documents); None where there is but one.
 
     Raises:
         DataError: shapes that do not fit together, a query without documents, a label below 0.
@@ -37,6 +38,7 @@ class Dataset:
     offsets: NDArray[np.int64]
     query_ids: tuple[str, ...]
     document_ids: Sequence[str]
+    intents: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
@@ -53,6 +55,19 @@ class Dataset:
             raise DataError("dataset: offsets must rise from 0 to the number of documents")
         if documents and self.labels.min() < 0:
             raise DataError("dataset: a label is negative")
+        if self.intents is not None:
+            object.__setattr__(self, "intents", read_only(self.intents, np.int64))
+            self._check_intents()
+
+    def _check_intents(self) -> None:
+        if self.intents is None or self.intents.ndim != 2 or not len(self.intents):
+            raise DataError("dataset: expected one row of grades per intent, and one intent at least")
+        if self.intents.shape[1] != self.n_documents:
+            raise DataError(f"dataset: {self.intents.shape[1]} grades an intent, expected {self.n_documents}")
+        if not np.array_equal(self.intents.max(axis=0), self.labels):
+            raise DataError("dataset: expected labels that are the highest grade under any intent")
+        if self.intents.size and self.intents.min() < 0:
+            raise DataError("dataset: a grade is negative")
 
     def __repr__(self) -> str:
         return (
@@ -73,6 +88,16 @@ class Dataset:
     def n_features(self) -> int:
         """Number of features."""
         return int(self.features.shape[1])
+
+    @property
+    def n_intents(self) -> int:
+        """Number of intents that documents are judged under."""
+        return 1 if self.intents is None else len(self.intents)
+
+    @property
+    def grades(self) -> NDArray[np.int64]:
+        """Grade of each document under each intent, int64 (I, documents)."""
+        return self.labels[np.newaxis] if self.intents is None else self.intents
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -112,17 +137,20 @@ class Dataset:
             offsets=np.concatenate([[0], np.cumsum(self.lengths[chosen])]),
             query_ids=tuple(self.query_ids[q] for q in chosen),
             document_ids=tuple(chain.from_iterable(names)),
+            intents=None if self.intents is None else self.intents[:, rows],
         )
 
     def with_features(self, features: Features) -> Dataset:
         """The same queries with other feature values, shape (documents, any)."""
-        return Dataset(
-            features=features,
-            labels=self.labels,
-            offsets=self.offsets,
-            query_ids=self.query_ids,
-            document_ids=self.document_ids,
-        )
+        return replace(self, features=features)
+
+    def with_intents(self, intents: NDArray[np.int64]) -> Dataset:
+        """The same documents judged anew under each of I intents, int64 (I, documents)."""
+        return replace(self, labels=intents.max(axis=0), intents=intents)
+
+    def under(self, intent: int) -> Dataset:
+        """The same documents with their grades under one intent, from 0, and no other."""
+        return replace(self, labels=self.grades[intent], intents=None)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -133,6 +161,9 @@ class Dataset:
         for names in (self.query_ids, self.document_ids):
             for batch in batches(names):
                 digest.update("".join([f"{len(name)}:{name}" for name in batch]).encode())
+        if self.intents is not None:
+            digest.update(f"{len(self.intents)} intents\n".encode())
+            digest.update(np.ascontiguousarray(self.intents, dtype="<i8").data)
         return digest.hexdigest()
 
 
@@ -147,6 +178,7 @@ class Collection:
         fold: number of the fold, from 1; 0 where the source has no folds.
         fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
+        intents_from: where intents came from that are not the source's own, a folder or `synthetic:I`.
     """
 
     train: Dataset
@@ -157,6 +189,7 @@ class Collection:
     fold: int
     fingerprint: str
     normalised: str = "none"
+    intents_from: str | None = None
 
     def __repr__(self) -> str:
         sizes = " / ".join(str(self.part(name).n_queries) for name in self.PARTS)
@@ -192,6 +225,11 @@ class Collection:
         return self.train.n_features
 
     @property
+    def n_intents(self) -> int:
+        """Number of intents that every part is judged under."""
+        return self.train.n_intents
+
+    @property
     def largest_label(self) -> int:
         """The highest relevance grade in any part."""
         return max(int(self.part(name).labels.max()) for name in self.PARTS)
@@ -212,4 +250,5 @@ def joined(parts: Sequence[Dataset]) -> Dataset:
         offsets=np.concatenate([*starts, ends[-1:]]),
         query_ids=tuple(name for part in parts for name in part.query_ids),
         document_ids=tuple(name for part in parts for name in part.document_ids),
+        intents=None if parts[0].intents is None else np.concatenate([part.grades for part in parts], axis=1),
     )

@@ -185,6 +185,7 @@ class RoundTruth:
         clicks: bool, shape (I, k); False where the shown list is padded.
         clipped: bool, shape (I,); whether this local step was clipped.
         metrics: utility of the round by name, e.g. `offline_ndcg@10`; NaN where undefined.
+        intents: int64, shape (I,); the intent of each interaction, from 0; None where there is but one.
 
     Raises:
         UsageError: shapes that do not fit together, a negative client, a metric named `round`.
@@ -195,6 +196,7 @@ class RoundTruth:
     clicks: NDArray[np.bool_]
     clipped: NDArray[np.bool_]
     metrics: Mapping[str, float] = field(default_factory=dict)
+    intents: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         _freeze(self, {"clients": np.int64, "updates": np.float64, "clicks": np.bool_, "clipped": np.bool_})
@@ -208,5 +210,9 @@ class RoundTruth:
         _expect("truth", "clients", self.clients, self.updates.shape[:1])
         _expect("truth", "clipped", self.clipped, self.clicks.shape[:1])
         _at_least("truth", "clients", self.clients, 0)
+        if self.intents is not None:
+            _freeze(self, {"intents": np.int64})
+            _expect("truth", "intents", self.intents, self.clicks.shape[:1])
+            _at_least("truth", "intents", self.intents, 0)
         if "round" in metrics:
             raise UsageError("truth: a metric must not be named 'round'")

@@ -20,6 +20,7 @@ KNOWLEDGE = {
     "query": "which query each list answers",
     "candidates": "feature rows of all candidate documents of a query",
     "relevance": "relevance grades of the shown documents",
+    "intents": "their grades under each intent",
     "interactions": "number of interactions behind each message",
     "lists": "whether lists are sampled or deterministic",
     "learning_rate": "the clients' step size",
@@ -39,7 +40,7 @@ class Knowledge:
     """What an observer knows beside the messages. `None` or False: it does not know. See `KNOWLEDGE`.
 
     Attributes:
-        features, shown, order, query, candidates, relevance: whether the observer has these.
+        features, shown, order, query, candidates, relevance, intents: whether the observer has these.
         ranker: text of the ranker, e.g. `linear`.
         interactions: interactions B behind each message.
         lists: `sampled` from Plackett-Luce or `deterministic`.
@@ -62,6 +63,7 @@ class Knowledge:
     query: bool = True
     candidates: bool = False
     relevance: bool = False
+    intents: bool = False
     ranker: str = "linear"
     interactions: int | None = None
     lists: str | None = None
@@ -100,7 +102,9 @@ class Knowledge:
         if "click_model" in hidden:
             lost["belief"] = None
         if "query" in hidden:  # whoever does not know the query knows nothing of its documents
-            lost |= dict.fromkeys(("shown", "order", "candidates", "relevance"), False)
+            lost |= dict.fromkeys(("shown", "order", "candidates", "relevance", "intents"), False)
+        if "relevance" in hidden:
+            lost["intents"] = False
         return replace(self, **lost)  # type: ignore[arg-type]
 
 
@@ -142,6 +146,7 @@ class View:
         features: their feature rows, float32 or float64 (n, B, k, d), zero at the padding.
         candidates: all candidates of each list's query, if the observer has them.
         labels: grade of each shown document, int64 (n, B, k), -1 at the padding, if the observer has them.
+        intent_labels: its grade under each of I intents, int64 (n, B, k, I), likewise.
         clients: how many clients' updates each message sums, int64 (n,); 1 each if not given.
         knowledge: what the observer knows beside them.
     """
@@ -155,6 +160,7 @@ class View:
     seeds: NDArray[np.uint64] | None = None
     candidates: Candidates | None = None
     labels: NDArray[np.int64] | None = None
+    intent_labels: NDArray[np.int64] | None = None
     clients: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
     knowledge: Knowledge = field(default_factory=Knowledge)
 
@@ -163,8 +169,9 @@ class View:
         object.__setattr__(self, "messages", read_only(self.messages, np.float64))
         object.__setattr__(self, "shown", read_only(self.shown, np.int64))
         object.__setattr__(self, "features", read_only_features(self.features))
-        if self.labels is not None:
-            object.__setattr__(self, "labels", read_only(self.labels, np.int64))
+        for name in ("labels", "intent_labels"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name), np.int64))
         if self.seeds is not None:
             object.__setattr__(self, "seeds", read_only(self.seeds, np.uint64))
         clients = np.broadcast_to(self.clients, (len(self.messages),))
@@ -182,7 +189,24 @@ class View:
         """The same view with lists no wider than their longest."""
         k = max(self.width, min(1, self.shown.shape[2]))
         labels = None if self.labels is None else self.labels[:, :, :k]
-        return replace(self, shown=self.shown[:, :, :k], features=self.features[:, :, :k], labels=labels)
+        under = None if self.intent_labels is None else self.intent_labels[:, :, :k]
+        return replace(
+            self,
+            shown=self.shown[:, :, :k],
+            features=self.features[:, :, :k],
+            labels=labels,
+            intent_labels=under,
+        )
+
+    def under(self, intent: int) -> View:
+        """The same view whose labels are the grades under one intent, from 0.
+
+        Raises:
+            ValueError: the observer does not know them.
+        """
+        if self.intent_labels is None:
+            raise ValueError("a view under one intent needs the grades under each")
+        return replace(self, labels=self.intent_labels[..., intent])
 
     @property
     def is_document(self) -> NDArray[np.bool_]:
@@ -245,6 +269,10 @@ class Inference:
         any_click: higher = more likely that a list has any click, float64 (n, B); where it is not given,
             the largest score of the list speaks.
         lists: of attacks that ask which list a message came from: how probable each is, float64 (n, B).
+        intents: of attacks that ask for the intent: log likelihood of each message under each intent, up to
+            one number a message, float64 (n, I).
+        traits: of attacks that ask for the client: what of each message may tell who sent it, in an order
+            that the attack knows, float64 (n, F); NaN where there is nothing to say.
         patterns: how probable each click pattern of a list is, float64 (n, B, 2^k'), k' <= k: bit i of a
             pattern's number is the click on place i. Of attacks that weigh them all; rows sum to 1.
     """
@@ -253,6 +281,8 @@ class Inference:
     guess: NDArray[np.bool_]
     any_click: NDArray[np.float64] | None = None
     lists: NDArray[np.float64] | None = None
+    intents: NDArray[np.float64] | None = None
+    traits: NDArray[np.float64] | None = None
     patterns: NDArray[np.float64] | None = None
 
     def widened(self, k: int) -> Inference:
@@ -263,6 +293,6 @@ class Inference:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", read_only(self.scores, np.float64))
         object.__setattr__(self, "guess", read_only(self.guess, np.bool_))
-        for name in ("any_click", "lists", "patterns"):
+        for name in ("any_click", "lists", "intents", "traits", "patterns"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only(getattr(self, name), np.float64))

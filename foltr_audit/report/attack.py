@@ -14,16 +14,27 @@ from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.group_utility import utility_group_rows
+from foltr_audit.report.groups import group_rows
 from foltr_audit.report.information import information_rows
 from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer
 from foltr_audit.study import Cell
 
-KINDS = ("any_click", "calibration", "identifiability", "information", "queries", "refused", "results")
+KINDS = (
+    "any_click",
+    "calibration",
+    "groups",
+    "identifiability",
+    "information",
+    "queries",
+    "refused",
+    "results",
+)
 """The kinds of rows that come from evidence."""
 
-INQUIRIES = ("counts", "query_identification")
+INQUIRIES = ("counts", "intent_inference", "linkage", "query_identification")
 """The kinds of rows of attacks that ask for something else than clicks."""
 
 
@@ -35,7 +46,11 @@ class AttackReport(Report):
         any_click: one row per attack on whether a list has any click, over all lists.
         calibration: one row per attack whose scores are probabilities.
         counts: one row per attack on sums over clients, estimates without a message first.
+        groups: one row per guesser and group of clients, hit hardest first; left out where clients do not
+            differ.
         identifiability: one row per setting: what its messages can tell whatever attack reads them.
+        intent_inference: one row per attack that told the intents of clients.
+        linkage: one row per attack that told a client's next message from others', simple ones first.
         information: one row per attack that weighs click patterns: bits of a list's clicks in its message.
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that told queries from others.
@@ -44,12 +59,16 @@ class AttackReport(Report):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
+    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "groups")
 
     any_click: list[Row]
     calibration: list[Row]
     counts: list[Row] = field(default_factory=list, kw_only=True)
+    groups: list[Row] = field(default_factory=list, kw_only=True)
     identifiability: list[Row]
     information: list[Row] = field(default_factory=list, kw_only=True)
+    intent_inference: list[Row] = field(default_factory=list, kw_only=True)
+    linkage: list[Row] = field(default_factory=list, kw_only=True)
     queries: list[Row]
     query_identification: list[Row] = field(default_factory=list, kw_only=True)
     refused: list[Row]
@@ -64,6 +83,7 @@ class AttackReport(Report):
             dataset=dataset_table([cell.data for cell in cells])
             | {"queries_too_short": max(cell.too_short for cell in cells)},
             utility=utility_rows(cells),
+            utility_groups=utility_group_rows(cells),
             **joined(pieces),
             **joined(pieces, INQUIRIES),
         )
@@ -117,6 +137,7 @@ def attack_rows(
     return {
         "any_click": list(beside.any_click_rows(evidence, where, resamples)),
         "calibration": list(beside.calibration_rows(evidence, where, resamples)),
+        "groups": list(group_rows(evidence, where, streams)),
         "identifiability": [beside.identifiability_row(evidence, where)],
         "information": list(information_rows(evidence, where, resamples)),
         "queries": list(beside.query_rows(evidence, where, queries)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from foltr_audit.intent_metrics import evaluated_on
+from foltr_audit.records.world import SEVERAL
 from foltr_audit.report.plain import json_text
 from foltr_audit.spec import flat
 from foltr_audit.study import Cell
@@ -26,17 +28,23 @@ class Report:
         config: the plan as a plain table.
         dataset: source, fingerprints and sizes of the data.
         utility: one row per trained-on click model, claimed epsilon and chain.
+        utility_groups: one row per setting and group of clients, worst served first; left out where clients
+            do not differ.
     """
 
     SCHEMA: ClassVar[str]
+    BY_GROUP: ClassVar[tuple[str, ...]] = ("utility_groups",)
 
     config: Row
     dataset: Row
     utility: list[Row]
+    utility_groups: list[Row] = field(default_factory=list, kw_only=True)
 
     def table(self) -> Row:
-        """Everything as one plain table with its schema."""
-        return {"schema": self.SCHEMA, **{field.name: getattr(self, field.name) for field in fields(self)}}
+        """Everything as one plain table with its schema; the fields `BY_GROUP` only where clients differ."""
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        told = {name: value for name, value in every.items() if value or name not in self.BY_GROUP}
+        return {"schema": self.SCHEMA, **told}
 
     def json(self, beside: Row | None = None) -> str:
         """Everything as one JSON object, with more fields `beside` it."""
@@ -88,7 +96,7 @@ def groups(cells: Sequence[Cell]) -> list[Group]:
 def setting(cell: Cell) -> Row:
     """The columns that name what was run."""
     return {
-        "trained_on": cell.spec.train.click_model,
+        "trained_on": cell.population.click_model(cell.spec.train.click_model) or SEVERAL,
         "eps_claimed": cell.eps_claimed,
         "defense": "+".join(cell.spec.defense),
         "learner": cell.learner,
@@ -98,7 +106,7 @@ def setting(cell: Cell) -> Row:
 
 def dataset_table(facts: Sequence[Row]) -> Row:
     """What several folds have in common, and `folds` with the rest of each."""
-    shared = ("source", "synthetic", "normalised", "features")
+    shared = ("source", "intents", "intents_from", "synthetic", "normalised", "features")
     folds = {fold["fingerprint"]: fold for fold in facts}
     return {
         **{name: facts[0][name] for name in shared if name in facts[0]},
@@ -122,6 +130,7 @@ def utility_rows(cells: Sequence[Cell]) -> list[Row]:
                 "ndcg@10_undefended": float(np.mean(undefended)) if undefended else None,
                 "ndcg@10_untrained": float(np.mean([run.untrained for run in trained])),
                 "ndcg@10_ceiling": float(np.mean([run.ceiling for run in trained])),
+                "evaluated_on": evaluated_on(trained[0].rounds),
                 "online_sum": float(np.mean([run.online_sum for run in trained])),
                 "online_mean": float(np.mean([run.online_mean for run in trained])),
                 "clipped": float(np.mean([run.clipped for run in trained])),

@@ -6,9 +6,7 @@ as in Wang et al. 2021, "Effective and privacy-preserving federated online learn
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit import atomic
 from foltr_audit.errors import UsageError
+from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.metrics import OFFLINE, ONLINE
 from foltr_audit.report.base import Group, Row, groups
+from foltr_audit.report.change_marks import Span, interrupted, mark_changes, spans
+from foltr_audit.report.pictures import COLOURS, FORMATS, save_picture
 from foltr_audit.report.settings import setting_label
-from foltr_audit.run_folder import writing
+from foltr_audit.report.twins import SPECIFIC, beside, held_against, ran, specific_rankers
 from foltr_audit.study import Cell
 
 if TYPE_CHECKING:
@@ -29,41 +29,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-FORMATS = (".svg", ".png", ".pdf")
-"""What the name of a picture may end in."""
-
 PANELS = ("offline_ndcg@10", "online_ndcg@10")
 """The metrics that are drawn, one panel each."""
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours that the colour-blind tell apart (Okabe & Ito 2008, "Color universal design")."""
 
 _STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _MARKS = 10
 _LEGEND = 120  # letters that fit side by side below the panels
-
-_LOOK: Mapping[Any, Any] = {
-    "svg.hashsalt": "foltr-audit",
-    "pdf.fonttype": 42,
-    "text.parse_math": False,
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "grid.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 6.0,
-    "legend.frameon": False,
-    "legend.handlelength": 3.2,
-}
-_UNDATED: Mapping[str, Mapping[str, Any]] = {
-    ".svg": {"Date": None},
-    ".pdf": {"CreationDate": None},
-    ".png": {},
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,6 +48,9 @@ class Curve:
         rounds: how many rounds were played by then, int64 (T,).
         mean: over the runs, float64 (T,).
         deviation: standard deviation over the runs, divisor runs - 1, 0 for a single run; float64 (T,).
+        part: which queries an offline metric is of.
+        spans: when which intent leads; empty where that does not change.
+        beside: number of the curve that it is held against; None of a curve by itself.
     """
 
     label: str
@@ -83,11 +58,28 @@ class Curve:
     rounds: NDArray[np.int64]
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
+    part: str = "the test part"
+    spans: tuple[Span, ...] = ()
+    beside: int | None = None
 
     @classmethod
     def of(cls, label: str, group: Group, metric: str) -> Curve:
         """The curve of cells that are repetitions of each other."""
         values = np.array([_values(cell, metric) for cell in group.cells])
+        return cls.over(label, values, group.cells[0])
+
+    @classmethod
+    def over(
+        cls,
+        label: str,
+        values: NDArray[np.float64],
+        cell: Cell,
+        beside: int | None = None,
+    ) -> Curve:
+        """The curve of values of each round, NaN where there is none, float64 (runs, rounds).
+
+        `cell` is one of the runs.
+        """
         there = ~np.isnan(values)
         count = there.sum(axis=0)
         kept = count > 0
@@ -96,18 +88,48 @@ class Curve:
         squares = np.where(there, (values - mean) ** 2, 0.0).sum(axis=0)
         return cls(
             label=label,
-            runs=len(group.cells),
+            runs=len(there),
             rounds=np.flatnonzero(kept) + 1,
             mean=mean,
             deviation=np.sqrt(squares / np.maximum(count - 1, 1)),
+            part=evaluated_on(cell.trained.rounds),
+            spans=spans(cell),
+            beside=beside,
         )
 
 
 def curves(cells: Sequence[Cell], metric: str) -> list[Curve]:
-    """One curve for each group of cells that differ in repetition and fold only."""
-    found = groups(cells)
+    """One curve for each group of cells that differ in repetition and fold only.
+
+    Rankers of one intent that others are held against have no curve of their own: `curves_beside` has them.
+    """
+    found = _shown(cells)
     settings = [group.setting for group in found]
     return [Curve.of(setting_label(group.setting, settings), group, metric) for group in found]
+
+
+def curves_beside(cells: Sequence[Cell], metric: str) -> list[Curve]:
+    """For each of the `curves` with trained twins of one intent the curve of these, as far as they are seen.
+
+    Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
+    figures 2 to 4 (each twin in the periods of its intent) and figure 7 (one ranker per intent).
+    """
+    shown, among, found = _shown(cells), ran(cells), []
+    settings = [group.setting for group in shown]
+    for number, group in enumerate(shown):
+        values = [beside(cell, metric, among) for cell in group.cells]
+        known = [each for each in values if each is not None]
+        if known:
+            first = group.cells[0]
+            name = SPECIFIC if specific_rankers(first, among) else "its leading intent alone"
+            label = f"{setting_label(group.setting, settings)}: {name}" if len(shown) > 1 else name
+            found.append(Curve.over(label, np.array(known), first, beside=number))
+    return found
+
+
+def _shown(cells: Sequence[Cell]) -> list[Group]:
+    hidden = held_against(cells)
+    return groups([cell for cell in cells if cell.spec not in hidden])
 
 
 def check_picture(path: Path, runs: Path | None = None) -> None:
@@ -142,12 +164,8 @@ def save_curves(path: Path, cells: Sequence[Cell], dataset: Row) -> None:
     Raises:
         FoltrAuditError: the file cannot be written.
     """
-    picture, suffix = io.BytesIO(), path.suffix.lower()
-    with _look():
-        figure = draw({metric: curves(cells, metric) for metric in PANELS}, dataset)
-        figure.savefig(picture, format=suffix[1:], dpi=200, metadata=dict(_UNDATED[suffix]))
-    with writing(path):
-        atomic.write_bytes(path, picture.getvalue())
+    panels = {metric: [*curves(cells, metric), *curves_beside(cells, metric)] for metric in PANELS}
+    save_picture(path, lambda: draw(panels, dataset))
 
 
 def draw(panels: Mapping[str, Sequence[Curve]], dataset: Row) -> Figure:
@@ -176,13 +194,21 @@ def _draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
     offline = metric in OFFLINE
     label = (OFFLINE if offline else ONLINE)[metric].label
     axis.set_title(
-        "offline: global model on the test part" if offline else "online: lists that users were shown"
+        f"offline: global model on {' or '.join(dict.fromkeys(curve.part for curve in found))}"
+        if offline
+        else "online: lists that users were shown"
     )
     axis.set_xlabel("rounds played")
     axis.set_ylabel(f"{'offline' if offline else 'online'} {label}")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    mark_changes(axis, [curve.spans for curve in found])
     for number, curve in enumerate(found):
-        colour = _COLOURS[number % len(_COLOURS)]
+        if curve.beside is not None:
+            x, y = interrupted(curve.rounds, curve.mean, curve.spans)
+            colour = COLOURS[curve.beside % len(COLOURS)]
+            axis.plot(x, y, label=curve.label, color=colour, linestyle="dashed", linewidth=1.0, zorder=2.5)
+            continue
+        colour = COLOURS[number % len(COLOURS)]
         axis.plot(
             curve.rounds,
             curve.mean,
@@ -216,17 +242,6 @@ def _bands(found: Sequence[Curve]) -> list[Patch]:
     runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     text = f"mean ± one standard deviation, {runs} runs"
     return [Patch(facecolor="#777777", alpha=0.3, linewidth=0, label=text)]
-
-
-@contextmanager
-def _look() -> Iterator[None]:
-    """The settings that a picture depends on, whatever a user's own are; put back afterwards."""
-    import matplotlib
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_LOOK)
-        yield
 
 
 def _values(cell: Cell, metric: str) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""On a terminal: queries told from others, and counts told from sums."""
+"""On a terminal: queries told from others, counts told from sums, and what tells clients apart."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from rich.markup import escape
 
 from foltr_audit.report.attack_tables import refused_lines
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import below, beside, by_method, of_world, table, world
+from foltr_audit.report.layout import below, beside, by_method, of_world, setting_of, share_of, table, world
 from foltr_audit.report.plain import epsilon, short
+from foltr_audit.report.population_tables import intent_table, link_table, population_sentences
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,10 +29,12 @@ _COUNTS = {"error": "error", "rmse": "RMSE", "spearman": "Spearman", "exact": "e
 
 
 def print_inquiries(report: AttackReport, console: Console) -> None:
-    """The tables of both kinds, one per click model and view, and what they say."""
+    """The tables of every kind, one per click model and view, and what they say."""
     tables = [
         *_tables(report.query_identification, query_table),
         *_tables(report.counts, count_table),
+        *_tables(report.intent_inference, intent_table),
+        *_tables(report.linkage, link_table),
     ]
     for found in tables:
         console.print(found)
@@ -39,7 +42,12 @@ def print_inquiries(report: AttackReport, console: Console) -> None:
     told = {world(row) for row in report.results}  # their refusals stand below the results
     for line in refused_lines([row for row in report.refused if world(row) not in told]):
         console.print(line, highlight=False)
-    for line in (*_query_sentences(report.query_identification), *_count_sentences(report.counts)):
+    lines = (
+        *_query_sentences(report.query_identification),
+        *_count_sentences(report.counts),
+        *population_sentences(report.intent_inference, report.linkage),
+    )
+    for line in lines:
         console.print(line, style="bold", highlight=False)
 
 
@@ -110,9 +118,9 @@ def _added(row: Row) -> str:
 def _query_sentences(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         yield escape(
-            f"{_setting(row)}: {row['method']} names {_share(row['accuracy'])} of the queries among "
-            f"{row['choices']}, {_share(row['accuracy_with_pairs'])} where anything was learnt "
-            f"(guessing: {_share(row['chance'])})."
+            f"{setting_of(row)}: {row['method']} names {share_of(row['accuracy'])} of the queries among "
+            f"{row['choices']}, {share_of(row['accuracy_with_pairs'])} where anything was learnt "
+            f"(guessing: {share_of(row['chance'])})."
         )
 
 
@@ -123,19 +131,10 @@ def _count_sentences(rows: Sequence[Row]) -> Iterator[str]:
         usual = [
             other
             for other in rows
-            if other["method"] == "position-prior:median" and _setting(other) == _setting(row)
+            if other["method"] == "position-prior:median" and setting_of(other) == setting_of(row)
         ]
         beside_it = f" (without the sums: {short(usual[0]['error'])})" if usual else ""
         yield escape(
-            f"{_setting(row)}: {row['method']} tells click-through rates from sums over {_added(row)} "
+            f"{setting_of(row)}: {row['method']} tells click-through rates from sums over {_added(row)} "
             f"to within {short(row['error'])} in the mean{beside_it}."
         )
-
-
-def _setting(row: Row) -> str:
-    more = "".join(f", {name}={row[name]}" for name in row if "." in name)
-    return f"{row['click_model']} clicks, eps {epsilon(row['eps_claimed'])}{more}"
-
-
-def _share(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:.0f} %"

@@ -1,18 +1,19 @@
-"""Rows of attacks that ask for something else than clicks: queries told from others, counts from sums."""
+"""Rows of attacks that ask for something else than clicks: queries, intents, clients, counts from sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import NOTHING, Resamples, Score
+from foltr_audit.bootstrap import Resamples
 from foltr_audit.inquiry import Inquiries
 from foltr_audit.judge_counts import CountEvidence
 from foltr_audit.judge_queries import QueryEvidence
 from foltr_audit.report.base import Row
+from foltr_audit.report.population_rows import intent_rows, link_rows
+from foltr_audit.report.rows import columns
 from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]
@@ -23,7 +24,7 @@ _DIGITS = 2  # estimates that agree in so many are tied
 def inquiry_rows(
     inquiries: Inquiries, click_model: str, setting: Row, streams: Streams
 ) -> dict[str, list[Row]]:
-    """Rows by kind: `counts`, `query_identification`, and `refused` for attacks that could not run.
+    """Rows by kind: those of `report.attack.INQUIRIES`, and `refused` for attacks that could not run.
 
     Args:
         inquiries: what was found in one setting.
@@ -32,9 +33,11 @@ def inquiry_rows(
         streams: named random streams, of which the bootstrap is one.
     """
     where = {"click_model": click_model, **setting, "view": inquiries.view}
-    queries, counts = inquiries.queries, inquiries.counts
+    queries, counts, intents, links = inquiries.queries, inquiries.counts, inquiries.intents, inquiries.links
     return {
         "counts": [] if counts is None else list(count_rows(counts, where, streams)),
+        "intent_inference": [] if intents is None else list(intent_rows(intents, where, streams)),
+        "linkage": [] if links is None else list(link_rows(links, where, streams)),
         "query_identification": [] if queries is None else list(query_id_rows(queries, where, streams)),
         "refused": [{"method": label, **where, "reason": why} for label, why in inquiries.refused.items()],
     }
@@ -70,8 +73,8 @@ def query_id_rows(evidence: QueryEvidence, where: Row, streams: Streams) -> Iter
         }
         for name, values in metrics.items():
             told = np.where(evidence.has_pairs, values, np.nan)
-            row |= _columns(name, resamples.mean(values))
-            row |= _columns(f"{name}_with_pairs", resamples.mean(told))
+            row |= columns(name, resamples.mean(values))
+            row |= columns(f"{name}_with_pairs", resamples.mean(told))
         yield row
 
 
@@ -107,10 +110,10 @@ def _count_metrics(evidence: CountEvidence, estimates: Floats, resamples: Resamp
     errors = np.where(here, (estimates - evidence.counts) / evidence.clients[:, np.newaxis], 0.0)
     right = here & (np.rint(estimates) == evidence.counts)
     return {
-        **_columns("error", resamples.ratio(np.abs(errors).sum(axis=1), documents)),
-        **_columns("rmse", resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt)),
-        **_columns("spearman", resamples.mean(rank_correlations(estimates, evidence.counts, here))),
-        **_columns("exact", resamples.ratio(right.sum(axis=1).astype(np.float64), documents)),
+        **columns("error", resamples.ratio(np.abs(errors).sum(axis=1), documents)),
+        **columns("rmse", resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt)),
+        **columns("spearman", resamples.mean(rank_correlations(estimates, evidence.counts, here))),
+        **columns("exact", resamples.ratio(right.sum(axis=1).astype(np.float64), documents)),
     }
 
 
@@ -132,9 +135,3 @@ def rank_correlations(estimates: Floats, counts: NDArray[np.int64], here: NDArra
         if scale > 0:
             out[i] = float(a @ b) / scale
     return out
-
-
-def _columns(name: str, score: Score) -> Row:
-    known = None if isnan(score.value) else score.value
-    interval = score.ci95 if score is not NOTHING else None
-    return {name: known, f"{name}_ci95": None if interval is None else list(interval)}

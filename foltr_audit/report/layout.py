@@ -70,7 +70,7 @@ def _joined(row: Row, name: str, between: str) -> str:
     if interval is None:
         return value
     low, high = (short(end, 2).replace("1.00", "1.0") for end in interval)
-    return f"{value}{between}{low}-{high}"
+    return f"{value}{between}{low} to {high}" if low.startswith("-") else f"{value}{between}{low}-{high}"
 
 
 def print_warnings(warnings: Iterable[str], console: Console) -> None:
@@ -82,3 +82,14 @@ def print_warnings(warnings: Iterable[str], console: Console) -> None:
 def percent(value: float | None) -> str:
     """A share as a percentage; `-` where there is none."""
     return "-" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def setting_of(row: Row) -> str:
+    """What a sentence about a row begins with: click model, epsilon, and Spec fields without a column."""
+    more = "".join(f", {name}={row[name]}" for name in row if "." in name)
+    return f"{row['click_model']} clicks, eps {epsilon(row['eps_claimed'])}{more}"
+
+
+def share_of(value: float | None) -> str:
+    """A share in a sentence, in whole percent."""
+    return "none" if value is None else f"{100 * value:.0f} %"

@@ -22,14 +22,27 @@ def differing(rows: Sequence[Row]) -> list[str]:
 
 
 def setting_text(row: Row, name: str, rows: Sequence[Row]) -> str:
-    """The value of a setting as short text: of a learner without parameters that all of its name share."""
+    """The value of a setting as short text: of a plug-in without parameters that all of its name share."""
     value = row.get(name)
     if value is None:
         return "-"
+    if name == "population.scenario":
+        return short_scenario(str(value), [str(other.get(name)) for other in rows])
     if name == "learner":
         texts = dict.fromkeys(str(other.get(name)) for other in rows)
         return without_shared_parameters(list(texts))[str(value)]
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def short_scenario(text: str, among: Sequence[str]) -> str:
+    """A scenario among others, each that it joins without the parameters that all of its name share.
+
+    >>> short_scenario("a:x=1,y=2+b:z=3", ["a:x=1,y=2+b:z=3", "a:x=1,y=4"])
+    'a:y=2+b'
+    """
+    parts = dict.fromkeys(part for other in (text, *among) for part in other.split("+"))
+    shorter = without_shared_parameters(list(parts))
+    return "+".join(shorter[part] for part in text.split("+"))
 
 
 def heading(name: str) -> str:

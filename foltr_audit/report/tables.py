@@ -10,6 +10,8 @@ from rich.markup import escape
 from foltr_audit.report import attack_tables as beside_results
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.base import Row
+from foltr_audit.report.group_utility import utility_groups_table
+from foltr_audit.report.groups import groups_table
 from foltr_audit.report.information import comparison_table, information_table
 from foltr_audit.report.inquiries import print_inquiries
 from foltr_audit.report.layout import below, by_method, of_world, percent, table, world
@@ -42,10 +44,13 @@ def print_attack(report: AttackReport, console: Console) -> None:
     if report.utility:
         console.print(_utility_table(report.utility, no_relevant(report.config)))
         console.print()
+    if report.utility_groups:
+        console.print(utility_groups_table(report.utility_groups))
+        console.print()
     _print_queries(report, console)
     print_inquiries(report, console)
     if any(not row["baseline"] for row in report.results) or not (
-        report.counts or report.query_identification
+        report.counts or report.query_identification or report.intent_inference or report.linkage
     ):
         console.print(escape(meaning(report.results)), style="bold", highlight=False)
 
@@ -60,6 +65,10 @@ def _print_world(report: AttackReport, name: str, console: Console) -> None:
     any_click = of_world(report.any_click, name)
     if any(row["auc"] is not None for row in any_click):
         console.print(beside_results.any_click_table(any_click))
+        console.print()
+    by_group = of_world(report.groups, name)
+    if by_group:
+        console.print(groups_table(by_group))
         console.print()
     told = of_world(report.information, name)
     if told:
@@ -87,6 +96,10 @@ def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
     kind = "synthetic data" if data["synthetic"] else "data"
     fold = data["folds"][0]
     sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries, " if "train" in fold else ""
+    intents = ""
+    if "intents" in data:
+        origin = f" of {data['intents_from']}" if data["intents_from"] else ""
+        intents = f"{data['intents']} intents{origin}, "
     folds = f", first of {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
     learners = ", ".join(sorted({row["learner"].partition(":")[0] for row in rows}))
     settings = ", ".join(sorted({row["pdgd"] for row in rows} - {"none"}))
@@ -94,7 +107,7 @@ def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
     short_ones = data.get("queries_too_short", 0)
     left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
-        f"{kind} {data['source']} ({sizes}{data['features']} features, {data['normalised']}{folds}, "
+        f"{kind} {data['source']} ({sizes}{intents}{data['features']} features, {data['normalised']}{folds}, "
         f"fingerprint {fold['fingerprint'][:12]}), {learners}{pdgd}, "
         f"seed {config.get('seed', 'several')}{left_out}"
     )
@@ -140,7 +153,7 @@ def _lists(rows: Sequence[Row]) -> str:
 
 def _utility_table(rows: Sequence[Row], words: str) -> Table:
     found = table(
-        "nDCG@10 on the test part",
+        f"nDCG@10 on {' or '.join(sorted({str(row['evaluated_on']) for row in rows}, reverse=True))}",
         f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
     )
     found.add_column("trained on")

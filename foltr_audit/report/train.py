@@ -13,7 +13,10 @@ from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.plan import Plan
 from foltr_audit.plugins import WireDefense
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.group_utility import utility_group_rows
+from foltr_audit.report.periods import period_rows
 from foltr_audit.report.plain import json_text
+from foltr_audit.report.twins import twin_rows
 from foltr_audit.run_folder import writing
 from foltr_audit.study import Cell
 
@@ -29,11 +32,17 @@ class TrainReport(Report):
     """The result of `train`.
 
     Attributes:
+        population: where clients differ, who they are: `clients`, `strengths`, and a row for each group.
+        periods: one row per setting and period of a leading intent, see `period_rows`.
+        twins: one row per setting, metric and twin that was trained beside it, see `twin_rows`.
         rounds: one row per run and round.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/train/1"
 
+    population: list[Row]
+    periods: list[Row]
+    twins: list[Row]
     rounds: list[Row]
 
     @classmethod
@@ -43,6 +52,10 @@ class TrainReport(Report):
             config=plan.table(),
             dataset=dataset_table([cell.data for cell in cells]),
             utility=utility_rows(cells),
+            utility_groups=utility_group_rows(cells),
+            population=_populations(cells),
+            periods=period_rows(cells),
+            twins=twin_rows(cells),
             rounds=[row for group in groups(cells) for row in _rounds(group)],
         )
 
@@ -130,6 +143,12 @@ class WireCost:
             f"{self.name}: a client sends {sum(self.bytes.values()):,.0f} bytes a round ({sent}) and works "
             f"{1e3 * sum(self.seconds.values()):.2f} ms; {100 * self.aborted:.0f} % of the rounds aborted"
         )
+
+
+def _populations(cells: Sequence[Cell]) -> list[Row]:
+    """Each population once, as the first run of a setting has it."""
+    made = [group.cells[0].described for group in groups(cells)]
+    return list({json_text(each): each for each in made if each is not None}.values())
 
 
 def _mean(rounds: Sequence[Row], name: str) -> float:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
 from foltr_audit.report.base import Row
+from foltr_audit.report.group_utility import utility_groups_table
 from foltr_audit.report.layout import percent, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.settings import differing, heading, setting_text
 from foltr_audit.report.tables import dataset_line, no_relevant
 from foltr_audit.report.train import TrainReport
+from foltr_audit.report.world_tables import periods_table, population_table, twins_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +29,20 @@ MOST_ROUNDS = 20
 _SHOWN_OFFLINE = ("offline_ndcg@10", "offline_mrr@10", "offline_map@10", "offline_dcg@10")
 
 
-def print_train(report: TrainReport, console: Console) -> None:
-    """Some rounds, means over the runs, and the final model's figures."""
+def print_train(report: TrainReport, console: Console, *, rounds: bool = True) -> None:
+    """Who took part, some rounds if asked for, what periods and twins show, and the final model's figures."""
     console.print(dataset_line(report.dataset, report.config, report.utility))
-    console.print(_rounds_table(report.rounds))
-    console.print(_utility_table(report.utility, no_relevant(report.config)))
+    for made in report.population:
+        console.print(population_table(made, report.population))
+    if rounds:
+        console.print(_rounds_table(report.rounds))
+    if report.periods:
+        console.print(periods_table(report.periods))
+    if report.twins:
+        console.print(twins_table(report.twins))
+    console.print(_utility_table(report.utility, no_relevant(report.config), evaluated_on(report.rounds)))
+    if report.utility_groups:
+        console.print(utility_groups_table(report.utility_groups))
 
 
 def _rounds_table(rows: Sequence[Row]) -> Table:
@@ -64,7 +76,7 @@ def _caption(rows: Sequence[Row]) -> str:
     means = f"means of {runs} runs; " if runs > 1 else ""
     lacking = f"\n{len(_chosen(rows))} of {rounds} rounds: all with --json or --out"
     return (
-        f"{means}offline: the global model after the round, on the test part"
+        f"{means}offline: the global model after the round, on {evaluated_on(rows)}"
         f"{lacking if len(_chosen(rows)) < rounds else ''}"
     )
 
@@ -94,9 +106,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _utility_table(rows: Sequence[Row], words: str) -> Table:
+def _utility_table(rows: Sequence[Row], words: str, part: str) -> Table:
     found = table(
-        "nDCG@10 of the trained model (test part) and of what its users saw (online)",
+        f"nDCG@10 of the trained model ({part.replace('the ', '')}) and of what its users saw (online)",
         f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
         f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
     )

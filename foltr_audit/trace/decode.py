@@ -140,6 +140,7 @@ def truths(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
                 clicks=clicked[r],
                 clipped=clicks.array("clipped")[r],
                 metrics=metrics,
+                intents=clicks.array("intent")[r] if header.intents > 1 else None,
             )
         except UsageError as error:
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None

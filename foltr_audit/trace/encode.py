@@ -86,6 +86,8 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
                 "clipped": truth.clipped.copy(),
             },
         }
+        if truth.intents is not None:
+            rest["truth/clicks"]["intent"] = truth.intents.astype(np.uint8)
     sizes = {"rounds": 1, "messages": M, "interactions": rows, "clicks": rows}
     for table, values in whole.items():
         values["round"] = np.full(sizes[table.split("/")[1]], record.round)

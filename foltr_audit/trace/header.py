@@ -111,7 +111,12 @@ class TraceHeader:
             _check_fact(name, value)
         ordered = {name: _own(self.knowledge[name]) for name in sorted(self.knowledge)}
         object.__setattr__(self, "knowledge", ordered)
-        _ = self.content, self.encoding, self.width  # they refuse facts that are missing or cannot be meant
+        _ = (
+            self.content,
+            self.encoding,
+            self.width,
+            self.intents,
+        )  # they refuse facts that are missing or cannot be meant
         try:
             self.to_toml().encode("utf-8")
         except UnicodeEncodeError as error:
@@ -140,6 +145,14 @@ class TraceHeader:
         good = isinstance(width, int) and not isinstance(width, bool) and width >= 1
         _check(good, "knowledge.width", width, "a whole number from 1 on")
         return int(width)  # type: ignore[arg-type]
+
+    @property
+    def intents(self) -> int:
+        """Number of intents that users are told apart by: what the fact `intents` says, else 1."""
+        intents = self.knowledge.get("intents", 1)
+        good = isinstance(intents, int) and not isinstance(intents, bool) and 1 <= intents <= MOST_PARTS
+        _check(good, "knowledge.intents", intents, f"a whole number from 1 to {MOST_PARTS}")
+        return int(intents)  # type: ignore[arg-type]
 
     @property
     def encoding(self) -> FixedPoint | None:

@@ -53,6 +53,8 @@ def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataTyp
         rest[table] |= {"total": pl.List(pl.UInt64), "aborted": pl.String()}
     if table == "observed/rounds" and not header.holds_models:
         rest[table] |= {"state": pl.List(pl.Float64)}
+    if table == "truth/clicks" and header.intents > 1:
+        rest[table] |= {"intent": pl.UInt8()}
     if table == "observed/messages" and header.kind == "es":
         rest[table] |= {"seed": pl.UInt64()}
     if table == "observed/interactions" and header.embeds_features:
@@ -115,8 +117,15 @@ def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
     return None
 
 
-def truth_misfit(record: RoundRecord, truth: RoundTruth) -> str | None:
-    """Why a truth does not belong to a round; None where it does."""
+def truth_misfit(header: TraceHeader, record: RoundRecord, truth: RoundTruth) -> str | None:
+    """Why a truth does not belong to a round of the trace with this header; None where it does."""
+    if (truth.intents is not None) != (header.intents > 1):
+        told = "no intents" if truth.intents is None else "intents"
+        return f"round {record.round}: truth: it has {told}, but the header says {header.intents}"
+    if truth.intents is not None and truth.intents.max(initial=0) >= header.intents:
+        return (
+            f"round {record.round}: truth: intent {truth.intents.max()}, expected less than {header.intents}"
+        )
     pairs = [
         ("updates", truth.updates.shape, record.messages.shape),
         ("clicks", truth.clicks.shape, record.shown.shape),

@@ -98,7 +98,7 @@ class TraceWriter:
             raise UsageError(f"trace: round {record.round}: comes {told}, but the header says {promised}")
         problem = misfit(self.header, record)
         if problem is None and truth is not None:
-            problem = truth_misfit(record, truth)
+            problem = truth_misfit(self.header, record, truth)
         if problem is None:
             problem = self._other_width(record)
         if problem is not None:

@@ -13,17 +13,18 @@ from foltr_audit.client import Interactions
 from foltr_audit.errors import DataError
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
-from foltr_audit.plugins import ClickModel, RoundContext
-from foltr_audit.records import Dataset
+from foltr_audit.plugins import RoundContext
 from foltr_audit.records.rounds import GlobalModel
+from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
+from foltr_audit.world import World
 
 
 class Senders(Protocol):
     """Clients that search one data set and send what they have."""
 
-    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
-        """Every client asks its queries, int64 (C, B), and sends one message.
+    def send(self, asked: Asked, context: RoundContext) -> Sent:
+        """Every client asks its queries, (C, B), and sends one message.
 
         Raises:
             DataError: a message is not finite in its number format.
@@ -38,9 +39,7 @@ class Training(Protocol):
         """What the server starts with, from a first model (P,)."""
         ...
 
-    def play(
-        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
-    ) -> tuple[Sent, GlobalModel]:
+    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
         """One round: what a cohort sends that asks queries (C, B), and what the server goes on with.
 
         Raises:
@@ -69,9 +68,8 @@ def in_format(
 
 def play_in_score_order(
     setup: Setup,
-    click_model: ClickModel,
-    data: Dataset,
-    queries: NDArray[np.int64],
+    world: World,
+    asked: Asked,
     models: Callable[[int], NDArray[np.float64]],
     context: RoundContext,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -81,15 +79,18 @@ def play_in_score_order(
     """
     from foltr_audit.kernels.ranking import top_lists
 
-    shown = np.empty((*queries.shape, LIST_LENGTH), dtype=np.int64)
-    clicks = np.empty(shown.shape, dtype=np.bool_)
-    streams, largest = context.streams(click_model.purpose), setup.collection.largest_label
-    for step in range(queries.shape[1]):
-        asked = np.ascontiguousarray(queries[:, step])
-        scores, starts = setup.ranker.scores(models(step), data, asked)
-        shown[:, step] = top_lists(scores, starts, LIST_LENGTH)
-        labels = data.shown_labels(asked, shown[:, step])
-        clicks[:, step] = click_model.click(labels, largest, streams, step)
+    shown = np.full((*asked.queries.shape, LIST_LENGTH), -1, dtype=np.int64)
+    clicks = np.zeros(shown.shape, dtype=np.bool_)
+    click_model, largest = world.click_model, world.largest_label
+    streams = context.streams(click_model.purpose)
+    for step in range(shown.shape[1]):
+        rows = np.flatnonzero(asked.queries[:, step] >= 0)
+        queries, every = asked.queries[rows, step], models(step)
+        mine = every if len(every) == 1 else every[rows]
+        scores, starts = setup.ranker.scores(mine, world.data, queries)
+        shown[rows, step] = top_lists(scores, starts, LIST_LENGTH)
+        labels = world.clicked_grades(queries, asked.ways[rows, step], shown[rows, step])
+        clicks[rows, step] = click_model.click(labels, largest, streams.at(rows), step)
     return shown, clicks
 
 

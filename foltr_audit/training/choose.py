@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from foltr_audit.records import Dataset
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import Senders, Training
 from foltr_audit.training.clicks import Central, ClickSenders
 from foltr_audit.training.metrics import Evolution, MetricSenders
 from foltr_audit.training.models import FedAvg, ModelSenders
+from foltr_audit.world import World
 
 
-def training(setup: Setup) -> Training:
-    """The rounds of a setup's learner.
+def training(setup: Setup, world: World) -> Training:
+    """The rounds of a setup's learner in a world.
 
     Raises:
         UsageError: it cannot learn here.
     """
     match setup.learner.sends:
         case "metrics":
-            return Evolution(setup)
+            return Evolution(setup, world)
         case "clicks":
-            return Central(setup)
+            return Central(setup, world)
         case _:
-            return FedAvg(setup)
+            return FedAvg(setup, world)
 
 
-def senders(setup: Setup, click_model: str, data: Dataset) -> Senders:
+def senders(setup: Setup, world: World) -> Senders:
     """Fresh clients of a setup's learner, who are shown deterministic lists."""
     match setup.learner.sends:
         case "metrics":
-            return MetricSenders(setup, click_model, data)
+            return MetricSenders(setup, world)
         case "clicks":
-            return ClickSenders(setup, click_model, data)
+            return ClickSenders(setup, world)
         case _:
-            return ModelSenders(setup, click_model, data, sampled=False)
+            return ModelSenders(setup, world, sampled=False)

@@ -8,17 +8,19 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.clicks import Cascade
+from foltr_audit.click_mixture import declared_tables
 from foltr_audit.client import ClientRules, Clients, Interactions
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.pdgd_central import PDGD
+from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
 from foltr_audit.plugins import CentralLearner, Learnt, RoundContext, Users
-from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.wired import Wired
+from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
+from foltr_audit.world import World
 
 T = TypeVar("T", bound=np.generic)
 
@@ -35,20 +37,17 @@ def sent_clicks(setup: Setup, done: Interactions, context: RoundContext) -> Sent
 class ClickSenders:
     """Users of a server who are shown the lists of its model in score order, and click."""
 
-    def __init__(self, setup: Setup, click_model: str, data: Dataset) -> None:
+    def __init__(self, setup: Setup, world: World) -> None:
         """Nothing is played yet."""
         self.setup = setup
-        self.click_model = setup.click_model(click_model)
-        self.data = data
+        self.world = world
 
-    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
+    def send(self, asked: Asked, context: RoundContext) -> Sent:
         """The clicks of users who ask queries (C, B)."""
         model = context.parameters[np.newaxis]
-        shown, clicks = play_in_score_order(
-            self.setup, self.click_model, self.data, queries, lambda _: model, context
-        )
+        shown, clicks = play_in_score_order(self.setup, self.world, asked, lambda _: model, context)
         reported = reported_clicks(self.setup.chain, shown, clicks, context)
-        return sent_clicks(self.setup, not_clipped(queries, shown, clicks, reported), context)
+        return sent_clicks(self.setup, not_clipped(asked.queries, shown, clicks, reported), context)
 
 
 class Central:
@@ -57,7 +56,7 @@ class Central:
     It takes the first interaction of every client, then the second of every client, and so on.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, world: World) -> None:
         """Nothing is played yet.
 
         Raises:
@@ -68,45 +67,80 @@ class Central:
             raise UsageError(f"learner {learner.name}: expected one that learns from clicks themselves")
         self.setup = setup
         self.learner = learner
-        self.click_model = setup.click_model(setup.spec.train.click_model)
-        self._steps = _Steps.of(setup, learner) if isinstance(learner, PDGD) else None
-        if self._steps is None and not isinstance(self.click_model, Cascade):
+        self.world = world
+        self._steps = _Steps.of(setup, learner, world) if isinstance(learner, PDGD) else None
+        self._tables = declared_tables(world.click_model, world.largest_label)
+        if self._steps is None and self._tables is None:
             raise UsageError(
-                f"learner {learner.name}: it learns from cascade click models, not {self.click_model.name}"
+                f"learner {learner.name}: it learns from cascade click models, not {world.click_model.name}"
             )
 
     def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """The first model (P,), with what the learner remembers."""
         return GlobalModel(parameters, self.learner.first_state(parameters.size))
 
-    def play(
-        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
-    ) -> tuple[Sent, GlobalModel]:
+    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
         """See `Training.play`."""
-        C, B = queries.shape
-        asked = np.ascontiguousarray(queries.T.reshape(-1))
-        each = replace(context, clients=np.arange(C * B), counts=np.ones(C * B, dtype=np.int64))
+        places = _in_turns(asked.queries)
+        queries, ways = (each[places.client, places.step] for each in (asked.queries, asked.ways))
+        each = replace(context, clients=places.turn, counts=np.ones(queries.size, dtype=np.int64))
         state = np.empty(0) if before.state is None else before.state
-        if self._steps is not None:
-            parameters, lists = self._steps.learn(asked, each)
+        if not queries.size:
+            parameters, lists = before.parameters, _Lists.none()
+        elif self._steps is not None:
+            parameters, lists = self._steps.learn(queries, ways, each)
         else:
-            learnt = self.learner.learn(self._users(each), asked, before.parameters, state)
+            learnt = self.learner.learn(self._users(each, ways), queries, before.parameters, state)
             parameters, state, lists = learnt.parameters, learnt.state, _Lists.of(learnt)
-        done = not_clipped(
-            queries,
-            _by_client(lists.shown, C, B),
-            _by_client(lists.clicks, C, B),
-            _by_client(lists.reported, C, B),
+        shown, clicks, reported = (
+            places.spread(lists.shown),
+            places.spread(lists.clicks),
+            places.spread(lists.reported),
         )
+        done = not_clipped(asked.queries, shown, clicks, reported)
         return sent_clicks(self.setup, done, context), GlobalModel(finite(parameters, context.round), state)
 
-    def _users(self, context: RoundContext) -> Users:
-        model = self.click_model
-        if not isinstance(model, Cascade):
-            raise UsageError(f"click model {model.name}: expected a cascade")
-        click, stop = model.tables(self.setup.collection.largest_label)
-        data = self.setup.collection.train
-        return Users(data=data, click=click, stop=stop, clicks=model.purpose, context=context)
+    def _users(self, context: RoundContext, ways: NDArray[np.int64]) -> Users:
+        world = self.world
+        if self._tables is None:
+            raise UsageError(f"click model {world.click_model.name}: expected a cascade")
+        click, stop = self._tables
+        return Users(
+            data=world.data,
+            grades=world.grades,
+            lifts=world.lifts(ways),
+            click=click,
+            stop=stop,
+            clicks=world.click_model.purpose,
+            context=context,
+        )
+
+
+class _Turns(NamedTuple):
+    """The interactions of a round in the order in which they are played, N in all.
+
+    Attributes:
+        client, step: whose they are, and which of theirs, int64 (N,).
+        turn: the number of each as if no client asked less than the others, int64 (N,).
+        shape: clients and steps.
+    """
+
+    client: NDArray[np.int64]
+    step: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    def spread(self, lists: NDArray[T]) -> NDArray[T]:
+        """Lists (N, k) as (C, B, k), padded where nothing was asked."""
+        out = np.full((*self.shape, LIST_LENGTH), -1 if lists.dtype == np.int64 else 0, dtype=lists.dtype)
+        out[self.client, self.step] = lists
+        return out
+
+
+def _in_turns(queries: NDArray[np.int64]) -> _Turns:
+    """The first interaction of every client, then the second of every client, and so on."""
+    step, client = np.nonzero(queries.T >= 0)
+    return _Turns(client, step, step * queries.shape[0] + client, queries.shape)
 
 
 class _Lists(NamedTuple):
@@ -121,10 +155,11 @@ class _Lists(NamedTuple):
         """Lists whose clicks the server saw as they were."""
         return cls(learnt.shown, learnt.clicks, learnt.clicks)
 
-
-def _by_client(lists: NDArray[T], clients: int, interactions: int) -> NDArray[T]:
-    """Lists of interactions in the order in which they were played, as (C, B, k)."""
-    return np.ascontiguousarray(lists.reshape(interactions, clients, -1).swapaxes(0, 1))
+    @classmethod
+    def none(cls) -> _Lists:
+        """Lists of a round in which nobody asked anything."""
+        clicks = np.empty((0, LIST_LENGTH), dtype=np.bool_)
+        return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
 
 
 class _Steps(NamedTuple):
@@ -134,7 +169,7 @@ class _Steps(NamedTuple):
     batch: int
 
     @classmethod
-    def of(cls, setup: Setup, learner: PDGD) -> _Steps:
+    def of(cls, setup: Setup, learner: PDGD, world: World) -> _Steps:
         """The steps of a learner on the training part.
 
         Raises:
@@ -150,29 +185,31 @@ class _Steps(NamedTuple):
             ranker=setup.ranker,
             learner=learner.steps,
             chain=setup.chain,
-            click_model=setup.click_model(setup.spec.train.click_model),
+            click_model=world.click_model,
             largest_label=setup.collection.largest_label,
             sampled=True,
             acts_without_pairs=True,
         )
-        return cls(Clients(rules, setup.collection.train), learner.batch)
+        return cls(Clients(rules, world), learner.batch)
 
-    def learn(self, queries: NDArray[np.int64], context: RoundContext) -> tuple[NDArray[np.float64], _Lists]:
-        """The model (P,) after interactions that ask queries (N,), and what these were."""
+    def learn(
+        self, queries: NDArray[np.int64], ways: NDArray[np.int64], context: RoundContext
+    ) -> tuple[NDArray[np.float64], _Lists]:
+        """The model (P,) and lists of interactions that ask queries (N,) and click in some ways (N,)."""
         if self.batch == 1:
             alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
-            local, done = self.clients.play(queries[np.newaxis], alone)
+            local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
             return local.models[0], _Lists(done.shown[0], done.clicks[0], done.reported[0])
         parameters, pieces = context.parameters, []
         for first in range(0, queries.size, self.batch):
-            rows = slice(first, first + self.batch)
-            some = replace(
-                context,
-                parameters=parameters,
-                clients=context.clients[rows],
-                counts=context.counts[rows],
-            )
-            local, done = self.clients.play(queries[rows, np.newaxis], some)
+            rows = np.arange(first, min(first + self.batch, queries.size))
+            some = replace(context.at(rows), parameters=parameters)
+            local, done = self.clients.play(_asked(queries[rows, np.newaxis], ways[rows, np.newaxis]), some)
             parameters = parameters + local.steps.sum(axis=0)
             pieces.append(_Lists(done.shown[:, 0], done.clicks[:, 0], done.reported[:, 0]))
         return parameters, _Lists(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
+def _asked(queries: NDArray[np.int64], ways: NDArray[np.int64]) -> Asked:
+    """Queries and ways to click, (C, B); a server that learns from clicks has no use for the intents."""
+    return Asked(queries, np.zeros_like(queries), ways)

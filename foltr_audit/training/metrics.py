@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.clicks import Cascade
+from foltr_audit.click_mixture import Tables, declared_tables
 from foltr_audit.errors import UsageError
 from foltr_audit.played import Sent
 from foltr_audit.plugins import MetricLearner, RoundContext
 from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.wired import Wired
+from foltr_audit.records.world import Asked
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
+from foltr_audit.world import World
 
 
 def metric_learner(setup: Setup) -> MetricLearner:
@@ -37,70 +38,71 @@ class MetricSenders:
     The seed says how the model was perturbed and nothing else: queries and clicks have streams of their own.
     """
 
-    def __init__(self, setup: Setup, click_model: str, data: Dataset) -> None:
+    def __init__(self, setup: Setup, world: World) -> None:
         """Nothing is compiled or played yet."""
         self.setup = setup
         self.learner = metric_learner(setup)
-        self.click_model = setup.click_model(click_model)
-        self.data = data
+        self.world = world
 
-    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
+    def send(self, asked: Asked, context: RoundContext) -> Sent:
         """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
         values = learner.values
         seeds = _seeds(context.streams("es/seed"))
-        shown, clicks = self._play(np.ascontiguousarray(queries), context, seeds)
+        queries, counts = asked.queries, asked.counts
+        shown, clicks = self._play(asked, context, seeds)
         learnt = reported_clicks(chain, shown, clicks, context)
         reported = learner.outcomes(learnt)
         for step in range(queries.shape[1]):
             reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
         dtype = self.setup.spec.trace.dtype
-        messages = in_format(self._means(reported), dtype, context.round)
+        messages = in_format(self._means(reported, counts), dtype, context.round)
         wired = Wired(messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_))
         return Sent(
             messages=messages,
             wired=wired,
-            updates=self._means(learner.outcomes(clicks)),
+            updates=self._means(learner.outcomes(clicks), counts),
             interactions=not_clipped(queries, shown, clicks, learnt),
             seeds=seeds,
         )
 
-    def _means(self, outcomes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Mean metrics (C, V) of the two halves of outcomes (C, B), or of all of them; 0 of none."""
-        values = self.learner.values[outcomes]
-        B = outcomes.shape[1]
-        cuts = [(0, (B + 1) // 2), ((B + 1) // 2, B)] if self.learner.antithetic else [(0, B)]
-        return np.stack([values[:, a:b].sum(axis=1) / max(1, b - a) for a, b in cuts], axis=1)
+    def _means(self, outcomes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Mean metrics (C, V) of the halves of the first (C,) of outcomes (C, B), or of all; 0 of none."""
+        means = np.zeros((counts.size, 2 if self.learner.antithetic else 1))
+        for B in np.unique(counts).tolist():
+            rows = counts == B
+            values = self.learner.values[outcomes[rows]]
+            cuts = [(0, (B + 1) // 2), ((B + 1) // 2, B)] if self.learner.antithetic else [(0, B)]
+            means[rows] = np.stack([values[:, a:b].sum(axis=1) / max(1, b - a) for a, b in cuts], axis=1)
+        return means
 
     def _play(
-        self, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
+        self, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Lists (C, B, k) and clicks (C, B, k)."""
-        linear = type(self.setup.ranker) is LinearRanker
-        declared = type(self.click_model).click is Cascade.click
-        if linear and declared and isinstance(self.click_model, Cascade):
-            return self._in_kernel(self.click_model, queries, context, seeds)
-        return self._step_by_step(queries, context, seeds)
+        tables = declared_tables(self.world.click_model, self.world.largest_label)
+        if type(self.setup.ranker) is LinearRanker and tables is not None:
+            return self._in_kernel(tables, asked, context, seeds)
+        return self._step_by_step(asked, context, seeds)
 
     def _in_kernel(
-        self, model: Cascade, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
+        self, tables: Tables, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         from foltr_audit.kernels.evolution import play_perturbed
 
-        click, stop = model.tables(self.setup.collection.largest_label)
-        streams, data = context.streams(model.purpose), self.data
+        streams, data = context.streams(self.world.click_model.purpose), self.world.data
         shown, clicks = play_perturbed(
             data.features,
             data.offsets,
-            data.labels.astype(np.int8),
-            queries,
+            self.world.grades,
+            np.ascontiguousarray(asked.queries),
+            self.world.lifts(asked.ways),
             context.clients,
             context.parameters,
             seeds,
             self.learner.sigma,
             self.learner.antithetic,
-            click,
-            stop,
+            *tables,
             context.round,
             streams.purpose_code,
             np.uint64(streams.key),
@@ -108,16 +110,16 @@ class MetricSenders:
         return shown, clicks
 
     def _step_by_step(
-        self, queries: NDArray[np.int64], context: RoundContext, seeds: NDArray[np.uint64]
+        self, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         perturbed = self.learner.perturbations(seeds, context.parameters.size)
-        half = (queries.shape[1] + 1) // 2
+        half = (asked.counts[:, np.newaxis] + 1) // 2
 
         def models(step: int) -> NDArray[np.float64]:
-            mirrored = self.learner.antithetic and step >= half
-            return context.parameters - perturbed if mirrored else context.parameters + perturbed
+            mirrored = self.learner.antithetic & (step >= half)
+            return np.where(mirrored, context.parameters - perturbed, context.parameters + perturbed)
 
-        return play_in_score_order(self.setup, self.click_model, self.data, queries, models, context)
+        return play_in_score_order(self.setup, self.world, asked, models, context)
 
 
 def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
@@ -129,20 +131,28 @@ def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
 class Evolution:
     """A server that ascends the gradient that seeds and metrics estimate."""
 
-    def __init__(self, setup: Setup) -> None:
-        """Nothing is played yet."""
+    def __init__(self, setup: Setup, world: World) -> None:
+        """Nothing is played yet.
+
+        Raises:
+            UsageError: a client with fewer interactions at the mirrored model than at the other.
+        """
         self.learner = metric_learner(setup)
-        self.senders = MetricSenders(setup, setup.spec.train.click_model, setup.collection.train)
+        self.senders = MetricSenders(setup, world)
+        odd = [size for size in setup.sizes if size % 2] if self.learner.antithetic else []
+        if odd:
+            raise UsageError(
+                f"learner {self.learner.name}: a client with {odd[0]} interactions; "
+                "expected even numbers, or antithetic=false"
+            )
 
     def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """The first model (P,), with the optimiser's first state."""
         return GlobalModel(parameters, self.learner.first_state(parameters.size))
 
-    def play(
-        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
-    ) -> tuple[Sent, GlobalModel]:
+    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
         """See `Training.play`: one step of the optimiser."""
-        sent = self.senders.send(queries, context)
+        sent = self.senders.send(asked, context)
         state = self.learner.first_state(before.parameters.size) if before.state is None else before.state
         messages = sent.messages.astype(np.float64)
         if sent.seeds is None:

@@ -8,21 +8,22 @@ from numpy.typing import NDArray
 from foltr_audit.client import Clients
 from foltr_audit.played import Sent
 from foltr_audit.plugins import RoundContext
-from foltr_audit.records import Dataset
 from foltr_audit.records.rounds import GlobalModel, Payload
+from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format
+from foltr_audit.world import World
 
 
 class ModelSenders:
     """Clients that take local steps, defend their model and send it."""
 
-    def __init__(self, setup: Setup, click_model: str, data: Dataset, *, sampled: bool) -> None:
+    def __init__(self, setup: Setup, world: World, *, sampled: bool) -> None:
         """Nothing is compiled or played yet."""
         self.setup = setup
-        self.clients = Clients(setup.rules(click_model, sampled=sampled), data)
+        self.clients = Clients(setup.rules(world.click_model, sampled=sampled), world)
 
-    def send(self, queries: NDArray[np.int64], context: RoundContext) -> Sent:
+    def send(self, asked: Asked, context: RoundContext) -> Sent:
         """Local steps, message and wire stage of clients that ask queries (C, B).
 
         What the wire stage encodes as integers is not rounded to another number format before.
@@ -31,7 +32,7 @@ class ModelSenders:
             DataError: a message is not finite in its number format.
             UsageError: a message that the wire stage cannot encode.
         """
-        local, interactions = self.clients.play(queries, context)
+        local, interactions = self.clients.play(asked, context)
         chain, trace = self.setup.chain, self.setup.spec.trace
         models = chain.on_message(local.models, context)
         if trace.message == "update":
@@ -49,23 +50,20 @@ class ModelSenders:
 class FedAvg:
     """A server that averages the models of its cohort."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, world: World) -> None:
         """Nothing is played yet."""
         self.setup = setup
-        train = setup.collection.train
-        self.senders = ModelSenders(setup, setup.spec.train.click_model, train, sampled=True)
+        self.senders = ModelSenders(setup, world, sampled=True)
 
     def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """The first model (P,), and nothing beside it."""
         return GlobalModel(parameters)
 
-    def play(
-        self, queries: NDArray[np.int64], context: RoundContext, before: GlobalModel
-    ) -> tuple[Sent, GlobalModel]:
-        """See `Training.play`. Where nothing arrives the model stays."""
-        sent = self.senders.send(queries, context)
-        mean = self.setup.chain.on_aggregate(sent.wired, context)
-        if not sent.wired.survivors.any():
+    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
+        """See `Training.play`. Where nothing arrives, or nobody asked anything, the model stays."""
+        sent = self.senders.send(asked, context)
+        if not context.counts[sent.wired.survivors].any():
             return sent, before
+        mean = self.setup.chain.on_aggregate(sent.wired, context)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
         return sent, GlobalModel(finite(after, context.round))

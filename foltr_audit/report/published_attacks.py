@@ -1,9 +1,8 @@
-"""Published figures beside what the cells of a preset found."""
+"""Published figures of attacks beside what the cells of a preset found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,9 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from foltr_audit.evidence import Evidence
-from foltr_audit.presets import RANDOM, Figures, Preset
+from foltr_audit.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.report.base import Group, Row, groups
+from foltr_audit.report.comparison import Comparison, Extent
 from foltr_audit.report.layout import table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.study import Cell
@@ -28,30 +28,18 @@ COMPARED = ("accuracy", "precision", "recall")
 Metrics = dict[str, float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedComparison:
-    """Published figures beside those found, averaged as they were: means of folds, then their mean.
+class AttackComparison(Comparison):
+    """Published figures of attacks beside those found, averaged alike: means of folds, then their mean.
 
-    Attributes:
-        preset: the study.
-        data: source of the data that were attacked here.
-        synthetic: whether those are synthetic.
-        rows: one per cell of the preset, setting, click model and method.
+    There is one row per cell of the preset, setting, click model and method.
     """
 
-    preset: Preset
-    data: str
-    synthetic: bool
-    rows: list[Row]
-
     @classmethod
-    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Cell]]) -> PublishedComparison:
+    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Cell]], extent: Extent) -> AttackComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
-        first = next(iter(cells.values()))[0].data
         return cls(
             preset=preset,
-            data=first["source"],
-            synthetic=first["synthetic"],
+            extent=extent,
             rows=[
                 row
                 for name, mine in cells.items()
@@ -59,19 +47,6 @@ class PublishedComparison:
                 for row in _group_rows(preset, name, group)
             ],
         )
-
-    def table(self) -> Row:
-        """Everything as one plain table."""
-        published = self.preset.published
-        return {
-            "preset": self.preset.name,
-            "source": self.preset.source,
-            "title": published.title,
-            "published_data": published.data,
-            "data": self.data,
-            "synthetic": self.synthetic,
-            "rows": self.rows,
-        }
 
     def print(self, console: Console) -> None:
         """One table per setting: published figures, then a column per cell."""
@@ -102,11 +77,10 @@ class PublishedComparison:
         return found
 
     def _caption(self, rows: Sequence[Row]) -> str:
-        kind = "synthetic data" if self.synthetic else "data"
         folds = max(row["folds"] for row in rows)
         means = f"means of {folds} folds" if folds > 1 else "means"
         return escape(
-            f"published: of {self.preset.published.data}; the others: {means} of {kind} {self.data}\n"
+            f"published: of {self.preset.published.data}; the others: {means} of {self.extent}\n"
             "lists without a guess do not count in the precision"
         )
 
@@ -148,7 +122,7 @@ def _name(method: str) -> str:
 def _group_rows(preset: Preset, cell: str, group: Group) -> Iterator[Row]:
     """Rows of the Specs of a cell that differ in fold and repetition only."""
     setting = {name: group.setting[name] for name in ("trained_on", "eps_claimed", "defense", "pdgd")}
-    sizes = [figures.method for figures in preset.published.figures if figures.method.startswith(RANDOM)]
+    sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
     for click_model in group.cells[0].evidence:
         runs = [(run.spec.data.fold, _with_click(run.evidence[click_model])) for run in group.cells]
         for method in dict.fromkeys((*sizes, *runs[0][1].guessed)):
@@ -172,7 +146,7 @@ def _with_click(evidence: Evidence) -> Evidence:
     return evidence.at(evidence.has_click)
 
 
-def _is_compared(method: str, lists: Evidence, published: Figures | None) -> bool:
+def _is_compared(method: str, lists: Evidence, published: AttackFigures | None) -> bool:
     """Whether a method answered, and is no baseline that nothing was published on."""
     if method.startswith(RANDOM):
         return True

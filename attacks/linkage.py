@@ -1,0 +1,220 @@
+"""Whether two messages of different rounds are of the same client: what of a client persists."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from foltr_audit.decoding import Decoder, why_too_long
+from foltr_audit.intent_likelihoods import above_best, list_likelihoods, posteriors, under_each
+from foltr_audit.plugins import Inference, LinkAttack, View
+from foltr_audit.replay import NEEDS, why_no_replay
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TRAITS = ("count", "clicks", "intents", "direction")
+"""What of a client may persist."""
+
+_BEHAVIOUR = 3  # numbers that describe how a message's lists were clicked
+_SLIP = 0.05  # how likely a client's number of interactions is any client's in the next round
+_PERSISTS = 0.2  # correlation of a client's click behaviour between rounds, where it has one
+_CLOSER = 0.25  # standard deviations that cosines of one client's updates lie above those of two
+_ROUNDING = 1e-9  # spread of numbers, relative to the largest, that counts as none
+_FAR = 3.0  # standard deviations: farther out, a number says no more
+
+
+class Linkage(LinkAttack):
+    """Adds up, over what may persist of a client, how much likelier two messages are if one client sent both.
+
+    `count`: the number of interactions, which travels in clear, is the same again unless there was a slip.
+    `clicks`: clicks a list, and shares of relevant and of other documents that were clicked, as a decoder
+    without belief finds them, are correlated normal numbers. `intents`: one intent explains both messages.
+    `direction`: updates, less their mean, are closer than those of different clients, by a quarter of a
+    standard deviation of their cosines; noise that is drawn twice shows here too. What the observer cannot
+    decode is left out. A naive statistic: the parts count as independent, and their strengths are set by
+    hand, not learnt.
+
+    Sees: the messages of both rounds and how many interactions are behind each; for clicks and intents also
+    what `map` and `intent-inference` see.
+
+    Source: a sum of likelihood ratios of independent fields, Fellegi & Sunter 1969, "A theory for record
+    linkage", section 2; the persisting trait as in Narayanan & Shmatikov 2008, "Robust de-anonymization of
+    large sparse datasets", section 4.
+    """
+
+    name: ClassVar[str] = "linkage"
+    status: ClassVar[Literal["stable", "experimental"]] = "experimental"  # its strengths are set by hand
+
+    needs: ClassVar[frozenset[str]] = frozenset({"shown"})
+
+    use: str = Field("count/clicks/intents/direction", description="what is compared, with / between")
+    shortlist: int = Field(4, ge=1, le=1024, description="of joint-map, where a message has several lists")
+    sweeps: int = Field(
+        0, ge=0, le=1000, description="likewise; 0: its relaxed start, rounded, which is quick"
+    )
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        given = text.split("/")
+        if not set(given) <= set(TRAITS) or len(set(given)) < len(given):
+            raise ValueError(f"expected some of {', '.join(TRAITS)} with / between them")
+        return text
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """`traits` describe each message; the score is the probability of a click without any belief."""
+        del rng
+        return self._answer(view.trimmed()).widened(view.shown.shape[2])
+
+    def _answer(self, view: View) -> Inference:
+        from foltr_audit.kernels.patterns import marginals
+
+        n, B, k = view.shown.shape
+        scores, evidence = np.zeros((n, B, k)), np.zeros((n, 0))
+        if self._decodes(view):
+            worlds = under_each(view) if self._weighs_intents(view) else []
+            evidence = np.zeros((n, len(worlds)))
+            neutral = Decoder(view, "uniform")
+            for rows, b, likely in list_likelihoods(neutral, self.shortlist, self.sweeps):
+                lengths = view.is_document[rows, b].sum(axis=1)
+                scores[rows, b] = marginals(likely, lengths, k)[0]
+                for intent, decoder in enumerate(worlds):
+                    evidence[rows, intent] += marginals(likely + decoder.log_priors(rows, b), lengths, k)[3]
+            behaviour = click_behaviour(scores, view)
+        else:
+            behaviour = np.full((n, _BEHAVIOUR), np.nan)
+        count = view.is_document.any(axis=2).sum(axis=1).astype(np.float64)
+        traits = _Traits(count, behaviour, above_best(evidence), view.updates)
+        return Inference(scores=scores, guess=(scores > 0.5) & view.is_document, traits=traits.packed())
+
+    def _decodes(self, view: View) -> bool:
+        if not {"clicks", "intents"} & set(self.use.split("/")):
+            return False
+        known = all(view.knowledge.has(name) for name in NEEDS)
+        return known and why_no_replay(view) is None and why_too_long(view) is None
+
+    def _weighs_intents(self, view: View) -> bool:
+        return "intents" in self.use.split("/") and view.knowledge.belief is not None
+
+    def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
+        """The sum over what is compared, see the class."""
+        ours, theirs, used = _Traits.of(first), _Traits.of(second), self.use.split("/")
+        total = np.zeros(offered.shape)
+        if "count" in used:
+            total += same_count(ours.sizes, theirs.sizes, offered)
+        if "clicks" in used:
+            total += alike(ours.behaviour, theirs.behaviour, offered).sum(axis=2)
+        if "intents" in used and ours.intents.shape[1]:
+            total += same_kind(ours.intents, theirs.intents, offered)
+        if "direction" in used:
+            total += same_direction(ours.updates, theirs.updates, offered)
+        return total
+
+
+class _Traits(NamedTuple):
+    """What of n messages may persist.
+
+    Attributes:
+        sizes: interactions, float64 (n,).
+        behaviour: clicks a list, and click rates on relevant and on other documents, float64 (n, 3), NaN
+            where there is nothing to say.
+        intents: log likelihood under each intent, float64 (n, I); I = 0 where they are not weighed.
+        updates: float64 (n, P).
+    """
+
+    sizes: Floats
+    behaviour: Floats
+    intents: Floats
+    updates: Floats
+
+    def packed(self) -> Floats:
+        """One row a message, the number of intents in front, (n, F)."""
+        n, intents = self.intents.shape
+        front = np.column_stack([np.full(n, float(intents)), self.sizes])
+        return np.concatenate([front, self.behaviour, self.intents, self.updates], axis=1)
+
+    @classmethod
+    def of(cls, rows: Floats) -> _Traits:
+        """From one row a message."""
+        first = 2 + _BEHAVIOUR
+        last = first + (int(rows[0, 0]) if len(rows) else 0)
+        return cls(rows[:, 1], rows[:, 2:first], rows[:, first:last], rows[:, last:])
+
+
+def click_behaviour(clicked: Floats, view: View) -> Floats:
+    """Clicks a list, click rates on relevant and on other documents, (n, 3), from P(click) (n, B, k)."""
+    here, labels = view.is_document, view.labels
+    relevant = here & (labels > 0) if labels is not None else np.zeros_like(here)
+    other = here & ~relevant if labels is not None else np.zeros_like(here)
+    columns = [(here, here.any(axis=2).sum(axis=1))]
+    columns += [(chosen, chosen.sum(axis=(1, 2))) for chosen in (relevant, other)]
+    out = np.full((len(view), _BEHAVIOUR), np.nan)
+    for column, (chosen, size) in enumerate(columns):
+        clicks = np.where(chosen, clicked, 0.0).sum(axis=(1, 2))
+        np.divide(clicks, size, out=out[:, column], where=size > 0)
+    return out
+
+
+def same_count(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
+    """Log likelihood ratio (n, m) of counts (n,) and (N,): the same again, or anybody's after a slip."""
+    values, number, seen = np.unique(theirs, return_inverse=True, return_counts=True)
+    share = (seen / max(1, theirs.size))[number] if values.size else np.ones(0)
+    same = theirs[offered] == ours[:, np.newaxis]
+    return np.asarray(np.log(_SLIP + (1 - _SLIP) * np.where(same, 1.0 / share[offered], 0.0)))
+
+
+def alike(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
+    """Log likelihood ratio (n, m, F) of numbers (n, F), (N, F), standardised: correlated or independent."""
+    a, b = standardised(ours)[:, np.newaxis], standardised(theirs)[offered]
+    r = _PERSISTS
+    ratio = (r * a * b - r * r * (a * a + b * b) / 2) / (1 - r * r) - np.log(1 - r * r) / 2
+    return np.where(np.isnan(ratio), 0.0, ratio)
+
+
+def standardised(numbers: Floats) -> Floats:
+    """Columns (n, F) in standard deviations from their mean, three at most; 0 without spread, NaN stays."""
+    out = np.full(numbers.shape, np.nan)
+    for column in range(numbers.shape[1]):
+        known = ~np.isnan(numbers[:, column])
+        mean, spread = _moments(numbers[known, column])
+        out[known, column] = np.clip((numbers[known, column] - mean) / spread, -_FAR, _FAR)
+    return out
+
+
+def same_kind(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
+    """Log likelihood ratio (n, m) of log likelihoods (n, I), (N, I): one of I kinds for both, or one each."""
+    even = np.full(ours.shape[1], 1.0 / ours.shape[1])
+    both = np.einsum("ni,nmi->nm", posteriors(ours, even), posteriors(theirs, even)[offered])
+    return np.asarray(np.log(np.maximum(both * ours.shape[1], np.finfo(np.float64).tiny)))
+
+
+def same_direction(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
+    """Log likelihood ratio (n, m) of cosines of updates (n, P), (N, P): those of one client are larger."""
+    first, second = _directions(ours), _directions(theirs)
+    columns = [np.einsum("np,np->n", first, second[offered[:, j]]) for j in range(offered.shape[1])]
+    cosines = np.stack(columns, axis=1) if columns else np.zeros(offered.shape)
+    mean, spread = _moments(cosines.reshape(-1))
+    return np.asarray(_CLOSER * (cosines - mean) / spread - _CLOSER**2 / 2)
+
+
+def _directions(updates: Floats) -> Floats:
+    """Updates (n, P) less their mean, of length 1, or 0."""
+    largest = np.abs(updates).max(initial=0.0)
+    scaled = updates / largest if 0 < largest < np.inf else np.zeros_like(updates)
+    centred = scaled - np.sort(scaled, axis=0).mean(axis=0) if len(scaled) else scaled
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
+
+
+def _moments(numbers: Floats) -> tuple[float, float]:
+    """Mean and standard deviation, which do not depend on the order; 1 where there is no spread."""
+    if not numbers.size:
+        return 0.0, 1.0
+    rising = np.sort(numbers)
+    spread = float(rising.std())
+    rounding = _ROUNDING * float(np.abs(rising).max())
+    return float(rising.mean()), spread if spread > rounding else 1.0

@@ -1,0 +1,157 @@
+"""Who asks what in a round, with which intent, and how they will click."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.plugins import Environment, Population, RoundContext, Trait
+from foltr_audit.records.world import Asked
+from foltr_audit.world import World
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clientele:
+    """The clients of an experiment in their world.
+
+    Attributes:
+        world: what they search.
+        population: who they are.
+        environment: how likely each intent is over time; None where nothing is said of it.
+        interactions: interactions of a client in a round where its traits do not say.
+        most: the most interactions of a client in a round, B.
+        total: interactions of the whole training.
+        paired: a client's later half of interactions are at the mirrored model of its first half.
+    """
+
+    world: World
+    population: Population
+    environment: Environment | None
+    interactions: int
+    most: int
+    total: int
+    paired: bool = False
+
+    def ask(self, context: RoundContext) -> Asked:
+        """What the clients of a training round ask, (C, B); those that ask less end with -1.
+
+        Interaction b of the c-th of C clients is played at time `(round B + b) C + c`.
+        """
+        C, B = context.clients.size, self.most
+        time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
+        kinds = self._kinds(context, B)
+        queries = self._queries(self._holding(kinds), context.streams("queries").uniform(B))
+        intents = self._intents(context, kinds, time)
+        gone = np.arange(B) >= self._sizes(context.clients)[:, np.newaxis]
+        if self.environment is not None and self.environment.kept is not None:
+            gone |= intents != self.environment.kept
+        return _in_front(Asked(np.where(gone, -1, queries), intents, self._ways(kinds, intents)))
+
+    def dress(self, queries: NDArray[np.int64], context: RoundContext) -> Asked:
+        """What clients (C,) who are told what to ask, (C, B), make of it after the training.
+
+        They have the traits of their group, but click by the model and as often as they are told. Where a
+        client has no document of a query it ranks all of them.
+        """
+        C, B = queries.shape
+        kinds = self._kinds(context, B)
+        places = self.world.places[self._holding(kinds), queries]
+        time = np.full((C, B), max(0, self.total - 1))
+        intents = self._intents(context, kinds, time)
+        return Asked(np.where(places >= 0, places, queries), intents, self._ways(kinds, intents))
+
+    def weights(self, time: int) -> NDArray[np.float64]:
+        """How likely each intent is among all interactions at a time, float64 (I,)."""
+        for trait in self.population.traits:
+            wanted = [value.intent for value in trait.values if value.intent is not None]
+            if wanted:
+                return np.asarray(np.bincount(wanted, minlength=self.world.intents) / len(wanted))
+        if self.environment is None:
+            return np.ones(1)
+        if self.environment.kept is not None:
+            return np.asarray(np.eye(self.world.intents)[self.environment.kept])
+        return np.asarray(self.environment.probabilities([time])[0])
+
+    def _queries(self, holding: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Any query with documents of each interaction's holding, by a draw for each, int64 (C, B)."""
+        if len(self._pools) == 1:
+            return np.floor(draws * self._pools[0].size).astype(np.int64)
+        queries = np.empty(draws.shape, dtype=np.int64)
+        for number, pool in enumerate(self._pools):
+            here = np.broadcast_to(holding, draws.shape) == number
+            queries[here] = pool[np.floor(draws[here] * pool.size).astype(np.int64)]
+        return queries
+
+    def _kinds(self, context: RoundContext, B: int) -> list[NDArray[np.int64]]:
+        """For each trait, which of its values each interaction has, int64 (C, B)."""
+        found = []
+        for trait, own in zip(self.population.traits, self.population.own(context.clients), strict=True):
+            kinds = np.repeat(own[:, np.newaxis], B, axis=1)
+            if trait.strength < 1:
+                draws = context.streams(f"scenario/trait/{trait.name}").uniform(2 * B)
+                any_kind = np.floor(draws[:, B:] * len(trait.values)).astype(np.int64)
+                kinds = np.where(draws[:, :B] < trait.strength, kinds, any_kind)
+            found.append(kinds)
+        return found
+
+    def _of(
+        self, kinds: list[NDArray[np.int64]], field: str, numbers: dict[object, int]
+    ) -> NDArray[np.int64]:
+        """The number of what each interaction's values say in a field, by the last trait that does, or -1."""
+        found = np.full(kinds[0].shape if kinds else (1, 1), -1)
+        for trait, kind in zip(self.population.traits, kinds, strict=True):
+            said = np.array([numbers.get(getattr(value, field), -1) for value in trait.values])[kind]
+            found = np.where(said >= 0, said, found)
+        return found
+
+    def _holding(self, kinds: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        numbers: dict[object, int] = {
+            grades: number for number, grades in enumerate(self.world.holdings) if grades is not None
+        }
+        return np.maximum(self._of(kinds, "grades", numbers), 0)
+
+    def _intents(
+        self, context: RoundContext, kinds: list[NDArray[np.int64]], time: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The intent of each interaction (C, B); where others are left out, pairs have the same."""
+        own = self._of(kinds, "intent", {intent: intent for intent in range(self.world.intents)})
+        if self.environment is None:
+            return np.broadcast_to(np.maximum(own, 0), time.shape)
+        C, B = time.shape
+        draws = context.streams("scenario/intents").uniform(B)
+        chances = self.environment.probabilities(time.reshape(-1)).reshape(C, B, -1)
+        if self.paired and self.environment.kept is not None and B % 2 == 0:
+            draws[:, B // 2 :], chances[:, B // 2 :] = draws[:, : B // 2], chances[:, : B // 2]
+        passed = draws[..., np.newaxis] >= np.cumsum(chances, axis=2)[..., :-1]
+        return np.where(own >= 0, own, passed.sum(axis=2))
+
+    def _ways(self, kinds: list[NDArray[np.int64]], intents: NDArray[np.int64]) -> NDArray[np.int64]:
+        numbers: dict[object, int] = {model.text: m for m, model in enumerate(self.world.models)}
+        model = np.maximum(self._of(kinds, "click_model", numbers), 0)
+        return np.asarray(model * self.world.intents + intents)
+
+    def _sizes(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Interactions of each client in a round, int64 (C,)."""
+        sizes = np.full(clients.size, self.interactions)
+        for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
+            sizes = np.where(_says(trait)[own] > 0, _says(trait)[own], sizes)
+        return sizes
+
+    @cached_property
+    def _pools(self) -> list[NDArray[np.int64]]:
+        return [places[places >= 0] for places in self.world.places]
+
+
+def _says(trait: Trait) -> NDArray[np.int64]:
+    return np.array([value.interactions or 0 for value in trait.values])
+
+
+def _in_front(asked: Asked) -> Asked:
+    """The same interactions with those that are left out behind all others."""
+    if (asked.queries >= 0).all():
+        return asked
+    order = np.argsort(asked.queries < 0, axis=1, kind="stable")
+    return Asked(*(np.take_along_axis(each, order, axis=1) for each in asked))

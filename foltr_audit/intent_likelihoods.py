@@ -1,0 +1,70 @@
+"""How probable messages are under the grades of each intent: lists weighed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.decoding import Decoder
+from foltr_audit.joint_search import joint_clicks
+from foltr_audit.records.view import View
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def under_each(view: View) -> list[Decoder]:
+    """A decoder that believes in each intent of a view in turn."""
+    labels = view.intent_labels
+    intents = 0 if labels is None else labels.shape[3]
+    return [Decoder(view.under(intent), "relevance") for intent in range(intents)]
+
+
+def list_likelihoods(decoder: Decoder, shortlist: int, sweeps: int) -> Iterator[tuple[Ints, int, Floats]]:
+    """Log likelihood of every click pattern of each list (rows, 2^k), with its messages and its number.
+
+    Where messages have several lists, the clicks on the others are those that a joint search finds, or
+    without sweeps the rounded relaxed solution.
+
+    Args:
+        decoder: the view, and the belief that the search goes by.
+        shortlist: of the search, see `JointSearch`.
+        sweeps: of the search.
+    """
+    view = decoder.view
+    if view.kind == "clicks":
+        yield from _arrived(decoder)
+        return
+    clicks = np.zeros(view.shown.shape, np.bool_)
+    if view.is_document.any(axis=2).sum(axis=1).max(initial=0) > 1:
+        clicks = joint_clicks(decoder, shortlist, sweeps)
+    for rows in decoder.chunks():
+        path = decoder.replay.paths(rows, clicks[rows])
+        for b in range(view.shown.shape[1]):
+            yield rows, b, decoder.likelihoods(rows, b, path[b], path[-1] - path[b + 1])
+
+
+def _arrived(decoder: Decoder) -> Iterator[tuple[Ints, int, Floats]]:
+    """The same of clicks that arrived in clear."""
+    n, B, k = decoder.view.shown.shape
+    clicks = (decoder.view.messages[:, : B * k].reshape(n, B, k) > 0.5) & decoder.view.is_document
+    patterns = clicks @ (1 << np.arange(k))
+    for rows in decoder.chunks():
+        for b in range(B):
+            seen = patterns[rows, b, np.newaxis] == np.arange(1 << k)
+            yield rows, b, np.where(seen, 0.0, -np.inf)
+
+
+def above_best(evidence: Floats) -> Floats:
+    """Log likelihoods (n, I) with 0 for the best; 0 for all where none explains a message."""
+    top = evidence.max(axis=1, keepdims=True, initial=-np.inf)
+    known = np.isfinite(top)
+    return np.where(known, evidence - np.where(known, top, 0.0), 0.0)
+
+
+def posteriors(likely: Floats, prior: Floats) -> Floats:
+    """Probabilities (n, I) from log likelihoods (n, I) whose best is 0, and those before, (I,)."""
+    masses = np.exp(likely) * prior
+    return np.asarray(masses / masses.sum(axis=1, keepdims=True))

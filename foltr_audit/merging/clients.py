@@ -1,0 +1,97 @@
+"""The two clients of a split: their queries in each part, and those that they merge models with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foltr_audit.errors import DataError
+from foltr_audit.merging.splits import MergeQueries, Method, Partition, merge_queries, partition
+from foltr_audit.merging.topics import Topics
+
+SPLITS: dict[int, tuple[Method, int]] = {
+    1: ("exclusive", 0),
+    2: ("no-tie-breaking", 0),
+    3: ("no-tie-breaking", 1),
+}
+"""How the three splits are made, and of which category: the first (0) or the second (1)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clients:
+    """One split.
+
+    Attributes:
+        number: of the split, 1 to 3; 0 for the initial one.
+        method: how the first client's queries are chosen.
+        rank: whether they are of the first (0) or the second (1) category.
+        category: that category's value.
+        parts: the queries of each part.
+        merge: D_merge of each client, out of the validation part; None of the initial split.
+    """
+
+    number: int
+    method: Method
+    rank: int
+    category: int
+    parts: dict[str, Partition]
+    merge: MergeQueries | None
+
+    @classmethod
+    def of(cls, number: int, topics: Topics, places: tuple[int, ...]) -> Clients:
+        """Divide the queries of every part; `number` is a key of `SPLITS`, or 0.
+
+        Raises:
+            DataError: a client has no query to train on, to stop on, or to merge with.
+        """
+        method, rank = SPLITS.get(number, ("initial", 0))
+        if rank >= len(places):
+            raise DataError(f"merge: split {number}: one query topic only; expected a second category")
+        place = places[rank]
+        parts = {
+            part: partition(method, counts.relevant, topics.topics[part], place)
+            for part, counts in topics.counts.items()
+        }
+        category = topics.categories[place]
+        for part in ("train", "vali"):
+            for name in ("first", "second"):
+                if not getattr(parts[part], name).size:
+                    client = 1 if name == "first" else 2
+                    raise DataError(
+                        f"merge: split {number}: no {part} query of client {client} for category {category}; "
+                        "expected more data, or another --category"
+                    )
+        merge = None
+        if number:
+            trained_on = (parts["train"].first.size, parts["train"].second.size)
+            relevant = topics.counts["vali"].relevant[:, place]
+            merge = merge_queries(parts["vali"].remaining, relevant, trained_on)
+            if min(queries.size for queries in merge.clients) < 2:
+                raise DataError(
+                    f"merge: split {number}: {parts['vali'].remaining.size} queries remain for D_merge; "
+                    "expected at least 2 for each client: more data, or another --category"
+                )
+        return cls(number=number, method=method, rank=rank, category=category, parts=parts, merge=merge)
+
+    @property
+    def shortage(self) -> list[str]:
+        """One line for each client that got fewer queries for D_merge than the paper's rule asks for."""
+        if self.merge is None:
+            return []
+        pairs = zip(self.merge.clients, self.merge.asked, strict=True)
+        return [
+            f"split {self.number}, client {client}: D_merge has {queries.size} queries; half of its training "
+            f"queries are {asked}, but no more remain in the validation part"
+            for client, (queries, asked) in enumerate(pairs, start=1)
+            if queries.size < asked
+        ]
+
+
+def chosen_places(topics: Topics, categories: tuple[int, ...]) -> tuple[int, ...]:
+    """Places of the first and the second category: the given ones, then the most frequent query topics.
+
+    Raises:
+        UsageError: a category that no document has.
+    """
+    given = [topics.place(category) for category in categories]
+    frequent = [place for place in topics.most_frequent(4) if place not in given]
+    return tuple([*given, *frequent][:2])

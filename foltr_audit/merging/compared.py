@@ -1,0 +1,101 @@
+"""Merged models against the two local ones: metrics on the whole test part, paired tests and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.merging import published
+from foltr_audit.merging.quality import METRICS
+from foltr_audit.significance import bonferroni, paired_t_test
+
+Row = dict[str, Any]
+Metrics = Mapping[str, NDArray[np.float64]]  # of each test query, (queries,), by name
+
+LOCAL = {"M_1": "a", "M_2": "b"}
+"""The local models, with the letters that mark a difference from them."""
+
+MERGED = {"linear": ("M_12a", "M_21a"), "stacking": ("M_12S", "M_21S")}
+"""The merged models of both clients by method."""
+
+SIGNIFICANT = 0.05
+"""A corrected p-value below this is marked."""
+
+
+def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[Row]:
+    """One row per model and metric of a split; metrics of each model by its name.
+
+    The test of a merged model against a local one is a paired t-test over the test queries; Bonferroni's
+    correction counts the four tests of a method and metric: two clients against two models.
+    """
+    rows = []
+    for metric in METRICS:
+        rows += [_row(split, name, metric, metrics[name]) for name in LOCAL]
+        for method, names in MERGED.items():
+            pairs = [(merged, local) for merged in names for local in LOCAL]
+            tests = [
+                paired_t_test(metrics[merged][metric], metrics[local][metric]) for merged, local in pairs
+            ]
+            corrected = dict(zip(pairs, bonferroni([test.p for test in tests]), strict=True))
+            for name in names:
+                row = _row(split, name, metric, metrics[name]) | {"method": method}
+                for local, letter in LOCAL.items():
+                    row[f"p_{letter}"] = corrected[name, local]
+                row["marks"] = "".join(
+                    letter for local, letter in LOCAL.items() if corrected[name, local] < SIGNIFICANT
+                )
+                rows.append(row)
+    return rows
+
+
+def _row(split: int, model: str, metric: str, metrics: Metrics) -> Row:
+    return {
+        "split": split,
+        "model": model,
+        "method": "local",
+        "metric": metric,
+        "value": float(metrics[metric].mean()),
+        "p_a": None,
+        "p_b": None,
+        "marks": "",
+        "published": published.merged(split, model, metric),
+    }
+
+
+def verdict_rows(rows: Sequence[Row]) -> list[Row]:
+    """How many merged models of each method are better than the better local model of their split.
+
+    `significant` counts those of which the test against it says so too, `splits` the splits in which at
+    least one client's merged model is better, `both` those in which both clients' are.
+    """
+    found = []
+    numbers = list(dict.fromkeys(row["split"] for row in rows))
+    for metric in METRICS:
+        for method, names in MERGED.items():
+            better = {split: _better(rows, split, metric, names) for split in numbers}
+            flat = [one for pair in better.values() for one in pair]
+            found.append(
+                {
+                    "method": method,
+                    "metric": metric,
+                    "models": len(flat),
+                    "better": sum(is_better for is_better, _ in flat),
+                    "significant": sum(is_significant for _, is_significant in flat),
+                    "of_splits": len(numbers),
+                    "splits": sum(any(one for one, _ in pair) for pair in better.values()),
+                    "both": sum(all(one for one, _ in pair) for pair in better.values()),
+                }
+            )
+    return found
+
+
+def _better(rows: Sequence[Row], split: int, metric: str, names: Sequence[str]) -> list[tuple[bool, bool]]:
+    """Whether each merged model of a split is better than the better local one, and significantly so."""
+    mine = {row["model"]: row for row in rows if row["split"] == split and row["metric"] == metric}
+    local = max(LOCAL, key=lambda name: mine[name]["value"])
+    better = [mine[name]["value"] > mine[local]["value"] for name in names]
+    marked = [LOCAL[local] in mine[name]["marks"] for name in names]
+    return [(is_better, is_better and mark) for is_better, mark in zip(better, marked, strict=True)]

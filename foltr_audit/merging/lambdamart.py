@@ -1,0 +1,203 @@
+"""LambdaMART by LightGBM, tuned by Optuna's tree-structured Parzen estimator.
+
+Sources: Burges 2010, "From RankNet to LambdaRank to LambdaMART: an overview"; the space of hyper-parameters
+and early stopping: "Learning to rank for non independent and identically distributed datasets" (2024),
+section 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import DataError
+from foltr_audit.merging.extra import package
+from foltr_audit.merging.quality import Judge
+from foltr_audit.progress import NO_TICK, Tick
+from foltr_audit.records import Dataset
+from foltr_audit.records.frozen import Features
+from foltr_audit.rng import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
+LEAVES = (15, 255)
+DOCUMENTS_IN_LEAF = (10, 500, 5)  # least, most, step
+HESSIAN_IN_LEAF = (1, 100)
+
+MOST_TREES = 3_000
+PATIENCE = 100
+"""Trees without a better nDCG@10 on the validation queries after which training stops."""
+
+_GRADES = 31  # LightGBM's own gains 2^r - 1 end here
+_MOST_DOCUMENTS = 10_000  # of a query that LightGBM ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How a model is tuned.
+
+    Attributes:
+        trials: settings that are tried.
+        trees: most trees of a model.
+        threads: that LightGBM runs on; the model does not depend on it.
+    """
+
+    trials: int
+    trees: int
+    threads: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ranker:
+    """A trained model.
+
+    Attributes:
+        parameters: the chosen hyper-parameters.
+        trees: its trees, up to the best one of training.
+        validation: mean nDCG@10 on the validation queries that stopped and chose it.
+        booster: the LightGBM model.
+    """
+
+    parameters: Mapping[str, float]
+    trees: int
+    validation: float
+    booster: Any
+
+    def scores(self, features: Features) -> NDArray[np.float64]:
+        """Score of each row (documents, features), float64 (documents,)."""
+        found = self.booster.predict(features, num_iteration=self.trees)
+        return np.asarray(found, dtype=np.float64)
+
+    def importances(self, kind: str) -> NDArray[np.float64]:
+        """Of each feature: total `gain` of its splits, or their number, `split`; float64 (features,)."""
+        found = self.booster.feature_importance(importance_type=kind, iteration=self.trees)
+        return np.asarray(found, dtype=np.float64)
+
+    @property
+    def text(self) -> str:
+        """The model in LightGBM's own text form."""
+        return str(self.booster.model_to_string(num_iteration=self.trees))
+
+
+class Trainer:
+    """Trains models on some queries and stops on others; both are binned once."""
+
+    def __init__(self, train: Dataset, validation: Dataset, tuning: Tuning) -> None:
+        """Bin both.
+
+        Raises:
+            UsageError: the extra is not installed.
+            DataError: labels or queries that LightGBM does not take.
+        """
+        for part in (train, validation):
+            _check(part)
+        self.tuning = tuning
+        self.judge = Judge(validation)
+        self._train = _binned(train, None)
+        self._validation = _binned(validation, self._train)
+
+    def train(self, parameters: Mapping[str, float]) -> Ranker:
+        """A model with the given hyper-parameters; the same ones give the same bytes."""
+        lightgbm = package("lightgbm")
+        booster = lightgbm.train(
+            {
+                "objective": "lambdarank",
+                "metric": "None",
+                "label_gain": [2**grade - 1 for grade in range(_GRADES)],
+                "deterministic": True,
+                "force_row_wise": True,
+                "num_threads": self.tuning.threads,
+                "feature_pre_filter": False,
+                "verbosity": -1,
+                **parameters,
+            },
+            self._train,
+            num_boost_round=self.tuning.trees,
+            valid_sets=[self._validation],
+            feval=self._ndcg,
+            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+        )
+        best = booster.best_score["valid_0"]["ndcg"]
+        return Ranker(
+            parameters=dict(parameters), trees=booster.best_iteration, validation=float(best), booster=booster
+        )
+
+    def _ndcg(self, scores: NDArray[np.float64], data: object) -> tuple[str, float, bool]:
+        del data  # the validation queries, the only ones that are evaluated
+        return "ndcg", self.judge.mean_ndcg(scores), True
+
+    def tuned(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> Ranker:
+        """The model of the best of all trials, by nDCG@10 on the validation queries; of equal ones the first.
+
+        Args:
+            streams: named random streams; that of the sampler has the name of the model in it.
+            name: of the model.
+            tick: told after every trial.
+        """
+        optuna = package("optuna")
+        seed = int(streams.generator(f"merge/tune/{name}").integers(2**31))
+        best: list[Ranker] = []
+
+        def tried(trial: Any) -> float:
+            found = self.train(_sampled(trial))
+            if not best or found.validation > best[0].validation:
+                best[:] = [found]
+            tick()
+            return found.validation
+
+        with _quiet(optuna):
+            study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+            study.optimize(tried, n_trials=self.tuning.trials)
+        return best[0]
+
+
+def _sampled(trial: Any) -> dict[str, float]:
+    least, most, step = DOCUMENTS_IN_LEAF
+    return {
+        "learning_rate": trial.suggest_categorical("learning_rate", list(LEARNING_RATES)),
+        "num_leaves": trial.suggest_int("num_leaves", *LEAVES),
+        "min_data_in_leaf": trial.suggest_int("min_data_in_leaf", least, most, step=step),
+        "min_sum_hessian_in_leaf": trial.suggest_int("min_sum_hessian_in_leaf", *HESSIAN_IN_LEAF),
+    }
+
+
+def _check(part: Dataset) -> None:
+    highest = int(part.labels.max())
+    if highest >= _GRADES:
+        raise DataError(f"merge: a label is {highest}; LightGBM's gains end at {_GRADES - 1}")
+    longest = int(part.lengths.argmax())
+    if part.lengths[longest] > _MOST_DOCUMENTS:
+        raise DataError(
+            f"merge: query {part.query_ids[longest]} has {part.lengths[longest]} documents; LightGBM ranks "
+            f"at most {_MOST_DOCUMENTS}"
+        )
+
+
+def _binned(data: Dataset, reference: Any) -> Any:
+    found = package("lightgbm").Dataset(
+        data.features,
+        label=data.labels,
+        group=data.lengths,
+        reference=reference,
+        params={"feature_pre_filter": False, "verbosity": -1},
+        free_raw_data=False,
+    )
+    return found.construct()
+
+
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    """Optuna without its log on stderr, which also holds what Ctrl-C broke off; its level is put back."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(level)

@@ -1,0 +1,111 @@
+"""Pictures of a study of model merging: categories of queries and documents, importances of features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foltr_audit.merging.study import MergeStudy, Row
+from foltr_audit.report.pictures import COLOURS, save_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CATEGORIES, IMPORTANCES = "categories", "importances"
+"""Names of the pictures, without their ending."""
+
+_MOST_TICKS = 40
+
+
+def save_pictures(folder: Path, study: MergeStudy, ending: str) -> None:
+    """Write both pictures into a folder; the same study gives the same bytes.
+
+    Args:
+        folder: an existing folder.
+        study: what is drawn.
+        ending: one of `foltr_audit.report.pictures.FORMATS`.
+
+    Raises:
+        FoltrAuditError: a file cannot be written.
+    """
+    save_picture(folder / f"{CATEGORIES}{ending}", lambda: draw_categories(study))
+    save_picture(folder / f"{IMPORTANCES}{ending}", lambda: draw_importances(study))
+
+
+def draw_categories(study: MergeStudy) -> Figure:
+    """Relevant documents and queries of each category in the training part, most queries first."""
+    figure = _figure(9.0, 3.4)
+    figure.suptitle(f"Categories in the training part of {_source(study)}", fontsize=11.0)
+    rows = sorted(study.histogram, key=lambda row: (-row["queries"], row["category"]))
+    axes = figure.subplots(1, 2)
+    for axis, name, title in zip(
+        axes, ("relevant_documents", "queries"), ("relevant documents", "queries"), strict=True
+    ):
+        places = range(len(rows))
+        colours = [_colour(row["category"], study.categories) for row in rows]
+        axis.bar(places, [row[name] for row in rows], color=colours)
+        axis.set_title(title)
+        axis.set_xlabel("category; coloured: the first and the second")
+        step = -(-len(rows) // _MOST_TICKS)
+        axis.set_xticks(list(places)[::step], [str(row["category"]) for row in rows[::step]])
+        axis.grid(visible=False, axis="x")
+        axis.set_axisbelow(True)
+    return figure
+
+
+def _colour(category: int, chosen: list[int]) -> str:
+    return COLOURS[chosen.index(category)] if category in chosen else "#999999"
+
+
+_LEAST_SHOWN = 0.005
+"""Shares of the gain below this have no bar that could be seen."""
+
+
+def draw_importances(study: MergeStudy) -> Figure:
+    """Share of the gain of each of the most important features of every stacked model."""
+    stacked = ("M_12S", "M_21S")
+    models = [(split, model) for split in study.config["splits"] for model in stacked]
+    columns = max(1, len({split for split, _ in models}))
+    lines = max(1, -(-len(models) // columns))
+    figure = _figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
+    figure.suptitle(f"Features of stacked models on {_source(study)}", fontsize=11.0)
+    last = int(study.dataset["features"])
+    axes = figure.subplots(lines, columns, squeeze=False)
+    for place, axis in enumerate(axes.T.ravel()):
+        if place < len(models):
+            _draw_model(axis, *models[place], study.importances, last)
+        else:
+            axis.set_axis_off()
+    return figure
+
+
+def _draw_model(axis: Axes, split: int, model: str, rows: list[Row], last: int) -> None:
+    mine = [row for row in rows if (row["split"], row["model"]) == (split, model)][::-1]
+    mine = [row for row in mine if row["gain_share"] >= _LEAST_SHOWN]
+    if not mine:
+        axis.text(0.5, 0.5, "no tree could split", ha="center", va="center", transform=axis.transAxes)
+    names = {last + 1: "score of M_1", last + 2: "score of M_2"}
+    axis.barh(
+        range(len(mine)),
+        [row["gain_share"] for row in mine],
+        color=[COLOURS[1] if row["feature"] > last else COLOURS[0] for row in mine],
+    )
+    labels = [names.get(row["feature"], str(row["feature"])) for row in mine]
+    axis.set_yticks(range(len(mine)), labels, fontsize=7.5)
+    axis.set_title(f"split {split}: {model}")
+    axis.set_xlabel("share of the gain")
+    axis.grid(visible=False, axis="y")
+    axis.set_axisbelow(True)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+
+
+def _source(study: MergeStudy) -> str:
+    kind = "synthetic data" if study.dataset["synthetic"] else "data"
+    return f"{kind} {study.dataset['source']}"

@@ -1,0 +1,279 @@
+"""The study of model merging: local models on topic splits, merged by weighting and by stacking.
+
+Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.load import load_collection
+from foltr_audit.merging import published
+from foltr_audit.merging.clients import Clients, chosen_places
+from foltr_audit.merging.combine import best_weight, combined, stacked, with_scores
+from foltr_audit.merging.compared import compared_rows, verdict_rows
+from foltr_audit.merging.extra import require
+from foltr_audit.merging.lambdamart import Ranker, Trainer, Tuning
+from foltr_audit.merging.quality import NDCG, Judge
+from foltr_audit.merging.spec import MergeSpec
+from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
+from foltr_audit.merging.topics import Topics
+from foltr_audit.progress import SILENT, Progress, Tick
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.report.plain import json_text
+from foltr_audit.rng import Streams
+from foltr_audit.study import data_facts
+
+Row = dict[str, Any]
+Scores = NDArray[np.float64]
+
+SCHEMA = "foltr-audit/merge/1"
+SHOWN_FEATURES = 10
+"""Features of a stacked model whose importance is kept: those with the largest gain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeStudy:
+    """What a study found; every row is a plain table, and figures of the paper stand beside those found.
+
+    Attributes:
+        config: the spec.
+        dataset: source, fingerprint and sizes of the data, and the category column.
+        categories: the first and the second category.
+        mixtures: how mixed the queries of each part are.
+        statistics: sizes of every part, method and client, as table 2 of the paper.
+        histogram: relevant documents and queries of each category in the training part, as figure 2.
+        local: nDCG@10 of the local and the full models on the test queries of each client, as table 3, and
+            as table 1 where the initial split was asked for.
+        merged: each metric of local and merged models on the whole test part, with tests against M_1 and
+            M_2, as tables 4 and 5.
+        weights: weights of linear combinations, and the size of D_merge.
+        verdicts: how many merged models are better than the better local one.
+        hyperparameters: of every model, as table 6.
+        importances: of the most important features of stacked models, as figure 3.
+        notes: what was less than the paper's rules ask for, in words.
+    """
+
+    config: Row
+    dataset: Row
+    categories: list[int]
+    mixtures: list[Row]
+    statistics: list[Row]
+    histogram: list[Row]
+    local: list[Row]
+    merged: list[Row]
+    weights: list[Row]
+    verdicts: list[Row]
+    hyperparameters: list[Row]
+    importances: list[Row]
+    notes: list[str]
+
+    def table(self) -> Row:
+        """Everything as one plain table with its schema."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"schema": SCHEMA, **found, "published": {"source": published.SOURCE, "data": published.DATA}}
+
+    def json(self, beside: Row | None = None) -> str:
+        """Everything as one JSON object, with more fields `beside` it."""
+        return json_text({**self.table(), **(beside or {})})
+
+
+def run_merging(
+    spec: MergeSpec,
+    progress: Progress = SILENT,
+    *,
+    data: Collection | None = None,
+    threads: int = 1,
+) -> MergeStudy:
+    """Run a study; the same spec on the same data gives the same rows on any number of threads.
+
+    Args:
+        spec: what is asked for.
+        progress: shows finished trials.
+        data: the collection of the spec, not normalised, where it is loaded already.
+        threads: that LightGBM runs on.
+
+    Raises:
+        UsageError: the extra is not installed, no such column or category.
+        DataError: data that are no ranking data or have no categories, or a client without queries.
+    """
+    require()
+    feature = spec.data.feature
+    collection = load_collection(spec.data.spec, spec.seed) if data is None else data
+    streams = Streams(spec.seed)
+    topics = Topics.of(collection, feature, streams)
+    places = chosen_places(topics, spec.categories)
+    numbers = (*((0,) if spec.initial else ()), *spec.splits)
+    splits = [Clients.of(number, topics, places) for number in numbers]
+    tuning = Tuning(trials=spec.trials, trees=spec.trees, threads=threads)
+    with progress.task("models", _models(splits) * spec.trials) as tick:
+        work = _Work(collection, streams, tuning, tick)
+        for split in splits:
+            work.play(split)
+    return MergeStudy(
+        config=spec.model_dump(mode="json"),
+        dataset={**data_facts(collection), "category_feature": feature},
+        categories=[topics.categories[place] for place in places],
+        mixtures=mixture_rows(topics),
+        statistics=split_statistics(collection, topics, places),
+        histogram=category_rows(topics),
+        local=work.local,
+        merged=work.merged,
+        weights=work.weights,
+        verdicts=verdict_rows(work.merged),
+        hyperparameters=work.hyperparameters,
+        importances=work.importances,
+        notes=[line for split in splits for line in split.shortage],
+    )
+
+
+def _models(splits: Sequence[Clients]) -> int:
+    """How many models are tuned: the full one, each local one once, and two stacked ones per split."""
+    keys = {key for split in splits for key in (_first_key(split), _second_key(split))}
+    return 1 + len(keys) + 2 * sum(split.merge is not None for split in splits)
+
+
+def _first_key(split: Clients) -> str:
+    return f"M_1/{split.method}/{split.category}"
+
+
+def _second_key(split: Clients) -> str:
+    """DS'_2 is the same for each method, and so is its model; the initial split has all of DS_2."""
+    return f"M_2/{'rest' if split.number == 0 else 'without'}/{split.category}"
+
+
+class _Work:
+    """Models of one study, each trained once, and the rows that they give."""
+
+    def __init__(self, collection: Collection, streams: Streams, tuning: Tuning, tick: Tick) -> None:
+        self.collection = collection
+        self.streams = streams
+        self.tuning = tuning
+        self.tick = tick
+        self.judge = Judge(collection.test)
+        self.rankers: dict[str, Ranker] = {}
+        self.scores: dict[str, Scores] = {}  # of the test documents
+        self.local: list[Row] = []
+        self.merged: list[Row] = []
+        self.weights: list[Row] = []
+        self.hyperparameters: list[Row] = []
+        self.importances: list[Row] = []
+
+    def play(self, split: Clients) -> None:
+        """Train, merge and test the models of a split."""
+        keys = self._train_local(split)
+        self._test_local(split, keys)
+        if split.merge is None:
+            return
+        metrics = {name: self.judge.metrics(self.scores[keys[name]]) for name in ("M_1", "M_2")}
+        for client, queries in enumerate(split.merge.clients, start=1):
+            metrics |= self._merge(split.number, client, self.collection.vali.select(queries), keys)
+        self.merged += compared_rows(split.number, metrics)
+
+    def _train_local(self, split: Clients) -> dict[str, str]:
+        """Train what is not there yet; the key of each local model by its name."""
+        train, vali = split.parts["train"], split.parts["vali"]
+        keys = {"M_full": "M_full", "M_1": _first_key(split), "M_2": _second_key(split)}
+        if split.number == 0:
+            second = [np.union1d(part.second, part.remaining) for part in (train, vali)]
+        else:
+            second = [train.second, vali.second]
+        self._train(keys["M_full"], None)
+        self._train(keys["M_1"], (train.first, vali.first))
+        self._train(keys["M_2"], (second[0], second[1]))
+        for name, key in keys.items():
+            if name == "M_full" and any(row["model"] == "M_full" for row in self.hyperparameters):
+                continue
+            self._keep_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
+        return keys
+
+    def _train(self, key: str, queries: tuple[NDArray[np.int64], NDArray[np.int64]] | None) -> None:
+        if key in self.rankers:
+            return
+        train, vali = self.collection.train, self.collection.vali
+        if queries is not None:
+            train, vali = train.select(queries[0]), vali.select(queries[1])
+        ranker = Trainer(train, vali, self.tuning).tuned(self.streams, key, self.tick)
+        self.rankers[key] = ranker
+        self.scores[key] = ranker.scores(self.collection.test.features)
+
+    def _test_local(self, split: Clients, keys: dict[str, str]) -> None:
+        test = split.parts["test"]
+        second = test.second if split.number else np.union1d(test.second, test.remaining)
+        everything = np.arange(self.collection.test.n_queries)
+        groups = dict(zip(published.GROUPS, (test.first, second, everything), strict=True))
+        for model in published.MODELS:
+            ndcg = self.judge.ndcg(self.scores[keys[model]])
+            for group, queries in groups.items():
+                self.local.append(
+                    {
+                        "split": split.number,
+                        "method": split.method,
+                        "category": split.category,
+                        "model": model,
+                        "on": group if split.number or group != "DS'_2" else "DS_2",
+                        "queries": int(queries.size),
+                        NDCG: float(ndcg[queries].mean()) if queries.size else float("nan"),
+                        "published": published.local_ndcg(split.method, split.rank, model, group),
+                    }
+                )
+
+    def _merge(
+        self, split: int, client: int, merge: Dataset, keys: dict[str, str]
+    ) -> dict[str, dict[str, Scores]]:
+        """Both models that a client merges on D_merge: their metrics of each test query."""
+        ours = [self.rankers[keys[name]].scores(merge.features) for name in ("M_1", "M_2")]
+        test = [self.scores[keys[name]] for name in ("M_1", "M_2")]
+        weight = best_weight(Judge(merge), ours[0], ours[1])
+        self.weights.append(
+            {
+                "split": split,
+                "client": client,
+                "queries": merge.n_queries,
+                "alpha": weight.alpha,
+                f"{NDCG}_merge": weight.ndcg,
+                "published_alpha": published.alpha(split, client),
+            }
+        )
+        name = "M_12" if client == 1 else "M_21"
+        stream = f"{name}S/split{split}"
+        stack = stacked(merge, (ours[0], ours[1]), self.tuning, self.streams, stream, self.tick)
+        self._keep_parameters(split, f"{name}S", stack)
+        self._keep_importances(split, f"{name}S", stack)
+        both = with_scores(self.collection.test, (test[0], test[1]))
+        return {
+            f"{name}a": self.judge.metrics(combined(test[0], test[1], weight.alpha)),
+            f"{name}S": self.judge.metrics(stack.scores(both.features)),
+        }
+
+    def _keep_parameters(self, split: int | None, model: str, ranker: Ranker) -> None:
+        self.hyperparameters.append(
+            {
+                "split": split,
+                "model": model,
+                **ranker.parameters,
+                "trees": ranker.trees,
+                f"{NDCG}_validation": ranker.validation,
+            }
+        )
+
+    def _keep_importances(self, split: int, model: str, ranker: Ranker) -> None:
+        gain, count = ranker.importances("gain"), ranker.importances("split")
+        total = float(gain.sum())
+        order = np.argsort(-gain, kind="stable")[:SHOWN_FEATURES]
+        self.importances += [
+            {
+                "split": split,
+                "model": model,
+                "feature": int(place) + 1,
+                "gain_share": float(gain[place]) / total if total > 0 else 0.0,
+                "splits": int(count[place]),
+            }
+            for place in order
+            if count[place] > 0
+        ]

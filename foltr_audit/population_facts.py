@@ -1,0 +1,79 @@
+"""Who the clients of an experiment are, as plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records import Dataset
+from foltr_audit.records.world import Value
+from foltr_audit.setup import Setup
+
+Row = dict[str, Any]
+
+
+def population_facts(setup: Setup) -> Row | None:
+    """Scenario, number of clients, strength of each trait, a row for each group; None where all are alike.
+
+    They are alike too where everything is dealt out evenly, so that groups are names only.
+
+    A group has its share of the clients, what its own values say, the training queries that it has documents
+    for, and how many relevant documents it has for one of them on average, over all intents unless it has one
+    of its own. Under a strength below 1 this is what a client is like when it is its own kind.
+    """
+    population, clients = setup.population, setup.spec.population.clients
+    if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
+        return None
+    values = list(product(*(trait.values for trait in population.traits)))
+    each, more = divmod(clients, len(values))
+    sizes = [each + (group < more) for group in range(len(values))]
+    return {
+        "scenario": setup.spec.population.scenario,
+        "clients": clients,
+        "strengths": {trait.name: trait.strength for trait in population.traits},
+        "groups": [
+            {"group": name, "clients": size, "share": size / clients, **_facts(setup, own)}
+            for name, size, own in zip(population.groups, sizes, values, strict=True)
+        ],
+    }
+
+
+def _facts(setup: Setup, values: Sequence[Value]) -> Row:
+    intent, grades, click_model, interactions = (
+        _said(values, name) for name in ("intent", "grades", "click_model", "interactions")
+    )
+    data = setup.collection.train
+    queries, relevant = _held(data, grades, _judged(setup, intent))
+    return {
+        "intent": None if intent is None else intent + 1,
+        "grades": None if grades is None else list(grades),
+        "click_model": click_model or setup.spec.train.click_model,
+        "interactions": interactions or setup.learner.interactions,
+        "queries": queries,
+        "relevant_per_query": relevant,
+    }
+
+
+def _said(values: Sequence[Value], name: str) -> Any:
+    """What the last value says that says anything, else None."""
+    return next((said for value in reversed(values) if (said := getattr(value, name)) is not None), None)
+
+
+def _judged(setup: Setup, intent: int | None) -> NDArray[np.int64]:
+    """Grades under the intents that a client may have, int64 (intents, documents)."""
+    data = setup.collection.train
+    if intent is not None:
+        return data.grades[intent : intent + 1]
+    return data.grades if setup.intents > 1 else data.labels[np.newaxis]
+
+
+def _held(data: Dataset, grades: Sequence[int] | None, judged: NDArray[np.int64]) -> tuple[int, float]:
+    """Queries with a document of some grades, and the mean number of relevant ones for one of them."""
+    held = np.ones(data.n_documents, dtype=np.bool_) if grades is None else np.isin(data.labels, grades)
+    queries = int((np.add.reduceat(held, data.offsets[:-1]) > 0).sum())
+    relevant = ((judged > 0) & held).sum(axis=1).mean()
+    return queries, float(relevant / queries) if queries else 0.0

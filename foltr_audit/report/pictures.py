@@ -1,0 +1,67 @@
+"""How every picture looks and is written: as a whole or not at all, and the same figure as the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foltr_audit import atomic
+from foltr_audit.run_folder import writing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".svg", ".png", ".pdf")
+"""What the name of a picture may end in."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colours that the colour-blind tell apart (Okabe & Ito 2008, "Color universal design")."""
+
+_LOOK: Mapping[Any, Any] = {
+    "svg.hashsalt": "foltr-audit",
+    "pdf.fonttype": 42,
+    "text.parse_math": False,
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 6.0,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+}
+_UNDATED: Mapping[str, Mapping[str, Any]] = {
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+    ".png": {},
+}
+
+
+def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
+    """Draw a figure into a file whose name ends in one of `FORMATS`.
+
+    Raises:
+        FoltrAuditError: the file cannot be written.
+    """
+    picture, suffix = io.BytesIO(), path.suffix.lower()
+    with _look():
+        draw().savefig(picture, format=suffix[1:], dpi=200, metadata=dict(_UNDATED[suffix]))
+    with writing(path):
+        atomic.write_bytes(path, picture.getvalue())
+
+
+@contextmanager
+def _look() -> Iterator[None]:
+    """The settings that a picture depends on, whatever a user's own are; put back afterwards."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_LOOK)
+        yield

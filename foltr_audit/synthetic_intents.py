@@ -1,0 +1,130 @@
+"""Made-up intents for any ranking data: each query's relevant documents are dealt out, overlapping in part.
+
+Each intent of a query has a random direction of its own among the query's features, and prefers the
+relevant documents that lie farthest along it. So an intent can be learnt from features, but what is
+learnt for one intent of a query is of little use for another. How many documents an intent has, how
+many queries have none of it, and how far intents overlap follow the qrels that Zhuang & Zuccon 2021,
+table 1, use. Like the synthetic data the result is frozen: all of it is whole numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import DataError
+from foltr_audit.records import Dataset
+from foltr_audit.records.frozen import Features
+from foltr_audit.rng import Streams, name_codes
+
+FEWEST, MOST, USUAL = 2, 10, 4
+"""Numbers of intents: TREC's topics have up to ten; the study takes four of each."""
+
+_SEED = 1  # part of the data, so not of a Spec's seed
+_STEPS = 4096  # whole numbers that a uniform variate is brought to
+
+
+class _Profile(NamedTuple):
+    """How often an intent occurs, in per cent."""
+
+    queries: int  # queries with relevant documents
+    documents: int  # upper end of its share of a query's relevant documents, which is uniform from 0
+
+
+_PROFILES = (_Profile(94, 134), _Profile(95, 90), _Profile(90, 70), _Profile(66, 52))
+_LEAST, _MOST = 50, 160  # per cent of these shares where a query's intents are not, or most, alike
+_ALIKE = 16  # weight of the direction that intents share where they are most alike; of their own: I
+
+
+def synthetic_intents(part: Dataset, intents: int) -> Dataset:
+    """The same documents with made-up grades, 0 or 1, under each of some intents.
+
+    A document is relevant to at least one intent where its own label is above 0, else to none. The
+    draws are named by the query's id, so they do not depend on its neighbours.
+
+    Raises:
+        DataError: fewer than 2 intents, or more than 10.
+    """
+    if not FEWEST <= intents <= MOST:
+        raise DataError(f"intents: {intents} made-up intents; expected {FEWEST} to {MOST}")
+    queries = name_codes(part.query_ids)
+    alike = _whole("alike", 0, queries, 1)
+    shares = _shares(intents, queries, alike)
+    directions = _directions(intents, queries, alike, part.n_features)
+    grades = np.zeros((intents, part.n_documents), dtype=np.int64)
+    for query, start in enumerate(part.offsets[:-1].tolist()):
+        rows = start + np.flatnonzero(part.labels[start : part.offsets[query + 1]])
+        if rows.size:
+            grades[:, rows] = _dealt(_ranks(part.features[rows]) @ directions[query], shares[query])
+    return part.with_intents(grades)
+
+
+def _whole(purpose: str, intent: int, queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Random whole numbers from 0 below `_STEPS`, shape (queries, size)."""
+    streams = Streams(_SEED).clients(f"synthetic-intents/{purpose}", intent, queries)
+    return np.floor(streams.uniform(size) * _STEPS).astype(np.int64)
+
+
+def _shares(intents: int, queries: NDArray[np.int64], alike: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Share of each intent in a query's relevant documents, in 100 `_STEPS`, (queries, I); -1: none at all.
+
+    The last profile serves every further intent too.
+    """
+    whole = 100 * _STEPS
+    factor = _LEAST * _STEPS + (_MOST - _LEAST) * alike[:, 0]
+    shares = np.empty((queries.size, intents), dtype=np.int64)
+    for intent in range(intents):
+        profile = _PROFILES[min(intent, len(_PROFILES) - 1)]
+        occurs, share = _whole("shares", intent, queries, 2).T
+        there = occurs * 100 < profile.queries * _STEPS
+        shares[:, intent] = np.where(
+            there, np.minimum(share * profile.documents * factor // whole, whole), -1
+        )
+    shares[shares.max(axis=1) < 0, 0] = whole
+    return shares
+
+
+def _directions(
+    intents: int, queries: NDArray[np.int64], alike: NDArray[np.int64], features: int
+) -> NDArray[np.int64]:
+    """Weights of each feature for each intent of a query, shape (queries, F, I)."""
+    half = _STEPS // 2
+    own = np.stack(
+        [_whole("directions", intent, queries, features) - half for intent in range(intents)], axis=-1
+    )
+    shared = (_whole("shared", 0, queries, features) - half) * (_ALIKE * alike * alike // _STEPS) // _STEPS
+    weights: NDArray[np.int64] = intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis]
+    return weights
+
+
+def _dealt(merits: NDArray[np.int64], shares: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of a query's relevant documents go to which intent, (I, n), by their merits (n, I) for it."""
+    n = len(merits)
+    places = np.empty_like(merits)  # of each document in an intent's order, from 0
+    order = np.argsort(-merits, axis=0, kind="stable")
+    np.put_along_axis(places, order, np.arange(n)[:, np.newaxis], axis=0)
+    wanted = np.maximum(1, (shares * n + 50 * _STEPS) // (100 * _STEPS))
+    chosen = (places < wanted) & (shares >= 0)
+    left = np.flatnonzero(~chosen.any(axis=1))
+    excess = np.where(shares >= 0, places[left] * _STEPS // wanted, n * _STEPS)
+    chosen[left, excess.argmin(axis=1)] = True  # nearest to what an intent wants
+    return chosen.T
+
+
+def _ranks(features: Features) -> NDArray[np.int64]:
+    """Documents below minus documents above each one in each column, shape (n, F)."""
+    order = np.argsort(features, axis=0, kind="stable")
+    ordered: NDArray[np.floating[Any]] = np.take_along_axis(features, order, axis=0)
+    n = len(features)
+    place = np.arange(n)[:, np.newaxis]
+    new = np.ones(features.shape, dtype=bool)
+    new[1:] = ordered[1:] > ordered[:-1]
+    first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
+    ends = np.ones_like(new)
+    ends[:-1] = new[1:]
+    last = np.minimum.accumulate(np.where(ends, place, n)[::-1], axis=0)[::-1]
+    ranks = np.empty(features.shape, dtype=np.int64)
+    np.put_along_axis(ranks, order, first + last - (n - 1), axis=0)
+    return ranks

@@ -1,0 +1,164 @@
+"""What clients search and how they click on it, where clients are not alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.click_mixture import ClickMixture
+from foltr_audit.errors import UsageError
+from foltr_audit.metrics import ideal_dcg
+from foltr_audit.origin import Origin
+from foltr_audit.plugins import ClickModel
+from foltr_audit.records import Dataset
+from foltr_audit.records.dataset import joined
+
+_MOST_GRADES = 128  # as many as kernels can tell apart, over all click models
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class World:
+    """A data set with every query of it that some client has but some documents of, and all ways to click.
+
+    Attributes:
+        data: the queries of `whole` as they are, then those with documents of certain grades only.
+        whole: the data set as it was given.
+        origin: where queries and documents of `data` come from.
+        holdings: what documents a client may hold: None for all, or their grades; the first is None.
+        places: query of `data` for each query of `whole` under each holding, int64 (holdings, queries), -1
+            where no document is left.
+        models: the click models.
+        intents: number of intents that clicks are told apart by; 1 where relevance under any intent counts.
+        largest_label: highest grade of the collection.
+    """
+
+    data: Dataset
+    whole: Dataset
+    origin: Origin
+    holdings: tuple[tuple[int, ...] | None, ...]
+    places: NDArray[np.int64]
+    models: tuple[ClickModel, ...]
+    intents: int
+    largest_label: int
+
+    @classmethod
+    def of(
+        cls,
+        whole: Dataset,
+        origin: Origin,
+        models: Sequence[ClickModel],
+        *,
+        largest_label: int,
+        intents: int = 1,
+        holdings: Sequence[tuple[int, ...]] = (),
+    ) -> World:
+        """The world of a data set; `holdings` are sets of grades.
+
+        Raises:
+            UsageError: no document has a grade of a set, or more click models than can be told apart.
+        """
+        if len(models) * (largest_label + 1) > _MOST_GRADES:
+            raise UsageError(
+                f"scenario: {len(models)} click models for labels up to {largest_label}; "
+                f"expected {_MOST_GRADES // (largest_label + 1)} at most"
+            )
+        places = [np.arange(whole.n_queries)]
+        pieces, documents = [whole], [_inside(whole, np.arange(whole.n_documents))]
+        parts, queries = [origin.part], [origin.query]
+        for grades in holdings:
+            rows = np.flatnonzero(np.isin(whole.labels, grades))
+            if not rows.size:
+                words = " or ".join(map(str, grades))
+                raise UsageError(f"scenario: no document has grade {words}; expected one at least")
+            held, kept = _holding(whole, rows)
+            place = np.full(whole.n_queries, -1)
+            place[kept] = sum(piece.n_queries for piece in pieces) + np.arange(kept.size)
+            places.append(place)
+            pieces.append(held)
+            documents.append(_inside(whole, rows))
+            parts.append(origin.part[kept])
+            queries.append(origin.query[kept])
+        return cls(
+            data=whole if len(pieces) == 1 else joined(pieces),
+            whole=whole,
+            origin=Origin(
+                part=np.concatenate(parts),
+                query=np.concatenate(queries),
+                document=np.concatenate(documents) if holdings else None,
+            ),
+            holdings=(None, *holdings),
+            places=np.stack(places),
+            models=tuple(models),
+            intents=intents,
+            largest_label=largest_label,
+        )
+
+    @classmethod
+    def alike(cls, data: Dataset, click_model: ClickModel, largest_label: int) -> World:
+        """A data set that everybody has all documents of, clicked in one way."""
+        return cls.of(data, Origin.of_part(0, data), (click_model,), largest_label=largest_label)
+
+    @property
+    def click_model(self) -> ClickModel:
+        """How users click on lists of `grades`."""
+        return self.models[0] if len(self.models) == 1 else ClickMixture(models=self.models)
+
+    @cached_property
+    def grades(self) -> NDArray[np.int8]:
+        """Grades by which users click, for one way after the other, int8 (ways documents,).
+
+        Way `m I + i` is click model m under intent i; see `ClickMixture` for how models are told apart.
+        """
+        ways = [self.judged(intent).labels for intent in range(self.intents)]
+        stride = self.largest_label + 1
+        every = [m * stride + labels for m in range(len(self.models)) for labels in ways]
+        return np.concatenate(every).astype(np.int8)
+
+    def lifts(self, ways: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in `grades` those of some ways begin."""
+        return np.ascontiguousarray(ways * self.data.n_documents)
+
+    def clicked_grades(
+        self, queries: NDArray[np.int64], ways: NDArray[np.int64], shown: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """What the click model reads of lists (C, k) of queries (C,), int64 (C, k), -1 at the padding."""
+        first = self.lifts(ways) + self.data.offsets[queries]
+        rows = first[:, np.newaxis] + np.maximum(shown, 0)
+        return np.where(shown >= 0, self.grades[rows].astype(np.int64), -1)
+
+    def judged(self, intent: int) -> Dataset:
+        """The data with the grades under one intent."""
+        return self._judged[intent]
+
+    @cached_property
+    def _judged(self) -> list[Dataset]:
+        return [self.data] if self.intents == 1 else [self.data.under(i) for i in range(self.intents)]
+
+    @cached_property
+    def ideals(self) -> list[NDArray[np.float64]]:
+        """Ideal DCG of every query under each intent, (queries,) each."""
+        return [ideal_dcg(data) for data in self._judged]
+
+
+def _holding(whole: Dataset, rows: NDArray[np.int64]) -> tuple[Dataset, NDArray[np.int64]]:
+    """Some documents of a data set, and which of its queries are left."""
+    query = np.searchsorted(whole.offsets, rows, side="right") - 1
+    kept, sizes = np.unique(query, return_counts=True)
+    held = Dataset(
+        features=whole.features[rows],
+        labels=whole.labels[rows],
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        query_ids=tuple(whole.query_ids[q] for q in kept),
+        document_ids=[whole.document_ids[row] for row in rows],
+        intents=None if whole.intents is None else whole.intents[:, rows],
+    )
+    return held, kept
+
+
+def _inside(whole: Dataset, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Position of some documents inside their query."""
+    return np.asarray(rows - whole.offsets[np.searchsorted(whole.offsets, rows, side="right") - 1])

@@ -1,0 +1,199 @@
+"""Environments in which what users want changes over time.
+
+Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
+section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from foltr_audit.errors import UsageError
+from foltr_audit.plugins import Environment, Period, Scenario, Surroundings
+
+
+class FixedIntent(Scenario):
+    """One intent all along: what rankers under changing intents are held against."""
+
+    name: ClassVar[str] = "fixed-intent"
+
+    intent: int = Field(1, ge=1, description="the intent, from 1")
+
+    def environment(self, around: Surroundings) -> Environment:
+        """A single period."""
+        (intent,) = known_intents(self.name, around, [self.intent])
+        rows = np.eye(around.intents)[[intent]]
+        return steady(rows, [0], (Period(0, around.total, intent),))
+
+
+class Mixed(Scenario):
+    """Every intent is equally likely at any time.
+
+    With `only` the interactions of the other intents are left out, as for a ranker that learns one intent
+    alone where a perfect predictor tells the intents of queries apart.
+    """
+
+    name: ClassVar[str] = "mixed"
+
+    only: int = Field(0, ge=0, description="the intent, from 1, whose interactions alone are played; 0: all")
+
+    def environment(self, around: Surroundings) -> Environment:
+        """A single period in which no intent leads, or the kept one."""
+        around.several_intents(self.name)
+        kept = known_intents(self.name, around, [self.only])[0] if self.only else None
+        rows = np.full((1, around.intents), 1.0 / around.intents)
+        return steady(rows, [0], (Period(0, around.total, kept),), kept)
+
+    def twins(self, around: Surroundings) -> dict[str, str]:
+        """For every intent a ranker that learns from its interactions alone."""
+        if self.only:
+            return {}
+        return {
+            f"intent {i + 1} by itself": self.model_copy(update={"only": i + 1}).text
+            for i in range(around.intents)
+        }
+
+
+class Change(Scenario):
+    """The intents lead one after the other."""
+
+    period: int = Field(
+        0, ge=0, description="interactions of a period; 0: the training is divided evenly among them"
+    )
+
+    def leaders(self, around: Surroundings) -> list[int]:
+        """The leading intent of each period, from 0."""
+        return list(range(around.intents))
+
+    def environment(self, around: Surroundings) -> Environment:
+        """The periods, and what intents are likely in each.
+
+        Raises:
+            UsageError: data with one intent only, or fewer interactions than periods.
+        """
+        around.several_intents(self.name)
+        leaders = self.leaders(around)
+        bounds = [self._bound(number, len(leaders), around.total) for number in range(len(leaders) + 1)]
+        if any(end <= first for first, end in pairwise(bounds)):
+            raise UsageError(
+                f"scenario {self.name}: {around.total} interactions in {len(leaders)} periods; "
+                "expected one each at least"
+            )
+        periods = tuple(
+            Period(first, end, leader)
+            for (first, end), leader in zip(pairwise(bounds), leaders, strict=True)
+            if first < around.total
+        )
+        start, stop = self.rows(leaders, around.intents)
+        knots = np.array(bounds[:-1], dtype=np.float64)
+        return Environment(knots=knots, start=start, stop=stop, periods=periods)
+
+    def rows(self, leaders: Sequence[int], intents: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Probabilities at the start and at the end of each period, (periods, I) each."""
+        rows = leading(leaders, intents, self.share(intents))
+        return rows, rows
+
+    def share(self, intents: int) -> float:
+        """How likely the leading intent is."""
+        del intents
+        return 1.0
+
+    def _bound(self, number: int, periods: int, total: int) -> int:
+        return number * self.period if self.period else number * total // periods
+
+    def twins(self, around: Surroundings) -> dict[str, str]:
+        """A training under each leading intent alone."""
+        leaders = sorted(set(self.leaders(around)))
+        return {f"intent {i + 1} alone": FixedIntent(intent=i + 1).text for i in leaders}
+
+
+class Abrupt(Change):
+    """Only one intent at a time, and then the next."""
+
+    name: ClassVar[str] = "abrupt"
+
+
+class _Dominated(Change):
+    dominant: float = Field(0.7, gt=0, lt=1, description="how likely the leading intent is")
+
+    def share(self, intents: int) -> float:
+        """The same in every period."""
+        del intents
+        return self.dominant
+
+
+class SmoothAbrupt(_Dominated):
+    """One intent dominates, all others are possible; then the next one dominates."""
+
+    name: ClassVar[str] = "smooth-abrupt"
+
+
+class Leaking(_Dominated):
+    """What the dominating intent is more likely than the others moves to the next one, evenly over a period.
+
+    The last intent dominates to the end.
+    """
+
+    name: ClassVar[str] = "leaking"
+
+    def rows(self, leaders: Sequence[int], intents: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Each period ends as the next one starts."""
+        rows = leading(leaders, intents, self.dominant)
+        return rows, np.concatenate([rows[1:], rows[-1:]])
+
+
+class Swap(Change):
+    """Two intents take turns."""
+
+    name: ClassVar[str] = "swap"
+
+    first: int = Field(1, ge=1, description="the intent that comes first, from 1")
+    second: int = Field(2, ge=1, description="the other intent, from 1")
+    changes: int = Field(2, ge=1, le=10_000, description="how often the intent changes")
+
+    @model_validator(mode="after")
+    def _differ(self) -> Swap:
+        if self.first == self.second:
+            raise ValueError(f"first={self.first}, second={self.second}; expected two intents")
+        return self
+
+    def leaders(self, around: Surroundings) -> list[int]:
+        """First, second, first and so on."""
+        pair = known_intents(self.name, around, [self.first, self.second])
+        return [pair[number % 2] for number in range(self.changes + 1)]
+
+
+def known_intents(name: str, around: Surroundings, intents: Sequence[int]) -> list[int]:
+    """Intents named from 1, counted from 0.
+
+    Raises:
+        UsageError: the data have fewer.
+    """
+    for intent in intents:
+        if intent > around.intents:
+            raise UsageError(
+                f"scenario {name}: intent {intent}, but the data have {around.intents}; "
+                "expected one of them, see --intents"
+            )
+    return [intent - 1 for intent in intents]
+
+
+def leading(leaders: Sequence[int], intents: int, share: float) -> NDArray[np.float64]:
+    """Probabilities (periods, I) with this share for the leader and what is left for the others alike."""
+    rows = np.full((len(leaders), intents), (1.0 - share) / max(1, intents - 1))
+    rows[np.arange(len(leaders)), list(leaders)] = share
+    return rows
+
+
+def steady(
+    rows: NDArray[np.float64], knots: Sequence[int], periods: tuple[Period, ...], kept: int | None = None
+) -> Environment:
+    """An environment of constant pieces."""
+    times = np.array(knots, dtype=np.float64)
+    return Environment(knots=times, start=rows, stop=rows, periods=periods, kept=kept)

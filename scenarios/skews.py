@@ -1,0 +1,156 @@
+"""Clients that are not alike: non-IID federated online learning to rank.
+
+Source: Wang & Zuccon 2022, "Is non-IID data a threat in federated online learning to rank?", for the four
+types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from foltr_audit.plugins import Population, Scenario, Surroundings, Trait, Value
+
+
+class Skew(Scenario):
+    """One trait by which clients differ."""
+
+    strength: float = Field(
+        1.0, ge=0, le=1, description="how likely an interaction is as the client's own kind; else as any kind"
+    )
+
+    def values(self, around: Surroundings) -> tuple[Value, ...]:
+        """The kinds of clients."""
+        raise NotImplementedError
+
+    def population(self, before: Population, around: Surroundings) -> Population:
+        """The clients, each with one of the kinds more."""
+        trait = Trait(name=self.name, values=self.values(around), strength=self.strength)
+        return before.having(trait)
+
+    def twins(self, around: Surroundings) -> dict[str, str]:
+        """The same interactions dealt out evenly."""
+        del around
+        return {"evenly dealt": self.model_copy(update={"strength": 0.0}).text} if self.strength else {}
+
+
+class IntentSkew(Skew):
+    """Type 1: client groups search the same queries, each with an intent of its own."""
+
+    name: ClassVar[str] = "intent-skew"
+
+    def values(self, around: Surroundings) -> tuple[Value, ...]:
+        """One kind of clients for each intent.
+
+        Raises:
+            UsageError: data with one intent only.
+        """
+        around.several_intents(self.name)
+        return tuple(Value(name=f"intent {i + 1}", intent=i) for i in range(around.intents))
+
+
+class LabelSkew(Skew):
+    """Type 2: a client holds documents of one grade, or of two, and ranks those alone.
+
+    Two grades are every pair of grades with `overlap`, else neighbours, (0, 1), (2, 3) and so on; a last
+    grade without a neighbour stands alone.
+    """
+
+    name: ClassVar[str] = "label-skew"
+
+    grades: Literal[1, 2] = Field(1, description="grades that a client's documents have")
+    overlap: bool = Field(False, description="with two grades: sets of different clients overlap")
+
+    @field_validator("grades", mode="before")
+    @classmethod
+    def _whole(cls, value: object) -> object:
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+    def values(self, around: Surroundings) -> tuple[Value, ...]:
+        """One kind of clients for each set of grades."""
+        every = range(around.largest_label + 1)
+        sets: list[tuple[int, ...]] = [(grade,) for grade in every]
+        if self.grades == 2 and self.overlap:
+            sets = list(combinations(every, 2))
+        elif self.grades == 2:
+            sets = [tuple(every[first : first + 2]) for first in every[::2]]
+        return tuple(Value(name=f"grade {' and '.join(map(str, each))}", grades=each) for each in sets)
+
+
+class ClickSkew(Skew):
+    """Type 3: each client clicks in a way of its own."""
+
+    name: ClassVar[str] = "click-skew"
+
+    models: str = Field(
+        "perfect/navigational/informational", description="click models of the kinds of clients"
+    )
+
+    @property
+    def click_models(self) -> tuple[str, ...]:
+        """The listed click models."""
+        return tuple(self.models.split("/"))
+
+    def values(self, around: Surroundings) -> tuple[Value, ...]:
+        """One kind of clients for each click model."""
+        del around
+        names = told_apart([f"{model} clicks" for model in self.click_models])
+        pairs = zip(names, self.click_models, strict=True)
+        return tuple(Value(name=name, click_model=model) for name, model in pairs)
+
+
+class QuantitySkew(Scenario):
+    """Type 4: clients have different numbers of interactions in a round; their weights follow.
+
+    The numbers are listed, or follow Zipf's law: kind j of `levels` has about `j^-zipf` of the mean, which is
+    the learner's own number, and 1 at least.
+    """
+
+    name: ClassVar[str] = "quantity-skew"
+
+    batches: str = Field("1/3/5/7/9", description="interactions in a round of each kind of clients")
+    zipf: float = Field(0.0, ge=0, le=10, description="exponent of Zipf's law; 0: as listed in batches")
+    levels: int = Field(5, ge=1, le=100, description="kinds of clients under Zipf's law")
+    even: bool = Field(False, description="everybody has the mean of the numbers instead")
+
+    @field_validator("batches")
+    @classmethod
+    def _numbers(cls, text: str) -> str:
+        sizes = text.split("/")
+        if not all(size.isdecimal() and 1 <= int(size) <= 10_000 for size in sizes):
+            raise ValueError("expected whole numbers from 1 to 10000 with / between them")
+        return "/".join(str(int(size)) for size in sizes)
+
+    def sizes(self, interactions: int) -> list[int]:
+        """Interactions of each kind, for a learner's own number of interactions."""
+        sizes = [int(size) for size in self.batches.split("/")]
+        if self.zipf:
+            shares = [(j + 1) ** -self.zipf for j in range(self.levels)]
+            mean = sum(shares) / self.levels
+            sizes = [max(1, round(interactions * share / mean)) for share in shares]
+        if self.even:
+            least, more = divmod(sum(sizes), len(sizes))
+            sizes = [least + (j < more) for j in range(len(sizes))]
+        return sizes
+
+    def population(self, before: Population, around: Surroundings) -> Population:
+        """The clients, each with a number of interactions."""
+        sizes = self.sizes(around.interactions)
+        names = told_apart([f"{size} interaction{'s' * (size > 1)}" for size in sizes], always=self.even)
+        values = (Value(name=name, interactions=size) for name, size in zip(names, sizes, strict=True))
+        return before.having(Trait(name=self.name, values=tuple(values)))
+
+    def twins(self, around: Surroundings) -> dict[str, str]:
+        """Everybody has as many interactions."""
+        del around
+        return {} if self.even else {"evenly dealt": self.model_copy(update={"even": True}).text}
+
+
+def told_apart(names: Sequence[str], *, always: bool = False) -> list[str]:
+    """Names of kinds, with their numbers in front where two are the same, or `always`."""
+    if len(set(names)) == len(names) and not always:
+        return list(names)
+    return [f"kind {j}: {name}" for j, name in enumerate(names, start=1)]

@@ -1,0 +1,211 @@
+"""Trained rankers: same seed, same bytes; stopped and chosen by nDCG@10 as foltr-audit has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.errors import DataError
+from foltr_audit.merging.combine import best_weight, combined, held_out, stacked, with_scores
+from foltr_audit.merging.lambdamart import LEARNING_RATES, Ranker, Trainer, Tuning
+from foltr_audit.merging.quality import Judge
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.rng import Streams
+from foltr_audit.synthetic import synthesise
+
+SETTING = {
+    "learning_rate": 0.1,
+    "num_leaves": 15,
+    "min_data_in_leaf": 10,
+    "min_sum_hessian_in_leaf": 1,
+}
+TUNING = Tuning(trials=3, trees=6)
+
+
+@cache
+def data() -> Collection:
+    """Every tenth feature of the embedded data: quick to bin, and enough to learn from."""
+    found = synthesise("istella-s", queries=100)
+    train, vali, test = (
+        part.with_features(part.features[:, 9::10]) for part in (found.train, found.vali, found.test)
+    )
+    return replace(found, train=train, vali=vali, test=test)
+
+
+@cache
+def trained(threads: int = 1, trees: int = 12) -> Ranker:
+    return Trainer(data().train, data().vali, Tuning(trials=1, trees=trees, threads=threads)).train(SETTING)
+
+
+def reference_ndcg(part: Dataset, scores: NDArray[np.float64]) -> float:
+    """Mean nDCG@10, query by query; 0 without relevant documents."""
+    found = []
+    discounts = 1 / np.log2(np.arange(2, 12))
+    for start, stop in zip(part.offsets[:-1], part.offsets[1:], strict=True):
+        gains = 2.0 ** part.labels[start:stop] - 1
+        shown = gains[np.argsort(-scores[start:stop], kind="stable")][:10]
+        best = np.sort(gains)[::-1][:10]
+        ideal = best @ discounts[: best.size]
+        found.append(float(shown @ discounts[: shown.size] / ideal) if ideal > 0 else 0.0)
+    return float(np.mean(found))
+
+
+def test_the_same_setting_gives_the_same_bytes_on_any_number_of_threads() -> None:
+    again = Trainer(data().train, data().vali, Tuning(trials=1, trees=12)).train(SETTING)
+    assert again.text == trained().text
+    assert _trees(trained(threads=2).text) == _trees(trained().text)
+    other = Trainer(data().train, data().vali, Tuning(trials=1, trees=12)).train(
+        {**SETTING, "num_leaves": 16}
+    )
+    assert _trees(other.text) != _trees(trained().text)
+
+
+def _trees(text: str) -> str:
+    """The model without LightGBM's record of its parameters, which holds the number of threads."""
+    return text.partition("\nparameters:")[0]
+
+
+def test_it_learns() -> None:
+    test = data().test
+    scores = trained().scores(test.features)
+    assert reference_ndcg(test, scores) > reference_ndcg(test, np.zeros(test.n_documents)) + 0.1
+
+
+def test_it_is_chosen_by_ndcg_over_all_validation_queries() -> None:
+    vali = data().vali
+    assert not vali.has_relevant.all() or not data().train.has_relevant.all()
+    ranker = trained()
+    assert ranker.validation == pytest.approx(reference_ndcg(vali, ranker.scores(vali.features)), abs=1e-12)
+    prefixes = [
+        reference_ndcg(vali, ranker.booster.predict(vali.features, num_iteration=trees))
+        for trees in range(1, 13)
+    ]
+    assert ranker.trees == 1 + int(np.argmax(prefixes))
+
+
+def test_judge_agrees_with_the_reference() -> None:
+    scores = np.random.default_rng(3).normal(size=data().vali.n_documents)
+    assert Judge(data().vali).mean_ndcg(scores) == pytest.approx(reference_ndcg(data().vali, scores))
+
+
+def test_training_stops_a_hundred_trees_after_the_best() -> None:
+    few, vali = data().train.select(np.arange(20)), data().vali.select(np.arange(8))
+    trainer = Trainer(few, vali, Tuning(trials=1, trees=600))
+    asked: list[float] = []
+
+    class Counting(Judge):
+        def mean_ndcg(self, scores: NDArray[np.float64]) -> float:
+            asked.append(super().mean_ndcg(scores))
+            return asked[-1]
+
+    trainer.judge = Counting(vali)
+    ranker = trainer.train({**SETTING, "learning_rate": 0.3})
+    assert len(asked) == ranker.trees + 100 < 600
+    assert ranker.trees == 1 + int(np.argmax(asked))
+
+
+def test_tuning_stays_in_the_space_and_repeats_with_its_seed(capfd: pytest.CaptureFixture[str]) -> None:
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    trainer = Trainer(data().train, data().vali, TUNING)
+    ticks: list[object] = []
+
+    class Ticker:
+        def __call__(self, metrics: object = None) -> None:
+            ticks.append(metrics)
+
+        def skip(self, done: int) -> None:
+            raise NotImplementedError
+
+    found = trainer.tuned(Streams(1), "M", Ticker())
+    assert len(ticks) == 3
+    assert trainer.tuned(Streams(1), "M").text == found.text
+    assert trainer.tuned(Streams(1), "other").parameters != found.parameters
+    assert found.parameters["learning_rate"] in LEARNING_RATES
+    assert 15 <= found.parameters["num_leaves"] <= 255
+    assert 10 <= found.parameters["min_data_in_leaf"] <= 500
+    assert found.parameters["min_data_in_leaf"] % 5 == 0
+    assert 1 <= found.parameters["min_sum_hessian_in_leaf"] <= 100
+    assert optuna.logging.get_verbosity() == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_lightgbm_would_refuse_is_one_clear_line() -> None:
+    part = data().vali
+    labels = part.labels.copy()
+    labels[-1] = 31
+    graded = replace(part, labels=labels)
+    with pytest.raises(DataError, match=r"^merge: a label is 31; LightGBM's gains end at 30$"):
+        Trainer(graded, part, TUNING)
+    n = 10_001
+    long = Dataset(
+        features=np.zeros((n, 2), dtype=np.float32),
+        labels=np.ones(n, dtype=np.int64),
+        offsets=np.array([0, n]),
+        query_ids=("q7",),
+        document_ids=("",) * n,
+    )
+    with pytest.raises(
+        DataError, match=r"^merge: query q7 has 10001 documents; LightGBM ranks at most 10000$"
+    ):
+        Trainer(long, long, TUNING)
+
+
+# --- merging ----------------------------------------------------------------------------------------
+
+
+def test_the_weight_is_the_best_of_the_grid() -> None:
+    vali, rng = data().vali, np.random.default_rng(5)
+    first = vali.labels + rng.normal(size=vali.n_documents)
+    second = vali.labels + 2 * rng.normal(size=vali.n_documents)
+    found = best_weight(Judge(vali), first, second)
+    grid = [reference_ndcg(vali, (1 - step / 100) * first + step / 100 * second) for step in range(101)]
+    assert found.ndcg == pytest.approx(max(grid))
+    assert grid[round(100 * found.alpha)] == pytest.approx(max(grid))
+    assert max(grid) > max(grid[0], grid[-1])  # so that the ends are not what was found
+    assert 0 < found.alpha < 0.5  # the better model weighs more
+
+
+def test_equally_good_weights_go_to_the_middle() -> None:
+    vali = data().vali
+    same = vali.labels + np.random.default_rng(1).normal(size=vali.n_documents)
+    assert best_weight(Judge(vali), same, same).alpha == 0.5
+    assert best_weight(Judge(vali), same, np.zeros_like(same)).alpha == 0.5
+    assert (combined(same, same + 1, 1.0) == same + 1).all()
+
+
+def test_held_out_queries_teach_nothing() -> None:
+    for queries in (2, 3, 4, 9, 40):
+        taught, stopped = held_out(queries, Streams(1).generator("h"))
+        assert sorted([*taught, *stopped]) == list(range(queries))
+        assert stopped.size == max(1, queries // 4)
+    with pytest.raises(DataError, match="D_merge of 1 query; stacking needs at least 2"):
+        held_out(1, Streams(1).generator("h"))
+
+
+def test_scores_are_the_last_features_and_a_stacked_model_uses_them() -> None:
+    vali = data().vali
+    perfect, noise = vali.labels.astype(np.float64), np.random.default_rng(2).normal(size=vali.n_documents)
+    whole = with_scores(vali, (perfect, noise))
+    assert whole.n_features == 24
+    np.testing.assert_array_equal(whole.features[:, :22], vali.features)
+    np.testing.assert_array_equal(whole.features[:, 22], vali.labels)
+    found = Trainer(whole, whole, Tuning(trials=1, trees=5)).train(SETTING)
+    assert int(found.importances("gain").argmax()) == 22
+    assert found.importances("split").size == 24
+
+
+def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_queries() -> None:
+    merge, name = data().vali, "M_12S"
+    scores = merge.labels.astype(np.float64), np.zeros(merge.n_documents)
+    first = stacked(merge, scores, TUNING, Streams(1), name)
+    assert stacked(merge, scores, TUNING, Streams(1), name).text == first.text
+    taught, stopped = held_out(merge.n_queries, Streams(1).generator(f"merge/held-out/{name}"))
+    whole = with_scores(merge, scores)
+    trainer = Trainer(whole.select(taught), whole.select(stopped), TUNING)
+    assert trainer.train(first.parameters).text == first.text

@@ -1,0 +1,155 @@
+"""Topic splits: no query is lost, none is there twice, and each group is what it is said to be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.merging.splits import METHODS, Method, Partition, merge_queries, partition
+from foltr_audit.merging.topics import NO_TOPIC, CategoryCounts, query_topics
+from foltr_audit.rng import Streams
+
+
+class Case(NamedTuple):
+    """Judged queries as lists of (category, label) of their relevant documents."""
+
+    queries: list[list[tuple[int, int]]]
+    categories: int
+
+    @property
+    def counts(self) -> CategoryCounts:
+        shape = (len(self.queries), self.categories)
+        relevant, sums, highest = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        for q, documents in enumerate(self.queries):
+            for category, label in documents:
+                relevant[q, category] += 1
+                sums[q, category] += label
+                highest[q, category] = max(highest[q, category], label)
+        return CategoryCounts(relevant=relevant, label_sums=sums, highest=highest)
+
+    def of(self, query: int) -> list[int]:
+        return [category for category, _ in self.queries[query]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    categories = draw(st.integers(1, 4))
+    document = st.tuples(st.integers(0, categories - 1), st.integers(1, 4))
+    return Case(draw(st.lists(st.lists(document, max_size=6), min_size=1, max_size=12)), categories)
+
+
+def divided(case: Case, method: Method, category: int) -> Partition:
+    counts = case.counts
+    topics = query_topics(counts, Streams(1).generator("test"))
+    return partition(method, counts.relevant, topics, category)
+
+
+def groups(found: Partition) -> list[NDArray[np.int64]]:
+    return [found.first, found.second, found.remaining, found.irrelevant]
+
+
+@given(cases(), st.sampled_from(METHODS), st.integers(0, 3))
+def test_no_query_is_lost_and_none_is_there_twice(case: Case, method: Method, category: int) -> None:
+    assume(category < case.categories)
+    found = divided(case, method, category)
+    everything = np.concatenate(groups(found))
+    assert sorted(everything.tolist()) == list(range(len(case.queries)))
+    for group in groups(found):
+        assert (np.diff(group) > 0).all()
+
+
+@given(cases(), st.integers(0, 3))
+def test_each_group_is_what_it_is_said_to_be(case: Case, category: int) -> None:
+    assume(category < case.categories)
+    for query in divided(case, "exclusive", category).first:
+        assert set(case.of(query)) == {category}
+    for query in divided(case, "no-tie-breaking", category).first:
+        held = case.of(query)
+        others = set(held) - {category}
+        assert all(held.count(category) > held.count(other) for other in others)
+        assert category in held
+    for method in METHODS:
+        found = divided(case, method, category)
+        assert all(case.of(query) and category not in case.of(query) for query in found.second)
+        assert all(category in case.of(query) for query in found.remaining)
+        assert not any(case.of(query) for query in found.irrelevant)
+
+
+@given(cases(), st.integers(0, 3))
+def test_methods_grow_stricter_and_share_the_second_client(case: Case, category: int) -> None:
+    assume(category < case.categories)
+    first = [set(divided(case, method, category).first.tolist()) for method in METHODS]
+    assert first[0] >= first[1] >= first[2]
+    second = [divided(case, method, category).second.tolist() for method in METHODS]
+    assert second[0] == second[1] == second[2]
+
+
+@given(cases())
+def test_topics_follow_the_rule_of_the_paper(case: Case) -> None:
+    topics = query_topics(case.counts, Streams(2).generator("test"))
+    for query, documents in enumerate(case.queries):
+        if not documents:
+            assert topics[query] == NO_TOPIC
+            continue
+        votes = {}
+        for category in {category for category, _ in documents}:
+            labels = [label for held, label in documents if held == category]
+            votes[category] = (len(labels), sum(labels), max(labels))
+        best = max(votes.values())
+        assert votes[int(topics[query])] == best
+
+
+def test_the_order_of_tie_breaks() -> None:
+    queries = [
+        [(0, 1), (0, 1), (1, 4)],  # most documents
+        [(0, 1), (0, 3), (1, 2), (1, 3)],  # highest sum
+        [(0, 2), (0, 2), (1, 3), (1, 1)],  # highest label
+    ]
+    assert query_topics(Case(queries, 2).counts, Streams(1).generator("t")).tolist() == [0, 1, 1]
+
+
+def test_the_last_tie_break_is_fair_and_repeats_with_its_seed() -> None:
+    counts = Case([[(0, 2), (1, 2), (2, 1)]] * 4000, 3).counts
+    topics = query_topics(counts, Streams(1).generator("t"))
+    assert set(topics.tolist()) == {0, 1}
+    # Binomial of 4,000 with 1/2: five standard errors are 158; a share of .46 would be seen.
+    assert abs((topics == 0).sum() - 2000) < 158
+    assert (query_topics(counts, Streams(1).generator("t")) == topics).all()
+    assert (query_topics(counts, Streams(2).generator("t")) != topics).any()
+
+
+@given(cases(), st.tuples(st.integers(1, 14), st.integers(1, 14)))
+def test_d_merge_takes_the_ends_of_the_remaining_queries(case: Case, trained_on: tuple[int, int]) -> None:
+    counts = case.counts.relevant
+    remaining = divided(case, "exclusive", 0).remaining
+    found = merge_queries(remaining, counts[:, 0], trained_on)
+    assert found.asked == (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
+    for client, queries in enumerate(found.clients):
+        assert queries.size == min(found.asked[client], remaining.size)
+        assert set(queries.tolist()) <= set(remaining.tolist())
+        left = counts[np.setdiff1d(remaining, queries), 0]
+        if queries.size and left.size:
+            if client == 0:
+                assert counts[queries, 0].max() <= left.min()
+            else:
+                assert counts[queries, 0].min() >= left.max()
+
+
+def test_d_merge_by_hand() -> None:
+    relevant = np.array([5, 1, 3, 1, 9, 2])
+    found = merge_queries(np.array([0, 1, 2, 3, 5]), relevant, (5, 4))
+    assert [queries.tolist() for queries in found.clients] == [[1, 3], [0, 2]]
+    assert found.asked == (2, 2)
+
+
+@pytest.mark.parametrize("category", [0, 1])
+def test_a_tie_is_in_the_initial_split_only(category: int) -> None:
+    case = Case([[(0, 1), (1, 1)]] * 40, 2)
+    assert 0 < divided(case, "initial", category).first.size < 40
+    assert divided(case, "no-tie-breaking", category).first.size == 0
+    assert divided(case, "no-tie-breaking", category).remaining.size == 40

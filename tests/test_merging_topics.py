@@ -1,0 +1,141 @@
+"""Categories read from a column, counted by query, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.errors import DataError, UsageError
+from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
+from foltr_audit.merging.topics import Topics
+from foltr_audit.normalise import normalise
+from foltr_audit.records import Collection, Dataset
+from foltr_audit.rng import Streams
+from foltr_audit.synthetic import synthesise
+
+
+def part(queries: list[list[tuple[float, int]]], width: int = 3, column: int = 2) -> Dataset:
+    """Queries as lists of (category, label)."""
+    documents = [document for query in queries for document in query]
+    features = np.zeros((len(documents), width), dtype=np.float32)
+    features[:, column - 1] = [category for category, _ in documents]
+    offsets = np.concatenate([[0], np.cumsum([len(query) for query in queries])])
+    return Dataset(
+        features=features,
+        labels=np.array([label for _, label in documents]),
+        offsets=offsets,
+        query_ids=tuple(str(number) for number in range(len(queries))),
+        document_ids=("",) * len(documents),
+    )
+
+
+def collection(train: list[list[tuple[float, int]]], column: int = 2) -> Collection:
+    other = part([[(7, 1), (9, 0)]], column=column)
+    return Collection(
+        train=part(train, column=column),
+        vali=other,
+        test=other,
+        source="toy",
+        synthetic=False,
+        fold=0,
+        fingerprint="",
+    )
+
+
+TRAIN: list[list[tuple[float, int]]] = [
+    [(5, 2), (5, 0), (7, 1), (5, 1)],
+    [(7, 0), (7, 0)],
+    [(11, 4)],
+    [(7, 1), (11, 3)],
+]
+
+
+def test_counts_are_those_of_relevant_documents() -> None:
+    topics = Topics.of(collection(TRAIN), 2, Streams(1))
+    assert topics.categories == (5, 7, 9, 11)
+    counts = topics.counts["train"]
+    assert counts.relevant.tolist() == [[2, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1]]
+    assert counts.label_sums.tolist() == [[3, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 4], [0, 1, 0, 3]]
+    assert counts.highest.tolist() == [[2, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 4], [0, 1, 0, 3]]
+    assert topics.topics["train"].tolist() == [0, -1, 3, 3]
+    assert topics.most_frequent(2) == (3, 0)
+    assert topics.place(11) == 3
+
+
+def test_equally_frequent_topics_come_in_the_order_of_categories() -> None:
+    topics = Topics.of(collection([[(9, 1)], [(5, 1)], [(7, 1)], [(7, 1)]]), 2, Streams(1))
+    assert [topics.categories[place] for place in topics.most_frequent(3)] == [7, 5, 9]
+
+
+@pytest.mark.parametrize("feature", [0, 4, -1])
+def test_no_such_column(feature: int) -> None:
+    with pytest.raises(
+        UsageError, match=rf"^--category-feature: {feature}; expected 1 to 3, the features of toy"
+    ):
+        Topics.of(collection(TRAIN), feature, Streams(1))
+
+
+def test_a_column_that_is_no_category() -> None:
+    with pytest.raises(
+        DataError, match=r"^toy: feature 2 of a document of query 1 is 0\.5; expected a whole"
+    ):
+        Topics.of(collection([[(5, 1)], [(0.5, 1)]]), 2, Streams(1))
+    many: list[list[tuple[float, int]]] = [[(float(number), 1) for number in range(1200)]]
+    with pytest.raises(DataError, match=r"^toy: feature 2 has 1200 different values; .* at most 1000$"):
+        Topics.of(collection(many), 2, Streams(1))
+
+
+def test_normalised_data_have_no_categories() -> None:
+    with pytest.raises(UsageError, match="normalised by zscore; expected none"):
+        Topics.of(normalise(collection(TRAIN), "zscore"), 2, Streams(1))
+
+
+def test_unknown_category() -> None:
+    topics = Topics.of(collection(TRAIN), 2, Streams(1))
+    with pytest.raises(UsageError, match=r"^--category: 6; no document is of it \(known: 5, 7, 9, 11\)$"):
+        topics.place(6)
+
+
+def test_statistics_by_hand() -> None:
+    data = collection(TRAIN)
+    rows = split_statistics(data, Topics.of(data, 2, Streams(1)), (1,))
+    found = {
+        (row["method"], row["group"]): (row["queries"], row["relevant_documents"], row["pairs"])
+        for row in rows
+        if row["part"] == "train"
+    }
+    assert found[None, "DS"] == (4, 6, 9)
+    for method in ("initial", "no-tie-breaking", "exclusive"):
+        assert found[method, "DS_1"] == (0, 0, 0)
+        assert found[method, "DS'_2"] == (1, 1, 1)
+        assert found[method, "remaining"] == (2, 5, 6)
+        assert found[method, "irrelevant"] == (1, 0, 2)
+
+
+def test_histogram_and_mixtures_by_hand() -> None:
+    topics = Topics.of(collection(TRAIN), 2, Streams(1))
+    rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
+    assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
+    mixed = mixture_rows(topics)[0]
+    shares = [mixed[name] for name in ("exclusive", "tie", "lead_1_to_3", "lead_over_3")]
+    assert shares == pytest.approx([1 / 3, 1 / 3, 2 / 3, 0])
+
+
+def counted(data: Dataset, categories: tuple[int, ...]) -> NDArray[np.int64]:
+    """Relevant documents of each query by category, document by document."""
+    found = np.zeros((data.n_queries, len(categories)), dtype=np.int64)
+    for query in range(data.n_queries):
+        for row in range(data.offsets[query], data.offsets[query + 1]):
+            if data.labels[row] > 0:
+                found[query, categories.index(int(data.features[row, 219]))] += 1
+    return found
+
+
+def test_the_embedded_data_are_counted_right() -> None:
+    data = synthesise("istella-s", queries=40)
+    topics = Topics.of(data, 220, Streams(1))
+    for name in data.PARTS:
+        np.testing.assert_array_equal(
+            topics.counts[name].relevant, counted(data.part(name), topics.categories)
+        )

@@ -1,0 +1,369 @@
+"""Periods, twins and populations in the report of a training, on runs made by hand."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from foltr_audit.experiment import Trained
+from foltr_audit.intent_metrics import PLAYED, of_intent
+from foltr_audit.plan import Plan
+from foltr_audit.plugins import Scenario, Surroundings
+from foltr_audit.registry import make
+from foltr_audit.report import curves
+from foltr_audit.report.change_marks import Span, interrupted
+from foltr_audit.report.curves import PANELS, Curve, draw, save_curves
+from foltr_audit.report.periods import period_rows
+from foltr_audit.report.settings import short_scenario
+from foltr_audit.report.train import TrainReport
+from foltr_audit.report.train_tables import print_train
+from foltr_audit.report.twins import SPECIFIC, fixed_intents, held_against, ran, specific_rankers, twin_rows
+from foltr_audit.significance import paired_t_test
+from foltr_audit.spec import Spec
+from foltr_audit.study import Cell
+
+DATA = {"source": "tiny", "synthetic": True}
+N = 10
+"""Interactions of a round."""
+
+AROUND = Surroundings(intents=2, largest_label=1, interactions=1, total=4 * N)
+
+
+def cell(
+    scenario: str, values: Any, online: Any = (0.1, 0.2, 0.3, 0.4), repetition: int = 0, **more: Any
+) -> Cell:
+    """A run of four rounds with nDCG values (4, 2) under two intents."""
+    spec = Spec(population={"scenario": scenario, "clients": N}, repetition=repetition)
+    plugin = make(Scenario, scenario)
+    environment = plugin.environment(AROUND)
+    values = np.asarray(values, dtype=np.float64)
+    chances = (
+        np.full((4, 2), 0.5) if environment is None else environment.probabilities(np.arange(4) * N + N - 1)
+    )
+    rows = [
+        {
+            "round": float(i),
+            "online_ndcg@10": float(online[i]),
+            "maxrr": 0.5,
+            "clipped": 0.0,
+            "offline_ndcg@10": float((chances[i] * values[i]).sum()),
+            **{of_intent(k): float(values[i, k]) for k in range(2)},
+        }
+        for i in range(4)
+    ]
+    twins = {
+        name: Spec(population={"scenario": text, "clients": N}, repetition=repetition)
+        for name, text in plugin.twins(AROUND).items()
+    }
+    trained = Trained(
+        parameters=np.zeros(2),
+        rounds=rows,
+        untrained=0.1,
+        ceiling=1.0,
+        interactions=40,
+        seconds=1.0,
+        recording=None,
+    )
+    facts = {"fingerprint": "x", "source": "tiny", "synthetic": True, "test_without_relevant": 0, "test": 3}
+    return Cell(
+        spec=spec,
+        eps_claimed=math.inf,
+        learner="fpdgd",
+        pdgd="none",
+        data={**facts, "normalised": "none", "features": 2, "fold": 0, "train": 3, "vali": 3},
+        trained=trained,
+        environment=environment,
+        per_round=N,
+        twins=twins,
+        **more,
+    )
+
+
+RUN = [[0.3, 0.2], [0.8, 0.4], [0.6, 0.5], [0.5, 0.6]]
+FIRST = [[0.3, 0.2], [0.8, 0.4], [0.9, 0.4], [1.0, 0.4]]
+SECOND = [[0.2, 0.5], [0.2, 0.6], [0.2, 0.8], [0.2, 0.8]]
+
+
+def fixed(intent: int, values: Any, repetition: int = 0) -> Cell:
+    return cell(f"fixed-intent:intent={intent}", values, repetition=repetition)
+
+
+def abrupt(repetition: int = 0, values: Any = RUN) -> Cell:
+    return cell("abrupt", values, repetition=repetition)
+
+
+def text_of(report: TrainReport) -> str:
+    console = Console(width=100, file=io.StringIO(), record=True)
+    print_train(report, console)
+    return console.export_text()
+
+
+def report_of(*cells: Cell) -> TrainReport:
+    return TrainReport.of(Plan(tuple(each.spec for each in cells)), cells)
+
+
+# --- periods --------------------------------------------------------------------------------------
+
+
+def test_a_row_for_each_period_by_hand() -> None:
+    first, second = period_rows([abrupt(), fixed(1, FIRST), fixed(2, SECOND)])
+    assert (first["period"], first["first"], first["end"], first["intent"]) == (1, 0, 20, 1)
+    assert (second["period"], second["first"], second["end"], second["intent"]) == (2, 20, 40, 2)
+    assert first["ndcg_drop@10"] is None
+    assert second["ndcg_drop@10"] == pytest.approx((0.8 - 0.4) / 0.8)
+    assert first["ndcg_delta@10"] == 0.0
+    assert second["ndcg_delta@10"] == pytest.approx(((0.8 - 0.5) / 0.8 + (0.8 - 0.6) / 0.8) / 2)
+    assert (first["online_mean"], second["online_mean"]) == pytest.approx((0.15, 0.35))
+    assert (first["ndcg@10"], second["ndcg@10"]) == pytest.approx((0.8, 0.6))
+    assert first["runs"] == first["delta_runs"] == 1
+
+
+def test_periods_are_means_over_runs_and_count_those_with_a_twin() -> None:
+    worse = [[0.3, 0.2], [0.8, 0.0], [0.6, 0.0], [0.5, 0.0]]
+    cells = [abrupt(0), abrupt(1, worse), fixed(2, SECOND, 1)]
+    first, second = period_rows(cells)
+    assert (second["runs"], second["delta_runs"], first["delta_runs"]) == (2, 1, 0)
+    assert second["ndcg_drop@10"] == pytest.approx((0.5 + 1.0) / 2)
+    assert second["ndcg_delta@10"] == 1.0
+    assert first["ndcg_delta@10"] is None
+
+
+def test_worlds_without_a_change_have_no_periods() -> None:
+    assert period_rows([fixed(1, FIRST), cell("mixed", RUN), cell("uniform", RUN)]) == []
+
+
+def test_periods_of_several_settings_stand_apart() -> None:
+    rows = period_rows([abrupt(), cell("swap:changes=1", RUN)])
+    assert [row["population.scenario"] for row in rows] == ["abrupt:period=0"] * 2 + [
+        make(Scenario, "swap:changes=1").text
+    ] * 2
+    assert [row["ndcg_delta@10"] for row in rows] == [None] * 4
+
+
+def test_the_table_of_periods() -> None:
+    alone = text_of(report_of(abrupt()))
+    lines = [line.split() for line in alone.splitlines()]
+    assert ["none", "1", "1-20", "1", "-", "-", ".150", ".800"] in lines
+    assert ["none", "2", "21-40", "2", ".500", "-", ".350", ".600"] in lines
+    assert "with --twins" in alone
+    twins = text_of(report_of(abrupt(), fixed(1, FIRST), fixed(2, SECOND)))
+    assert "with --twins" not in twins
+    assert ".313" in twins
+    assert "periods" not in text_of(report_of(fixed(1, FIRST)))
+    assert "trained model (training part)" in twins
+    assert "test part" not in twins
+
+
+# --- twins ----------------------------------------------------------------------------------------
+
+
+def skewed(text: str, ndcg: float, online: float, repetition: int) -> Cell:
+    return cell(text, np.full((4, 2), ndcg), (online,) * 4, repetition)
+
+
+def test_the_evenly_dealt_twin_is_tested_in_pairs() -> None:
+    ours = [(0.5, 0.3), (0.6, 0.2), (0.4, 0.35)]
+    theirs = [(0.7, 0.35), (0.65, 0.3), (0.72, 0.37)]
+    cells = [skewed("click-skew", *pair, run) for run, pair in enumerate(ours)]
+    cells += [skewed("click-skew:strength=0", *pair, run) for run, pair in enumerate(theirs)]
+    offline, online = twin_rows(cells)
+    for number, (row, metric) in enumerate(((offline, "offline_ndcg@10"), (online, "online_mean"))):
+        a, b = (np.array([pair[number] for pair in side]) for side in (ours, theirs))
+        test = paired_t_test(a, b)
+        assert (row["twin"], row["metric"], row["pairs"]) == ("evenly dealt", metric, 3)
+        assert (row["mean"], row["mean_twin"]) == pytest.approx((a.mean(), b.mean()))
+        assert row["difference"] == pytest.approx(test.difference)
+        assert row["difference_ci95"] == pytest.approx(list(test.interval))
+        assert row["p"] == row["p_bonferroni"] == pytest.approx(test.p)
+    assert "evenly dealt" in text_of(report_of(*cells))
+
+
+def test_a_single_pair_has_a_difference_and_no_test() -> None:
+    one = [skewed("click-skew", 0.5, 0.3, 0), skewed("click-skew:strength=0", 0.6, 0.5, 0)]
+    offline, online = twin_rows(one)
+    assert (offline["difference"], online["difference"]) == pytest.approx((-0.1, -0.2))
+    assert offline["p"] is offline["p_bonferroni"] is offline["difference_ci95"] is None
+    assert twin_rows(one[:1]) == []
+
+
+def test_comparisons_of_one_metric_are_corrected_together() -> None:
+    rng = np.random.default_rng(5)
+    cells = []
+    for text in ("click-skew", "label-skew"):
+        for run in range(4):
+            cells.append(skewed(text, float(rng.uniform(0.3, 0.5)), 0.2, run))
+            cells.append(skewed(f"{text}:strength=0", float(rng.uniform(0.5, 0.7)), 0.2, run))
+    offline = [row for row in twin_rows(cells) if row["metric"] == "offline_ndcg@10"]
+    assert len(offline) == 2
+    for row in offline:
+        assert row["p_bonferroni"] == pytest.approx(min(1.0, 2 * row["p"]))
+
+
+# --- one ranker per intent ------------------------------------------------------------------------
+
+
+def by_itself(intent: int, values: Any, online: Any, counts: Any, repetition: int = 0) -> Cell:
+    made = cell(f"mixed:only={intent}", values, online, repetition)
+    rows = [{**row, PLAYED: float(count)} for row, count in zip(made.trained.rounds, counts, strict=True)]
+    return replace(made, trained=replace(made.trained, rounds=rows))
+
+
+def rankers(repetition: int = 0) -> list[Cell]:
+    return [
+        by_itself(1, FIRST, (0.1, 0.2, 0.3, 0.4), (4, 6, 5, 10), repetition),
+        by_itself(2, SECOND, (0.5, 0.6, 0.7, math.nan), (6, 4, 5, 0), repetition),
+    ]
+
+
+def test_the_single_ranker_beside_one_per_intent() -> None:
+    single = cell("mixed", RUN)
+    offline, online = twin_rows([single, *rankers()])
+    assert offline["twin"] == online["twin"] == SPECIFIC
+    assert offline["mean"] == pytest.approx((0.5 + 0.6) / 2)
+    assert offline["mean_twin"] == pytest.approx((1.0 + 0.8) / 2)
+    lists = [0.1] * 4 + [0.2] * 6 + [0.3] * 5 + [0.4] * 10 + [0.5] * 6 + [0.6] * 4 + [0.7] * 5
+    assert online["mean_twin"] == pytest.approx(np.mean(lists))
+    assert online["mean"] == pytest.approx(0.25)
+    assert len(lists) == 4 * N
+
+
+def test_a_missing_ranker_leaves_no_ensemble() -> None:
+    single, cells = cell("mixed", RUN), rankers()
+    assert specific_rankers(single, ran([single, *cells])) == cells
+    assert specific_rankers(single, ran([single, cells[1]])) == []
+    assert twin_rows([single, cells[1]]) == []
+    assert fixed_intents(single, ran([single, *cells])) == {}
+
+
+# --- populations ----------------------------------------------------------------------------------
+
+
+def made_population(**more: object) -> dict[str, Any]:
+    group = {"clients": 5, "share": 0.5, "intent": None, "grades": None, "click_model": "perfect"}
+    group |= {"interactions": 4, "queries": 3, "relevant_per_query": 1.25}
+    groups = [{**group, "group": f"kind {i}", "intent": i or None} for i in range(2)]
+    return {
+        "scenario": "intent-skew",
+        "clients": 10,
+        "strengths": {"intent-skew": 0.5},
+        "groups": groups,
+        **more,
+    }
+
+
+def test_the_table_of_clients() -> None:
+    cells = [replace(abrupt(run), described=made_population()) for run in range(2)]
+    report = report_of(*cells)
+    assert report.population == [made_population()]
+    text = text_of(report)
+    assert "10 clients, intent-skew" in text
+    assert "intent-skew: 50.0 % of the interactions are of any kind" in text
+    lines = [line.split() for line in text.splitlines()]
+    assert ["kind", "1", "5", "50.0", "%", "1", "all", "perfect", "4", "3", "1.25"] in lines
+    assert "24 of 30 groups" in text_of(
+        report_of(replace(abrupt(), described=made_population(groups=made_population()["groups"] * 15)))
+    )
+
+
+def test_joined_scenarios_are_shortened_one_by_one() -> None:
+    even, own = (spec_text(f"click-skew+quantity-skew:even={even}") for even in ("true", "false"))
+    assert short_scenario(even, [even, own]) == "click-skew+quantity-skew:even=true"
+    assert short_scenario(own, [own]) == "click-skew+quantity-skew"
+    assert short_scenario("uniform", [own, "uniform"]) == "uniform"
+
+
+def spec_text(text: str) -> str:
+    return Spec(population={"scenario": text}).population.scenario
+
+
+# --- curves ---------------------------------------------------------------------------------------
+
+
+def test_twins_of_one_intent_are_drawn_in_its_periods_and_not_by_themselves() -> None:
+    cells = [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
+    assert held_against(cells) == {cells[1].spec, cells[2].spec}
+    (main,) = curves.curves(cells, "offline_ndcg@10")
+    assert main.mean.tolist() == [0.3, 0.8, 0.5, 0.6]
+    assert main.spans == (Span(0.0, 2.0, 1), Span(2.0, 4.0, 2))
+    (twin,) = curves.curves_beside(cells, "offline_ndcg@10")
+    assert (twin.beside, twin.label) == (0, "its leading intent alone")
+    assert twin.mean.tolist() == [0.3, 0.8, 0.8, 0.8]
+    assert curves.curves_beside(cells, "online_ndcg@10") == []
+    assert len(curves.curves(cells[1:], "offline_ndcg@10")) == 2
+    assert curves.curves_beside(cells[:1], "offline_ndcg@10") == []
+
+
+def test_one_ranker_per_intent_is_a_curve_in_both_panels() -> None:
+    cells = [cell("mixed", RUN), *rankers()]
+    (offline,), (online,) = (curves.curves_beside(cells, metric) for metric in PANELS)
+    assert offline.label == online.label == SPECIFIC
+    np.testing.assert_allclose(offline.mean, [0.4, 0.7, 0.85, 0.9])
+    np.testing.assert_allclose(online.mean, [0.34, 0.36, 0.5, 0.4])
+
+
+def test_a_line_is_interrupted_where_the_intent_changes() -> None:
+    x, y = interrupted(
+        np.array([1, 2, 3, 4]),
+        np.array([0.1, 0.2, 0.3, 0.4]),
+        (Span(0, 2, 1), Span(2, 3.5, 2), Span(3.5, 4, 1)),
+    )
+    assert x.tolist() == [1, 2, 2, 3, 3.5, 4]
+    np.testing.assert_array_equal(y, [0.1, 0.2, np.nan, 0.3, np.nan, 0.4])
+
+
+def drawn(cells: list[Cell]) -> Any:
+    panels = {
+        metric: [*curves.curves(cells, metric), *curves.curves_beside(cells, metric)] for metric in PANELS
+    }
+    return draw(panels, DATA)
+
+
+def test_change_points_are_marked_with_their_intents() -> None:
+    figure = drawn([abrupt(), fixed(1, FIRST), fixed(2, SECOND)])
+    for axis in figure.axes:
+        upright = [line for line in axis.lines if line.get_xdata()[0] == line.get_xdata()[-1] == 2.0]
+        assert len(upright) == 1
+        assert [text.get_text() for text in axis.texts] == ["intent 1", "intent 2"]
+        assert [text.get_position()[0] for text in axis.texts] == [1.0, 3.0]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["perfect clicks, eps none", "its leading intent alone"]
+    assert figure.axes[0].get_title() == "offline: global model on the training part"
+    dashed = figure.axes[0].lines[-1]
+    assert dashed.get_linestyle() == "--"
+    assert dashed.get_color() == figure.axes[0].lines[-2].get_color()
+
+
+def test_curves_that_disagree_on_the_intents_have_lines_without_names() -> None:
+    figure = drawn([abrupt(), cell("swap:first=2,second=1,changes=1", RUN)])
+    for axis in figure.axes:
+        assert not axis.texts
+        assert sum(line.get_xdata()[0] == line.get_xdata()[-1] for line in axis.lines) == 1
+    many = Curve(
+        label="x",
+        runs=1,
+        rounds=np.arange(1, 51),
+        mean=np.zeros(50),
+        deviation=np.zeros(50),
+        spans=tuple(Span(i, i + 1, 1 + i % 2) for i in range(10)),
+    )
+    found = draw({metric: [many] for metric in PANELS}, DATA)
+    assert [text.get_text() for text in found.axes[0].texts] == ["1", "2"] * 5
+
+
+def test_pictures_with_marks_have_the_same_bytes_each_time(tmp_path: Path) -> None:
+    def make_cells() -> list[Cell]:
+        return [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
+
+    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
+    save_curves(one, make_cells(), DATA)
+    save_curves(two, make_cells(), DATA)
+    assert one.read_bytes() == two.read_bytes()
+    save_curves(two, make_cells()[:1], DATA)
+    assert one.read_bytes() != two.read_bytes()
