@@ -158,6 +158,7 @@ def test_a_failing_process_is_an_error_and_memory_is_that_of_the_child() -> None
     assert 200e6 < ended.peak < 260e6  # this process is larger than that
 
 
+@pytest.mark.slow
 def test_everything_runs_in_quick_mode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, table = tmp_path / "new" / "bench.json", tmp_path / "BENCHMARKS.md"
     chosen = [word for name in SUBJECTS for word in ("--only", name)]

@@ -186,6 +186,7 @@ def test_without_truth_or_messages_nothing_is_summed(setup_of: SetupOf) -> None:
         Totals.of(replace(recording, records=[], truth=[]), observer)
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf) -> None:
     recording, data = fresh(setup_of, clients=100, repeats=4)
     turned = [replace(truth, clicks=~truth.clicks & (record.shown >= 0))

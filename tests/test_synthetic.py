@@ -201,7 +201,9 @@ def test_order_says_nothing_about_labels(like: str, queries: int | None) -> None
     assert order_z(sorted_part) > 4
 
 
-@pytest.mark.parametrize(("like", "queries"), [("mq2007", None), ("mslr-web10k", 500)])
+@pytest.mark.parametrize(
+    ("like", "queries"), [("mq2007", None), pytest.param("mslr-web10k", 500, marks=pytest.mark.slow)]
+)
 def test_linear_learns_something_but_not_everything(like: str, queries: int | None) -> None:
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import Ridge
