@@ -137,8 +137,8 @@ class _Surprisals:
         """-log2 of the probability of each list's clicks before its message, for who knows grades, (n, B)."""
         view, clicks = seen.view, self._clicks[seen.rows]
         bits, every = np.full(clicks.shape[:2], np.nan), np.arange(len(view))
-        if view.knowledge.belief is None or view.labels is None:
-            return bits
+        if view.knowledge.belief is None or view.labels is None or self._header.intents > 1:
+            return bits  # under several intents grades alone do not say how a user clicks
         decoder = Decoder(view, "relevance")
         for b in range(clicks.shape[1]):
             bits[:, b] = -decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2.0)
@@ -146,9 +146,9 @@ class _Surprisals:
 
 
 def _describes_all(header: TraceHeader, known: Knowledge) -> bool:
-    """Whether an observer knows what every defense of the chain does to a message: a clip or a noise law."""
+    """Whether an observer knows how users click, and what every defense does: a clip or a noise law."""
     chain = header.knowledge.get("defense")
-    if not isinstance(chain, list) or known.noise is None:
+    if not isinstance(chain, list) or known.noise is None or header.intents > 1:
         return False
     laws = [law for law in parts(known.noise) if law != "none"]
     balls = int(known.clip is not None)

@@ -14,8 +14,12 @@ from foltr_audit.errors import UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.intents import balanced_collection
+from foltr_audit.judge import judge
+from foltr_audit.observer import Observer
+from foltr_audit.plugins import Attack
 from foltr_audit.recorded import Recorded
-from foltr_audit.recording import trace_header
+from foltr_audit.recording import MemoryRecording, trace_header
+from foltr_audit.registry import make
 from foltr_audit.rng import Streams
 from foltr_audit.spec import AttackSpec
 from foltr_audit.trace import Trace
@@ -94,6 +98,21 @@ def test_a_header_names_no_click_model_where_there_are_several(setup_of: SetupOf
     assert named("uniform") == "navigational"
     assert named("click-skew:models=informational") == "informational"
     assert named("click-skew:models=perfect/informational") is None
+
+
+def test_no_posterior_is_called_exact_where_users_have_several_intents(setup_of: SetupOf) -> None:
+    """Grades under any intent do not say how a user with one of them clicks."""
+    protocol = AttackSpec(methods=("map",), on=("train",), min_documents=5)
+    for scenario, exact in (("uniform", True), ("intent-skew", False)):
+        setup = setup_of(scenario=scenario, data=intent_collection(), defense=("gaussian:sigma=0.01",))
+        fresh = FreshClients(setup, protocol)
+        header = trace_header(setup, "informational", fresh.queries.size, 1)
+        recording = MemoryRecording(header)
+        recording.write(*next(fresh.rounds(MODEL, "informational")).recorded())
+        observer = Observer(header, setup.collection)
+        found = judge(recording, observer, [make(Attack, "map:prior=relevance")], setup.streams)
+        assert bool(found.exact) == exact
+        assert np.isnan(found.surprisal).all() != exact
 
 
 def test_the_group_of_a_fresh_client_does_not_follow_from_its_query(setup_of: SetupOf) -> None:
