@@ -218,4 +218,11 @@ def test_fewer_queries_for_d_merge_than_asked_are_said_in_words() -> None:
         "client 1: D_merge has " in note and "no more remain in the validation part" in note
         for note in found.notes
     )
-    assert study().notes == [note for note in study().notes if "D_merge has" in note]
+    assert all("D_merge has" in note or "no tree could split" in note for note in study().notes)
+
+
+def test_only_models_without_importance_are_said_to_rank_nothing() -> None:
+    told = study().notes
+    silent = {note.rpartition(":")[0] for note in told if "no tree could split" in note}
+    gains = {f"split {row['split']}, {row['model']}" for row in study().importances if row["gain_share"] > 0}
+    assert not silent & gains

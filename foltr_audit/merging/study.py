@@ -56,7 +56,7 @@ class MergeStudy:
         verdicts: how many merged models are better than the better local one.
         hyperparameters: of every model, as table 6.
         importances: of the most important features of stacked models, as figure 3.
-        notes: what was less than the paper's rules ask for, in words.
+        notes: what was less than the paper's rules ask for, and models that learnt nothing, in words.
     """
 
     config: Row
@@ -128,7 +128,7 @@ def run_merging(
         verdicts=verdict_rows(work.merged),
         hyperparameters=work.hyperparameters,
         importances=work.importances,
-        notes=[line for split in splits for line in split.shortage],
+        notes=[*(line for split in splits for line in split.shortage), *work.constant],
     )
 
 
@@ -163,6 +163,7 @@ class _Work:
         self.weights: list[Row] = []
         self.hyperparameters: list[Row] = []
         self.importances: list[Row] = []
+        self.constant: list[str] = []
 
     def play(self, split: Clients) -> None:
         """Train, merge and test the models of a split."""
@@ -252,6 +253,9 @@ class _Work:
         }
 
     def _keep_parameters(self, split: int | None, model: str, ranker: Ranker) -> None:
+        if not ranker.importances("gain").any():
+            where = "" if split is None else f"split {split}, "
+            self.constant.append(f"{where}{model}: no tree could split, so it ranks nothing")
         self.hyperparameters.append(
             {
                 "split": split,
