@@ -220,10 +220,6 @@ def test_every_learner_works_under_every_environment(data: Collection, learner: 
             one = spec(scenario, train=train)
         except UsageError as refused:
             pytest.skip(str(refused))
-        if learner == "foltr-es" and "only" in scenario:
-            with pytest.raises(UsageError, match="expected even numbers, or antithetic=false"):
-                run_plan(Plan((one,)), None, Study(data=data))
-            continue
         (cell,) = run_plan(Plan((one,)), None, Study(data=data))
         rows = cell.trained.rounds
         assert len(rows) == 8
