@@ -131,8 +131,7 @@ class Evaluation:
     @cached_property
     def _click(self) -> NDArray[np.float64] | None:
         """P(click | grade) of the click model that the Spec trains with; None where that is no cascade."""
-        values = (value for trait in self.setup.population.traits for value in trait.values)
-        if any(value.click_model is not None for value in values):
+        if any(value.click_model is not None for value in self.setup.population.values):
             return None
         model = self.setup.click_model(self.setup.spec.train.click_model)
         tables = declared_tables(model, self.setup.collection.largest_label)

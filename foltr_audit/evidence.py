@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,9 +146,24 @@ class Evidence:
         )
 
 
+class _Refusing(Protocol):
+    @property
+    def refused(self) -> dict[str, str]: ...
+
+
+def refused_in(pieces: Sequence[_Refusing]) -> dict[str, str]:
+    """Why attacks could not run in some of several pieces of evidence, by label."""
+    return {label: why for piece in pieces for label, why in piece.refused.items()}
+
+
+def answered(parts: Sequence[Mapping[str, object]], refused: Mapping[str, str]) -> list[str]:
+    """Names that every part has something of, without those that are refused anywhere."""
+    return [name for name in parts[0] if name not in refused and all(name in part for part in parts)]
+
+
 def combined(pieces: Sequence[Evidence]) -> Evidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
-    refused = {label: why for piece in pieces for label, why in piece.refused.items()}
+    refused = refused_in(pieces)
     with_lists = [piece for piece in pieces if piece.query.size] or pieces[:1]
     labels = [label for label in with_lists[0].guessed if label not in refused]
     counts = [int(piece.message.max()) + 1 if piece.message.size else 0 for piece in pieces]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.click_rates import cascade_rates, median_rates, weighted_median
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack, View
@@ -54,10 +55,10 @@ class CountEvidence:
 
 def combined_counts(pieces: Sequence[CountEvidence]) -> CountEvidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
-    refused = {label: why for piece in pieces for label, why in piece.refused.items()}
+    refused = refused_in(pieces)
 
     def joined(parts: Sequence[dict[str, Floats]]) -> dict[str, Floats]:
-        names = [name for name in parts[0] if name not in refused and all(name in part for part in parts)]
+        names = answered(parts, refused)
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     return CountEvidence(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import IntentAttack, View
@@ -77,8 +78,8 @@ class IntentEvidence:
 
 def combined_intents(pieces: Sequence[IntentEvidence]) -> IntentEvidence:
     """Evidence of several repetitions as one; an attack that any of them refused is refused."""
-    refused = {label: why for piece in pieces for label, why in piece.refused.items()}
-    labels = [label for label in pieces[0].told if label not in refused]
+    refused = refused_in(pieces)
+    labels = answered([piece.told for piece in pieces], refused)
     return IntentEvidence(
         told={label: Told.joined([piece.told[label] for piece in pieces]) for label in labels},
         refused=refused,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.judge_queries import Placed
 from foltr_audit.observer import Observer
@@ -52,10 +53,10 @@ class LinkEvidence:
 
 def combined_links(pieces: Sequence[LinkEvidence]) -> LinkEvidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
-    refused = {label: why for piece in pieces for label, why in piece.refused.items()}
+    refused = refused_in(pieces)
 
     def joined(parts: Sequence[dict[str, Placed]]) -> dict[str, Placed]:
-        names = [name for name in parts[0] if name not in refused and all(name in part for part in parts)]
+        names = answered(parts, refused)
         return {name: Placed.joined([part[name] for part in parts]) for name in names}
 
     return LinkEvidence(

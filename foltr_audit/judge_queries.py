@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack, View
@@ -105,8 +106,8 @@ class QueryEvidence:
 
 def combined_queries(pieces: Sequence[QueryEvidence]) -> QueryEvidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
-    refused = {label: why for piece in pieces for label, why in piece.refused.items()}
-    labels = [label for label in pieces[0].placed if label not in refused]
+    refused = refused_in(pieces)
+    labels = answered([piece.placed for piece in pieces], refused)
     return QueryEvidence(
         query=np.concatenate([piece.query for piece in pieces]),
         has_pairs=np.concatenate([piece.has_pairs for piece in pieces]),

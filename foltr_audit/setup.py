@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ from foltr_audit.rng import Streams
 from foltr_audit.scenario_texts import parse_scenarios
 from foltr_audit.spec import Spec
 from foltr_audit.world import World
+
+L = TypeVar("L", bound=Learner)
 
 
 def as_numbered(spec: Spec, collection: Collection) -> Collection:
@@ -105,7 +108,7 @@ class Setup:
     @property
     def sizes(self) -> list[int]:
         """The numbers of interactions that clients may have in a round, where none is left out."""
-        sizes = [value.interactions for trait in self.population.traits for value in trait.values]
+        sizes = [value.interactions for value in self.population.values]
         return [size for size in sizes if size is not None] or [self.learner.interactions]
 
     @property
@@ -116,7 +119,7 @@ class Setup:
     @property
     def alike_in_number(self) -> bool:
         """Whether every client has B interactions in a round."""
-        several = any(value.interactions for trait in self.population.traits for value in trait.values)
+        several = any(value.interactions for value in self.population.values)
         return not several and (self.environment is None or self.environment.kept is None)
 
     @property
@@ -136,8 +139,7 @@ class Setup:
         found = {name: environment for name, environment in said.items() if environment is not None}
         if len(found) > 1:
             raise UsageError(f"scenario {' and '.join(found)}: both say how intents change; expected one")
-        values = (value for trait in self.population.traits for value in trait.values)
-        if found and any(value.intent is not None for value in values):
+        if found and self.population.have_intents:
             raise UsageError(
                 f"scenario {next(iter(found))}: clients have intents of their own; expected one or the other"
             )
@@ -146,8 +148,7 @@ class Setup:
     @property
     def intents(self) -> int:
         """Number of intents that clients tell apart; 1 where relevance under any of them counts."""
-        wanted = (value.intent for trait in self.population.traits for value in trait.values)
-        several = self.environment is not None or any(intent is not None for intent in wanted)
+        several = self.environment is not None or self.population.have_intents
         return self.collection.n_intents if several else 1
 
     def twins(self) -> dict[str, Spec]:
@@ -171,7 +172,7 @@ class Setup:
         Raises:
             UsageError: a scenario that cannot be here.
         """
-        values = [value for trait in self.population.traits for value in trait.values]
+        values = self.population.values
         own = [value.click_model for value in values if value.click_model is not None and own_clicks]
         world = World.of(
             data,
@@ -196,17 +197,15 @@ class Setup:
         """The learner."""
         return make(Learner, self.spec.train.learner)
 
-    @property
-    def model_learner(self) -> ModelLearner:
-        """The learner, of clients that send models.
+    def learner_as(self, kind: type[L]) -> L:
+        """The learner as one of a kind, by what its clients send.
 
         Raises:
-            UsageError: its clients send something else.
+            UsageError: they send something else.
         """
-        if not isinstance(self.learner, ModelLearner):
-            raise UsageError(
-                f"learner {self.learner.name}: it sends {self.learner.sends}; expected one that sends models"
-            )
+        if not isinstance(self.learner, kind):
+            sends, name = self.learner.sends, self.learner.name
+            raise UsageError(f"learner {name}: it sends {sends}; expected one that sends {kind.sends}")
         return self.learner
 
     @property
@@ -221,7 +220,7 @@ class Setup:
 
     def rules(self, click_model: ClickModel, *, sampled: bool) -> ClientRules:
         """What clients that learn do, under a click model, with sampled or deterministic lists."""
-        learner = self.model_learner
+        learner = self.learner_as(ModelLearner)
         return ClientRules(
             ranker=self.ranker,
             learner=learner,

@@ -90,11 +90,10 @@ def data_facts(collection: Collection) -> dict[str, Any]:
 
 
 def _world(setup: Setup) -> dict[str, Any]:
-    """What a cell says of clients and time; clients with intents of their own have no leading one."""
-    own = any(value.intent is not None for trait in setup.population.traits for value in trait.values)
+    """What a cell says of clients and time."""
     return {
         "described": population_facts(setup),
-        "environment": None if own else setup.environment,
+        "environment": setup.environment,
         "per_round": setup.interactions * setup.spec.population.cohort_size,
         "twins": setup.twins(),
     }

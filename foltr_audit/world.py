@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +26,17 @@ class World:
     """A data set with every query of it that some client has but some documents of, and all ways to click.
 
     Attributes:
-        data: the queries of `whole` as they are, then those with documents of certain grades only.
-        whole: the data set as it was given.
+        data: the queries of a data set as they are, then those with documents of certain grades only.
         origin: where queries and documents of `data` come from.
         holdings: what documents a client may hold: None for all, or their grades; the first is None.
-        places: query of `data` for each query of `whole` under each holding, int64 (holdings, queries), -1
-            where no document is left.
+        places: query of `data` for each query of that data set under each holding, int64 (holdings, queries),
+            -1 where no document is left.
         models: the click models.
         intents: number of intents that clicks are told apart by; 1 where relevance under any intent counts.
         largest_label: highest grade of the collection.
     """
 
     data: Dataset
-    whole: Dataset
     origin: Origin
     holdings: tuple[tuple[int, ...] | None, ...]
     places: NDArray[np.int64]
@@ -66,30 +65,15 @@ class World:
                 f"scenario: {len(models)} click models for labels up to {largest_label}; "
                 f"expected {_MOST_GRADES // (largest_label + 1)} at most"
             )
-        places = [np.arange(whole.n_queries)]
-        pieces, documents = [whole], [_inside(whole, np.arange(whole.n_documents))]
-        parts, queries = [origin.part], [origin.query]
-        for grades in holdings:
-            rows = np.flatnonzero(np.isin(whole.labels, grades))
-            if not rows.size:
-                words = " or ".join(map(str, grades))
-                raise UsageError(f"scenario: no document has grade {words}; expected one at least")
-            held, kept = _holding(whole, rows)
-            place = np.full(whole.n_queries, -1)
-            place[kept] = sum(piece.n_queries for piece in pieces) + np.arange(kept.size)
-            places.append(place)
-            pieces.append(held)
-            documents.append(_inside(whole, rows))
-            parts.append(origin.part[kept])
-            queries.append(origin.query[kept])
+        held = [_held(whole, grades) for grades in holdings]
+        firsts = np.cumsum([whole.n_queries, *(each.data.n_queries for each in held)])
+        places = [
+            np.arange(whole.n_queries),
+            *(each.places(first) for each, first in zip(held, firsts, strict=False)),
+        ]
         return cls(
-            data=whole if len(pieces) == 1 else joined(pieces),
-            whole=whole,
-            origin=Origin(
-                part=np.concatenate(parts),
-                query=np.concatenate(queries),
-                document=np.concatenate(documents) if holdings else None,
-            ),
+            data=joined([whole, *(each.data for each in held)]) if held else whole,
+            origin=_origin(whole, origin, held) if held else origin,
             holdings=(None, *holdings),
             places=np.stack(places),
             models=tuple(models),
@@ -144,21 +128,56 @@ class World:
         return [ideal_dcg(data) for data in self._judged]
 
 
-def _holding(whole: Dataset, rows: NDArray[np.int64]) -> tuple[Dataset, NDArray[np.int64]]:
-    """Some documents of a data set, and which of its queries are left."""
+class _Held(NamedTuple):
+    """What is left of a data set where only documents of some grades are held.
+
+    Attributes:
+        data: the documents that are held.
+        queries: which queries of the whole these answer, int64 (queries of `data`,).
+        documents: position of each document in its query of the whole, int64 (documents of `data`,).
+        whole: number of queries of the whole.
+    """
+
+    data: Dataset
+    queries: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    whole: int
+
+    def places(self, first: int) -> NDArray[np.int64]:
+        """Number of each query of the whole, the held ones numbered from `first` on; -1 of the others."""
+        places = np.full(self.whole, -1)
+        places[self.queries] = first + np.arange(self.queries.size)
+        return places
+
+
+def _held(whole: Dataset, grades: Sequence[int]) -> _Held:
+    """The documents of some grades.
+
+    Raises:
+        UsageError: there is none.
+    """
+    rows = np.flatnonzero(np.isin(whole.labels, grades))
+    if not rows.size:
+        words = " or ".join(map(str, grades))
+        raise UsageError(f"scenario: no document has grade {words}; expected one at least")
     query = np.searchsorted(whole.offsets, rows, side="right") - 1
     kept, sizes = np.unique(query, return_counts=True)
-    held = Dataset(
+    data = Dataset(
         features=whole.features[rows],
         labels=whole.labels[rows],
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         query_ids=tuple(whole.query_ids[q] for q in kept),
-        document_ids=[whole.document_ids[row] for row in rows],
+        document_ids=[whole.document_ids[row] for row in rows.tolist()],
         intents=None if whole.intents is None else whole.intents[:, rows],
     )
-    return held, kept
+    return _Held(data, kept, rows - whole.offsets[query], whole.n_queries)
 
 
-def _inside(whole: Dataset, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Position of some documents inside their query."""
-    return np.asarray(rows - whole.offsets[np.searchsorted(whole.offsets, rows, side="right") - 1])
+def _origin(whole: Dataset, origin: Origin, held: Sequence[_Held]) -> Origin:
+    """Where the queries and documents come from of a data set that is followed by what is held of it."""
+    inside = np.arange(whole.n_documents) - np.repeat(whole.offsets[:-1], whole.lengths)
+    return Origin(
+        part=np.concatenate([origin.part, *(origin.part[each.queries] for each in held)]),
+        query=np.concatenate([origin.query, *(origin.query[each.queries] for each in held)]),
+        document=np.concatenate([inside, *(each.documents for each in held)]),
+    )

@@ -18,7 +18,7 @@ from foltr_audit.auditing.canaries import (
 from foltr_audit.auditing.scripted import ScriptedClients
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
-from foltr_audit.plugins import RoundContext, StepDefense
+from foltr_audit.plugins import ModelLearner, RoundContext, StepDefense
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
 from tests.audited import Floats, ToyClip, ToyLaplace
@@ -53,7 +53,7 @@ def every_message(search: CanarySearch) -> dict[Key, np.ndarray[Any, Any]]:
         shown[0, : order.size] = order
         for number in range(2**order.size):
             clicks = np.array([[number >> place & 1 == 1 for place in range(10)]])
-            learner = setup.model_learner
+            learner = setup.learner_as(ModelLearner)
             after, _ = learner.local_step(
                 MODEL[np.newaxis], data, asked, scores, starts, shown, clicks, setup.ranker
             )

@@ -13,6 +13,7 @@ from foltr_audit.auditing.canaries import Canary, LogCanary
 from foltr_audit.auditing.likelihood import Noise, exact_epsilon, log_ratio
 from foltr_audit.auditing.session import Session
 from foltr_audit.noise_laws import GammaShare, Gaussian
+from foltr_audit.plugins import ModelLearner
 from foltr_audit.records.privacy import Bounded, Noised, Opaque, RandomisedClicks, Resized, Rounded, Summed
 from tests.audited import ToyClip, ToyLaplace, session
 from tests.conftest import SetupOf
@@ -85,7 +86,7 @@ def test_randomised_clicks_by_every_report(setup_of: SetupOf, learner: str, unit
     for report in product([False, True], repeat=width):
         clicks = np.zeros((1, 10), dtype=bool)
         clicks[0, :width] = report
-        after, _ = setup.model_learner.local_step(
+        after, _ = setup.learner_as(ModelLearner).local_step(
             model[np.newaxis], data, np.array([query]), scores, starts, shown, clicks, setup.ranker
         )
         message = (after + 0.0).tobytes()

@@ -205,5 +205,13 @@ Config = Annotated[
     Path | None, typer.Option("--config", help="Start from a Spec or plan in TOML; options override it.")
 ]
 SaveConfig = Annotated[Path | None, typer.Option("--save-config", help="Write the Spec or plan to a file.")]
+Plot = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE.svg|png|pdf",
+        help="Draw the learning curves into a file; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads; never changes a result.")]

@@ -88,14 +88,7 @@ def run(
     fold: o.Fold = None,
     runs: o.Runs = None,
     seed: o.Seed = None,
-    plot: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE.svg|png|pdf",
-            help="Draw the learning curves into a file; may be repeated.",
-        ),
-    ] = None,
+    plot: o.Plot = None,
     out: o.Out = None,
     resume: o.Resume = False,
     overwrite: o.Overwrite = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console
 from foltr_audit.cli.preset import Chosen, beside
@@ -22,14 +23,7 @@ def train(
     click_model: Annotated[
         str | None, typer.Option("--click-model", help="How users click. Default: perfect.")
     ] = None,
-    plot: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE.svg|png|pdf",
-            help="Draw the learning curves into a file; may be repeated.",
-        ),
-    ] = None,
+    plot: o.Plot = None,
     twins: Annotated[
         bool,
         typer.Option(

@@ -78,6 +78,16 @@ class Population:
             raise UsageError(f"scenario: trait {trait.name} is given twice; expected it once")
         return replace(self, traits=(*self.traits, trait))
 
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The values of all traits."""
+        return tuple(value for trait in self.traits for value in trait.values)
+
+    @property
+    def have_intents(self) -> bool:
+        """Whether a trait gives clients an intent of their own."""
+        return any(value.intent is not None for value in self.values)
+
     def clicking(self, text_of: Callable[[str], str]) -> Population:
         """The same clients with every click model's text as `text_of` gives it."""
         traits = []
@@ -91,7 +101,7 @@ class Population:
 
     def click_model(self, otherwise: str) -> str | None:
         """The click model of all clients, `otherwise` where no trait names one; None where they differ."""
-        texts = {value.click_model for trait in self.traits for value in trait.values} - {None}
+        texts = {value.click_model for value in self.values} - {None}
         return otherwise if not texts else texts.pop() if len(texts) == 1 else None
 
     @property

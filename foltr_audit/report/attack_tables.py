@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import at_eps, beside, by_method, of_world, percent, table, world
+from foltr_audit.report.layout import at_eps, beside, by_method, method_table, of_world, percent, table, world
 from foltr_audit.report.plain import epsilon, short
 
 if TYPE_CHECKING:
@@ -69,11 +69,7 @@ def _metrics_table(
     title: str | None, caption: str | None, columns: dict[str, str], rows: Sequence[Row]
 ) -> Table:
     """One line per row, with each metric's interval beside it."""
-    found = table(title, caption)
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in columns.values():
-        found.add_column(heading, no_wrap=True)
+    found = method_table(title, caption, columns.values())
     for mine in by_method(rows):
         for row in mine:
             cells = [beside(row, name) for name in columns]

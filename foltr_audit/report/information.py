@@ -11,7 +11,7 @@ from foltr_audit.bootstrap import Resamples
 from foltr_audit.evidence import Evidence
 from foltr_audit.information import information
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import beside, by_method, percent, table
+from foltr_audit.report.layout import beside, by_method, method_table, percent, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.rows import columns, known
 from foltr_audit.report.settings import setting_text
@@ -46,11 +46,8 @@ def information_rows(evidence: Evidence, where: Row, resamples: Resamples) -> It
 
 def information_table(rows: Sequence[Row]) -> Table:
     """What a message tells; rows of one world."""
-    found = table("what a message tells, in bits per list", _caption(rows))
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in ("told at least", "at most more", "of", "share"):
-        found.add_column(heading, no_wrap=True)
+    headings = ("told at least", "at most more", "of", "share")
+    found = method_table("what a message tells, in bits per list", _caption(rows), headings)
     for mine in by_method(rows):
         for row in mine:
             found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *_cells(row))

@@ -9,7 +9,17 @@ from rich.markup import escape
 
 from foltr_audit.report.attack_tables import refused_lines
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import below, beside, by_method, of_world, setting_of, share_of, table, world
+from foltr_audit.report.layout import (
+    below,
+    beside,
+    by_method,
+    fewer_choices,
+    method_table,
+    of_world,
+    setting_of,
+    share_of,
+    world,
+)
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.population_tables import intent_table, link_table, population_sentences
 
@@ -58,11 +68,7 @@ def _tables(rows: Sequence[Row], made: Callable[[str, Sequence[Row]], Table]) ->
 
 def query_table(name: str, rows: Sequence[Row]) -> Table:
     """How often each attack names the query, beside guessing; rows of one world."""
-    found = table(f"which query? {name}", _choices(rows))
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in _QUERIES.values():
-        found.add_column(heading, no_wrap=True)
+    found = method_table(f"which query? {name}", _choices(rows), _QUERIES.values())
     chance, chance_mrr = short(rows[0]["chance"]), short(rows[0]["chance_mrr"])
     found.add_row("guessing", "", chance, chance_mrr, chance, chance_mrr, style="dim")
     for mine in by_method(rows):
@@ -74,11 +80,9 @@ def query_table(name: str, rows: Sequence[Row]) -> Table:
 
 def _choices(rows: Sequence[Row]) -> str:
     row = rows[0]
-    fewer = (
-        f", not {row['choices_asked']}: there are no more" if row["choices"] < row["choices_asked"] else ""
-    )
     return (
-        f"one of {row['choices']} queries{fewer}; {row['messages']} messages of {row['queries']} queries\n"
+        f"one of {row['choices']} queries{fewer_choices(row)}; "
+        f"{row['messages']} messages of {row['queries']} queries\n"
         f"with pairs: the {row['messages_with_pairs']} from whose clicks anything was learnt; the others say "
         "nothing of the query\nMRR: mean reciprocal rank of the right one"
     )
@@ -86,11 +90,8 @@ def _choices(rows: Sequence[Row]) -> str:
 
 def count_table(name: str, rows: Sequence[Row]) -> Table:
     """How well click counts are estimated, beside estimates without a message; rows of one world."""
-    found = table(f"click counts, {name}", _sums(rows), space=2)
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in _COUNTS.values():
-        found.add_column(heading, justify="right", no_wrap=True)
+    headings = _COUNTS.values()
+    found = method_table(f"click counts, {name}", _sums(rows), headings, justify="right", space=2)
     for mine in by_method(rows):
         for row in mine:
             cells = [below(row, metric) for metric in _COUNTS]

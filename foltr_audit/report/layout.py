@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 
@@ -30,6 +30,29 @@ def table(title: str | None, caption: str | None = None, space: int = 1) -> Tabl
         padding=(0, space, 0, 0),
         show_edge=False,
     )
+
+
+def method_table(
+    title: str | None,
+    caption: str | None,
+    headings: Iterable[str],
+    *,
+    justify: Literal["left", "right"] = "left",
+    space: int = 1,
+) -> Table:
+    """An empty table with a method, its claimed epsilon, and what is told of it under `headings`."""
+    found = table(title, caption, space)
+    found.add_column("method", overflow="fold")
+    found.add_column("eps", justify="right", no_wrap=True)
+    for heading in headings:
+        found.add_column(heading, justify=justify, no_wrap=True)
+    return found
+
+
+def fewer_choices(row: Row) -> str:
+    """That there was less to choose from than was asked for; else nothing."""
+    fewer = row["choices"] < row["choices_asked"]
+    return f", not {row['choices_asked']}: there are no more" if fewer else ""
 
 
 def world(row: Row) -> str:

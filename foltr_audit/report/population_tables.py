@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import beside, by_method, setting_of, share_of, table
+from foltr_audit.report.layout import beside, by_method, fewer_choices, method_table, setting_of, share_of
 from foltr_audit.report.plain import epsilon, short
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ _LINKS = {"accuracy": "accuracy", "mrr": "MRR"}
 
 def intent_table(name: str, rows: Sequence[Row]) -> Table:
     """How often each attack names the intent, beside saying it without a message; rows of one world."""
-    found = table(f"which intent? {name}", _decisions(rows))
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in _INTENTS.values():
-        found.add_column(heading, no_wrap=True)
+    found = method_table(f"which intent? {name}", _decisions(rows), _INTENTS.values())
     even = short(rows[0]["chance"])
     found.add_row("guessing", "", even, even, short(0.0), style="dim")
     for mine in by_method(rows):
@@ -52,11 +48,7 @@ def _decisions(rows: Sequence[Row]) -> str:
 
 def link_table(name: str, rows: Sequence[Row]) -> Table:
     """How often a client's next message is named, beside simple ways to do so; rows of one world."""
-    found = table(f"same client? {name}", _choices(rows))
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in _LINKS.values():
-        found.add_column(heading, no_wrap=True)
+    found = method_table(f"same client? {name}", _choices(rows), _LINKS.values())
     found.add_row("guessing", "", short(rows[0]["chance"]), short(rows[0]["chance_mrr"]), style="dim")
     for mine in by_method(rows):
         for row in mine:
@@ -68,12 +60,9 @@ def link_table(name: str, rows: Sequence[Row]) -> Table:
 
 def _choices(rows: Sequence[Row]) -> str:
     row = rows[0]
-    fewer = (
-        f", not {row['choices_asked']}: there are no more" if row["choices"] < row["choices_asked"] else ""
-    )
     return (
-        f"one of {row['choices']} messages of the next round{fewer}; {row['messages']} messages of "
-        f"{row['clients']} clients\n"
+        f"one of {row['choices']} messages of the next round{fewer_choices(row)}; "
+        f"{row['messages']} messages of {row['clients']} clients\n"
         "count: nearest number of interactions; same-queries: most queries in common\n"
         "MRR: mean reciprocal rank of the client's own; 95 % intervals over clients"
     )

@@ -14,7 +14,7 @@ from foltr_audit.report.group_utility import utility_groups_table
 from foltr_audit.report.groups import groups_table
 from foltr_audit.report.information import comparison_table, information_table
 from foltr_audit.report.inquiries import print_inquiries
-from foltr_audit.report.layout import below, by_method, of_world, percent, table, world
+from foltr_audit.report.layout import below, by_method, method_table, of_world, percent, table, world
 from foltr_audit.report.meaning import meaning
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.settings import differing, heading, setting_text
@@ -124,12 +124,8 @@ def no_relevant(config: Row) -> str:
 
 
 def _results_table(rows: Sequence[Row]) -> Table:
-    found = table(world(rows[0]), _lists(rows), space=0)
+    found = method_table(world(rows[0]), _lists(rows), COLUMNS.values(), justify="right", space=0)
     several = len({row["eps_claimed"] for row in rows}) > 1
-    found.add_column("method", overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    for column in COLUMNS.values():
-        found.add_column(column, justify="right", no_wrap=True)
     for mine in by_method(rows):
         for row in mine:
             style = "dim" if row["baseline"] else None

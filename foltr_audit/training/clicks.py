@@ -62,9 +62,7 @@ class Central:
         Raises:
             UsageError: the learner cannot learn from clicks of this model.
         """
-        learner = setup.learner
-        if not isinstance(learner, CentralLearner):
-            raise UsageError(f"learner {learner.name}: expected one that learns from clicks themselves")
+        learner = setup.learner_as(CentralLearner)
         self.setup = setup
         self.learner = learner
         self.world = world

@@ -19,19 +19,6 @@ from foltr_audit.training.base import finite, in_format, not_clipped, play_in_sc
 from foltr_audit.world import World
 
 
-def metric_learner(setup: Setup) -> MetricLearner:
-    """The learner of a setup, of clients that send metrics.
-
-    Raises:
-        UsageError: they send something else.
-    """
-    if not isinstance(setup.learner, MetricLearner):
-        raise UsageError(
-            f"learner {setup.learner.name}: it sends {setup.learner.sends}; expected one that sends metrics"
-        )
-    return setup.learner
-
-
 class MetricSenders:
     """Clients that show lists of perturbed models, and send the seed and the metrics of the clicks.
 
@@ -41,7 +28,7 @@ class MetricSenders:
     def __init__(self, setup: Setup, world: World) -> None:
         """Nothing is compiled or played yet."""
         self.setup = setup
-        self.learner = metric_learner(setup)
+        self.learner = setup.learner_as(MetricLearner)
         self.world = world
 
     def send(self, asked: Asked, context: RoundContext) -> Sent:
@@ -137,7 +124,7 @@ class Evolution:
         Raises:
             UsageError: a client with fewer interactions at the mirrored model than at the other.
         """
-        self.learner = metric_learner(setup)
+        self.learner = setup.learner_as(MetricLearner)
         self.senders = MetricSenders(setup, world)
         odd = [size for size in setup.sizes if size % 2] if self.learner.antithetic else []
         if odd:
