@@ -66,6 +66,11 @@ class Quantise(MessageDefense):
         above = context.streams("quantise").uniform(models.shape[1]) < places - below
         return context.parameters + self.width * (below + above - middle)
 
+    def bits(self, parameters: int, number: int) -> float:
+        """The number of a grid point for each parameter."""
+        del number
+        return float(parameters * math.ceil(math.log2(self.intervals + 1)))
+
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Earlier bounds are lost, but for the new one on every coordinate.
 
@@ -92,6 +97,11 @@ class Sign(MessageDefense):
     def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
         """The global model plus or minus `scale`, float64 (C, P)."""
         return context.parameters + self.scale * np.sign(models - context.parameters)
+
+    def bits(self, parameters: int, number: int) -> float:
+        """One for each parameter."""
+        del number
+        return float(parameters)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Earlier bounds are lost, but for the new one on every coordinate."""

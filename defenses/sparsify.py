@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -33,6 +34,11 @@ class TopK(MessageDefense):
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, : self.k]
         np.put_along_axis(kept, largest, True, axis=1)
         return np.where(kept, models, context.parameters)
+
+    def bits(self, parameters: int, number: int) -> float:
+        """The numbers that are sent, and the place of each."""
+        places = math.ceil(math.log2(parameters)) if parameters > 1 else 0
+        return float(min(self.k, parameters) * (number + places))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Updates only shrink."""
@@ -70,6 +76,10 @@ class RandomK(MessageDefense):
         if factor > 1.0:
             models = context.parameters + factor * (models - context.parameters)
         return np.where(kept, models, context.parameters)
+
+    def bits(self, parameters: int, number: int) -> float:
+        """The numbers that are sent; everybody knows their places."""
+        return float(min(self.k, parameters) * number)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Updates shrink, and grow by P / k where they are rescaled."""

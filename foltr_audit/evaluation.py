@@ -41,6 +41,11 @@ class _Judged:
         self.ideal = ideal_dcg(data)
         self.relevant = relevant_documents(data)
 
+    def by_query(self, shown: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The nDCG of the lists (queries, k), NaN where a query does not count, float64 (queries,)."""
+        other = np.nan if self.no_relevant == "skip" else 0.0
+        return np.where(self.data.has_relevant, ndcg(self.data, self.queries, shown, self.ideal), other)
+
     def ndcg(self, shown: NDArray[np.int64]) -> float:
         """Mean nDCG of the lists (queries, k)."""
         return self._mean(ndcg(self.data, self.queries, shown, self.ideal))
@@ -69,10 +74,10 @@ class Evaluation:
         `Evaluation(setup).metrics(parameters)["offline_map@10"]`
     """
 
-    def __init__(self, setup: Setup) -> None:
-        """Prepare the ideal lists of the evaluated part."""
+    def __init__(self, setup: Setup, part: str = "test") -> None:
+        """Prepare the ideal lists of the evaluated part; with several intents always the training part."""
         self.setup = setup
-        self.part = "test" if setup.intents == 1 else "train"
+        self.part = part if setup.intents == 1 else "train"
         self.data = setup.collection.part(self.part)
         self.queries = np.arange(self.data.n_queries)
         every = [self.data] if setup.intents == 1 else [self.data.under(i) for i in range(setup.intents)]
@@ -89,6 +94,20 @@ class Evaluation:
         """Mean nDCG@10 of a model (P,) over the queries, and over the intents by their weights (I,)."""
         shown = self.lists(parameters)
         return self._over_intents([judged.ndcg(shown) for judged in self._judged], weights)
+
+    def by_query(
+        self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """The nDCG@10 of a model (P,) on each query, over intents as `ndcg`; NaN where it does not count."""
+        shown = self.lists(parameters)
+        several = np.stack([judged.by_query(shown) for judged in self._judged])
+        if len(several) == 1:
+            only: NDArray[np.float64] = several[0]
+            return only
+        shares = np.full(len(several), 1.0 / len(several)) if weights is None else weights
+        there = shares > 0
+        mean: NDArray[np.float64] = np.einsum("i,iq->q", shares[there], several[there])
+        return mean
 
     def metrics(
         self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None

@@ -188,21 +188,34 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         UsageError: another process holds it, or it is a file.
     """
-    import fcntl
-
     if path.exists() and not path.is_dir():
         raise UsageError(f"--out: {path} is a file; expected a folder")
+    handle = take_lock(path)
+    if handle is None:
+        raise UsageError(f"--out: {path} is being written by another run")
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def take_lock(path: Path) -> int | None:
+    """Lock a folder, made if missing, until the returned handle is closed; None where another process has it.
+
+    Raises:
+        FoltrAuditError: it cannot be made.
+    """
+    import fcntl
+
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"--out: {path} is being written by another run") from error
-        yield
-    finally:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
         os.close(handle)
+        return None
+    return handle
 
 
 def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:

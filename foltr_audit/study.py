@@ -107,10 +107,19 @@ def _pdgd(learner: Learner) -> str:
 class Study:
     """Runs Specs; data sets and undefended twins that several Specs share are made once."""
 
-    def __init__(self, progress: Progress = SILENT, data: Collection | None = None) -> None:
-        """Nothing is loaded before the first Spec runs, and nothing at all if `data` is given."""
+    def __init__(
+        self, progress: Progress = SILENT, data: Collection | None = None, *, with_undefended: bool = True
+    ) -> None:
+        """Nothing is loaded before the first Spec runs, and nothing at all if `data` is given.
+
+        Args:
+            progress: told of all work.
+            data: what to use instead of the Specs' own data.
+            with_undefended: train the twin without a defense of every attacked Spec.
+        """
         self.progress = progress
         self.data = data
+        self.with_undefended = with_undefended
         self._last: tuple[object, Collection] | None = None
         self._undefended: dict[str, float] = {}
 
@@ -168,7 +177,7 @@ class Study:
         return Cell(
             **facts,
             trained=replace(trained, recording=None),
-            undefended=self._twin(spec, trained),
+            undefended=self._twin(spec, trained) if self.with_undefended else None,
             evidence={name: one.clicks for name, one in found.items() if one.clicks is not None},
             inquiries={name: one.inquiries for name, one in found.items()},
             too_short=clients.too_short if clients else 0,

@@ -112,6 +112,13 @@ class MessageDefense(Defense):
         """New models to send, float64 (C, P). The difference to `context.parameters` is the update."""
         raise NotImplementedError
 
+    def bits(self, parameters: int, number: int) -> float:
+        """What a message takes after it, in bits; `number` bits for each of P parameters by default.
+
+        It is asked with P and the bits of a plain number (32 or 64).
+        """
+        return float(parameters * number)
+
     def law(self, context: RoundContext) -> AddedNoise | None:
         """The law of the noise that it adds to each coordinate of one message, as everybody may know it."""
         del context

@@ -1,0 +1,1 @@
+"""Comparisons: a grid of Specs, its cells run side by side and stored one by one."""

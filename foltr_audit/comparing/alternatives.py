@@ -1,0 +1,161 @@
+"""The defenses that a comparison sets side by side, each a chain for every claimed epsilon.
+
+An alternative is written as parts joined by `+`. A part is `published` (what the learner's authors publish
+for an epsilon), `proven-MECHANISM` (the least noise of a mechanism for which accounting proves the epsilon
+for one interaction), or a plug-in, in whose text `{eps}`, `{sensitivity}` and `{clip}` (half of the
+sensitivity) stand for numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from foltr_audit.accounting import Situation, calibrate, mechanisms
+from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.errors import UsageError
+from foltr_audit.plugins import Defense, RoundContext, plain
+from foltr_audit.records.privacy import Summed
+from foltr_audit.registry import names
+from foltr_audit.rng import Streams
+from foltr_audit.setup import Setup
+
+PUBLISHED, PROVEN = "published", "proven-"
+DEFAULT_ALTERNATIVES = (
+    "none",
+    PUBLISHED,
+    f"{PUBLISHED}+secure-aggregation",
+    f"{PROVEN}laplace",
+    f"{PROVEN}click-rr",
+    f"{PROVEN}skellam+secure-aggregation",
+)
+"""What is compared where no defense is named."""
+
+PUBLISHED_SENSITIVITIES = {1.2: 3.0, 2.3: 3.0, 4.5: 5.0, 10.0: 5.0}
+"""Sensitivity by epsilon.
+
+Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4.2.
+"""
+
+_IN_SUMS = ("gamma-laplace", "gaussian-shares", "discrete-gaussian", "skellam")
+_WITH_DELTA = ("gaussian", "gaussian-shares", "discrete-gaussian", "skellam")
+_PLACES = ("{eps}", "{sensitivity}", "{clip}")
+
+
+def published_sensitivity(eps: float) -> float:
+    """The sensitivity that the paper pairs with an epsilon; of another epsilon that of the next smaller one.
+
+    >>> published_sensitivity(1.2), published_sensitivity(7.0), published_sensitivity(0.5)
+    (3.0, 5.0, 3.0)
+    """
+    smaller = [known for known in PUBLISHED_SENSITIVITIES if known <= eps]
+    return PUBLISHED_SENSITIVITIES[max(smaller, default=min(PUBLISHED_SENSITIVITIES))]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One defense of a comparison.
+
+    Attributes:
+        text: as it was written.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        for part in self._parts:
+            if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in mechanisms():
+                known = ", ".join(PROVEN + name for name in mechanisms())
+                raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
+            if not self._named(part) and part.partition(":")[0].strip() not in names(Defense):
+                known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
+                raise UsageError(f"--defense: unknown {part!r}; known: {known}")
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.text.split("+"))
+
+    @staticmethod
+    def _named(part: str) -> bool:
+        return part == PUBLISHED or part.startswith(PROVEN)
+
+    @property
+    def uses_epsilon(self) -> bool:
+        """Whether it is another chain for another epsilon."""
+        return any(self._named(part) or any(place in part for place in _PLACES) for part in self._parts)
+
+    def proven(self, eps: float | None, delta: float) -> dict[str, float] | None:
+        """The `claim` and `delta` that accounting proves for its chain; None where it promises no proof."""
+        promised = [part.removeprefix(PROVEN) for part in self._parts if part.startswith(PROVEN)]
+        if len(promised) != 1 or eps is None:
+            return None
+        return {"claim": eps, "delta": delta if promised[0] in _WITH_DELTA else 0.0}
+
+    def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
+        """Texts of the chain for a claimed epsilon.
+
+        Args:
+            setup: whose learner, ranker and cohort it is for.
+            eps: the claim; of `proven-` parts for one interaction.
+            sensitivity: Delta, twice the norm that models are clipped to.
+            delta: of `proven-` parts whose noise has no pure bound.
+
+        Raises:
+            UsageError: a part that cannot be for this learner, or no noise that meets the claim.
+        """
+        found: list[str] = []
+        for part in self._parts:
+            if part == PUBLISHED:
+                found += _published(setup, eps, sensitivity)
+            elif part.startswith(PROVEN):
+                found += self._proven(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
+            else:
+                values = {"{eps}": eps, "{sensitivity}": sensitivity, "{clip}": sensitivity / 2}
+                for place, value in values.items():
+                    part = part.replace(place, plain(float(value)))
+                found.append(part)
+        return tuple(found)
+
+    def _proven(
+        self, mechanism: str, setup: Setup, eps: float, sensitivity: float, delta: float
+    ) -> tuple[str, ...]:
+        if setup.learner.sends != "models":
+            raise UsageError(f"{PROVEN}{mechanism}: for messages that are models")
+        situation = Situation(
+            view="aggregate" if mechanism in _IN_SUMS else "individual",
+            unit="interaction",
+            parameters=setup.ranker.n_parameters,
+            shares=setup.spec.population.cohort_size,
+            delta=delta if mechanism in _WITH_DELTA else 0.0,
+        )
+        situation = replace(situation, arriving=self._fewest(setup))
+        found = calibrate(mechanism, eps, situation, norm=sensitivity / 2)
+        if found.why_not is not None:
+            raise UsageError(f"{PROVEN}{mechanism}: no noise proves epsilon {eps:g}: {found.why_not}")
+        return found.defense
+
+    def _fewest(self, setup: Setup) -> int | None:
+        """The fewest messages that a sum may hold, as its wire defense has it; None where nothing says so."""
+        others = [part for part in self._parts if not self._named(part) and part.partition(":")[0] != "none"]
+        parts = [part for part in others if not any(place in part for place in _PLACES)]
+        context = RoundContext(
+            round=0,
+            shares=setup.spec.population.cohort_size,
+            clients=np.zeros(1, dtype=np.int64),
+            counts=np.ones(1, dtype=np.int64),
+            parameters=np.zeros(setup.ranker.n_parameters),
+            source=Streams(0),
+        )
+        sums = [
+            event.at_least for event in Chain(parse_chain(parts)).events(context) if isinstance(event, Summed)
+        ]
+        return min(max(sums), setup.spec.population.cohort_size) if sums else None
+
+
+def _published(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
+    learner = setup.learner
+    try:
+        return learner.published_chain(eps, sensitivity if learner.sends == "models" else None)
+    except UsageError as error:
+        raise UsageError(f"{PUBLISHED}: {error}") from error

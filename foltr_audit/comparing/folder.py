@@ -1,0 +1,218 @@
+"""The folder of a comparison: its grid, its list of cells, and a folder for each finished cell.
+
+```
+grid.toml           what was asked for; --config takes it
+comparison.json     the cells in order: hash, kind and defense; what was left out; chosen sensitivities
+cells/HASH/         a finished cell, see `comparing.cells`
+results.json        what the command printed with --json
+```
+Cells are named by the first twelve digits of their Spec's hash. A cell that the present grid does not ask for
+stays: a later grid may.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foltr_audit import atomic
+from foltr_audit.comparing.cells import ARRAYS, FACTS, Files, StoredCell, read_cell
+from foltr_audit.comparing.grid import Grid, Label, LeftOut, Planned
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
+from foltr_audit.spec import Spec
+
+GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
+SCHEMA = "foltr-audit/comparison/1"
+
+_OURS = re.compile(
+    rf"{re.escape(GRID)}|{re.escape(INDEX)}|{re.escape(RESULTS)}"
+    rf"|{CELLS}/[0-9a-f]{{12}}/({re.escape(SPEC)}|{re.escape(FACTS)}|{re.escape(ARRAYS)})"
+)
+
+
+class Claim:
+    """A cell that this process alone may run, until it is let go of."""
+
+    def __init__(self, handle: int) -> None:
+        """Hold the handle of a lock."""
+        self._handle: int | None = handle
+
+    def release(self) -> None:
+        """Let go of it; twice is as once."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class ComparisonFolder:
+    """A folder that comparisons are stored in."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is made or read yet."""
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, *, resume: bool, overwrite: bool) -> ComparisonFolder:
+        """Make the folder, or go on with it, or empty it.
+
+        Raises:
+            UsageError: it holds something and neither is said, or something else than a comparison.
+            FoltrAuditError: it cannot be written.
+        """
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--out: {path} is a file; expected a folder")
+        held = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if not file.is_dir()]
+        if held and not (resume or overwrite):
+            raise UsageError(
+                f"--out: {path} is not empty; give --resume to go on with it or --overwrite to replace it"
+            )
+        option = "--overwrite" if overwrite else "--resume"
+        for name in held:
+            if not (_OURS.fullmatch(name) or atomic.is_temporary(Path(name).name)):
+                raise UsageError(f"{option}: {path} holds {name!r}, which is no part of a comparison")
+        with writing(path):
+            if overwrite and held:
+                for name in (INDEX, GRID, RESULTS):
+                    (path / name).unlink(missing_ok=True)
+                shutil.rmtree(path / CELLS, ignore_errors=True)
+            (path / CELLS).mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> ComparisonFolder:
+        """The comparison in an existing folder.
+
+        Raises:
+            UsageError: no such folder, or it holds no comparison.
+        """
+        if not path.is_dir():
+            raise UsageError(f"{path}: no such folder")
+        if not (path / INDEX).is_file():
+            raise UsageError(
+                f"{path}: no comparison (no {INDEX}); expected a folder that compare --out has made"
+            )
+        return cls(path)
+
+    def cell(self, spec: Spec) -> Path:
+        """Folder of a cell."""
+        return self.path / CELLS / spec.hash[:12]
+
+    def done(self, spec: Spec) -> bool:
+        """Whether a cell is finished."""
+        return (self.cell(spec) / FACTS).is_file()
+
+    def claim(self, spec: Spec) -> Claim | None:
+        """Keep a cell for this process; None where another one has it."""
+        handle = take_lock(self.cell(spec))
+        return None if handle is None else Claim(handle)
+
+    def write(self, spec: Spec, files: Files) -> None:
+        """Store a finished cell; a reader, or a kill at any moment, meets it whole or unfinished.
+
+        Raises:
+            FoltrAuditError: it cannot be written.
+        """
+        folder = self.cell(spec)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in [file for file in folder.iterdir() if atomic.is_temporary(file.name)]:
+                left.unlink()  # of a writer that was killed; the cell is ours
+            for name, content in files.items():
+                atomic.write_bytes(folder / name, content)
+
+    def read(self, spec: Spec) -> StoredCell:
+        """A finished cell.
+
+        Raises:
+            TraceError: it is missing or damaged.
+        """
+        if not self.done(spec):
+            raise TraceError(f"{self.cell(spec)}: unfinished; end the comparison with --resume")
+        return read_cell(self.cell(spec), spec)
+
+    def save_index(self, grid: Grid, cells: Sequence[Planned], left_out: Sequence[LeftOut]) -> None:
+        """Write down what was asked for and which cells that makes.
+
+        Raises:
+            FoltrAuditError: it cannot be written.
+        """
+        table = {
+            "schema": SCHEMA,
+            "cells": [{"spec": cell.spec.hash, "kind": cell.kind, **cell.label._asdict()} for cell in cells],
+            "left_out": [one._asdict() for one in left_out],
+        }
+        with writing(self.path):
+            for cell in cells:
+                folder = self.cell(cell.spec)
+                if not (folder / SPEC).is_file():
+                    folder.mkdir(parents=True, exist_ok=True)
+                    atomic.write_bytes(folder / SPEC, cell.spec.toml.encode())
+            atomic.write_text(self.path / GRID, grid.toml)
+            atomic.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")
+
+    @property
+    def grid(self) -> Grid:
+        """What was asked for.
+
+        Raises:
+            TraceError: it is missing or damaged.
+        """
+        try:
+            return Grid.from_toml((self.path / GRID).read_text(encoding="utf-8"), str(self.path / GRID))
+        except (OSError, UnicodeDecodeError, UsageError) as error:
+            raise TraceError(f"damaged comparison: {error}") from error
+
+    def cells(self) -> list[Planned]:
+        """The cells of the last grid, in order.
+
+        Raises:
+            TraceError: the list, or the Spec of a cell, is missing or damaged.
+        """
+        return [self._planned(row) for row in self._index()["cells"]]
+
+    def left_out(self) -> list[LeftOut]:
+        """The combinations of the last grid that cannot be.
+
+        Raises:
+            TraceError: the list is damaged.
+        """
+        return [LeftOut(**row) for row in self._index()["left_out"]]
+
+    def _planned(self, row: dict[str, Any]) -> Planned:
+        try:
+            file = self.path / CELLS / re.sub(r"[^0-9a-f]", "", row["spec"])[:12] / SPEC
+            spec = Spec.from_toml(file.read_text(encoding="utf-8"), str(file))
+            if spec.hash != row["spec"]:
+                raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
+            return Planned(spec, row["kind"], Label(row["alternative"], row["eps"], row["sensitivity"]))
+        except (OSError, UnicodeDecodeError, UsageError, KeyError, TypeError) as error:
+            raise TraceError(f"damaged comparison: {error}") from error
+
+    def _index(self) -> dict[str, Any]:
+        try:
+            table = json.loads((self.path / INDEX).read_text(encoding="utf-8"))
+            if table["schema"] != SCHEMA:
+                raise TraceError(f"{self.path / INDEX}: schema {table['schema']!r}; expected {SCHEMA!r}")
+            return dict(table)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TraceError(f"{self.path / INDEX}: damaged: {error}") from error
+
+    def stored(self) -> Iterator[tuple[Planned, StoredCell]]:
+        """Every cell of the last grid with what it found.
+
+        Raises:
+            TraceError: one is missing or damaged.
+        """
+        for cell in self.cells():
+            yield cell, self.read(cell.spec)
+
+    def save_results(self, text: str) -> None:
+        """Write the results of the whole comparison."""
+        with writing(self.path):
+            atomic.write_text(self.path / RESULTS, text + "\n")

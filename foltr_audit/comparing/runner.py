@@ -1,0 +1,140 @@
+"""Runs the cells of a comparison that are not done yet, each by one process, and stores them one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from foltr_audit.comparing.cells import Files, files_of
+from foltr_audit.comparing.folder import Claim, ComparisonFolder
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.plan import Table
+from foltr_audit.progress import SILENT, Progress, Tick
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study
+
+_LOOK_AGAIN = 0.5
+"""Seconds between looks at a cell that another process runs."""
+
+
+class Ran(NamedTuple):
+    """What a worker sends back of a cell.
+
+    Attributes:
+        number: which of the cells it is.
+        files: what it found.
+        problem: why it could not be run; then there are no files.
+        exit_code: of that problem.
+    """
+
+    number: int
+    files: Files
+    problem: str = ""
+    exit_code: int = 0
+
+
+class Failed(NamedTuple):
+    """A cell that could not be run, and why."""
+
+    spec: Spec
+    why: str
+    exit_code: int
+
+
+def run_cell(spec: Spec, study: Study) -> Files:
+    """Run one Spec and pack what it found."""
+    cell = study.run(spec)
+    return files_of(cell, study.setup(spec))
+
+
+_KEPT: dict[str, Study] = {}
+"""The last study of this process, whose data the next cell may need too."""
+
+
+def work(piece: tuple[int, Table]) -> Ran:
+    """Run one cell in a worker process."""
+    number, table = piece
+    study = _KEPT.setdefault("", Study(with_undefended=False))
+    try:
+        return Ran(number, run_cell(Spec.parse(table, ""), study))
+    except FoltrAuditError as error:
+        return Ran(number, {}, str(error), error.exit_code)
+
+
+def run_cells(
+    specs: Sequence[Spec],
+    folder: ComparisonFolder,
+    workers: Workers,
+    progress: Progress = SILENT,
+    name: str = "cells",
+) -> list[Failed]:
+    """Run every cell that is not stored yet; those that cannot be run are returned.
+
+    Another process may work on the same folder: no cell is run by both, and its cells are waited for.
+
+    Raises:
+        FoltrAuditError: the folder cannot be written, or a worker died.
+    """
+    with progress.task(name, len(specs)) as tick:
+        return _Runner(list(specs), folder, workers, tick).failures()
+
+
+class _Runner:
+    def __init__(self, specs: list[Spec], folder: ComparisonFolder, workers: Workers, tick: Tick) -> None:
+        self.specs = specs
+        self.folder = folder
+        self.workers = workers
+        self.tick = tick
+        self.held: dict[int, Claim] = {}
+        self.elsewhere: list[int] = []
+
+    def failures(self) -> list[Failed]:
+        failed: list[Failed] = []
+        todo = list(range(len(self.specs)))
+        while todo:
+            self.elsewhere = []
+            failed += self._once(todo)
+            todo = self.elsewhere
+            if todo:
+                time.sleep(_LOOK_AGAIN)
+        return failed
+
+    def _once(self, todo: Sequence[int]) -> list[Failed]:
+        """One walk over the cells; those that another process holds are left for the next."""
+        failed = []
+        missing = [number for number in todo if not self._finished(number)]
+        try:
+            for ran in self.workers.results(work, self._claimed(missing)) if missing else ():
+                spec = self.specs[ran.number]
+                if ran.problem:
+                    failed.append(Failed(spec, ran.problem, ran.exit_code))
+                else:
+                    self.folder.write(spec, ran.files)
+                self.held.pop(ran.number).release()
+                self.tick()
+        finally:
+            for claim in self.held.values():
+                claim.release()
+            self.held.clear()
+        return failed
+
+    def _finished(self, number: int) -> bool:
+        if self.folder.done(self.specs[number]):
+            self.tick.skip(1)
+            return True
+        return False
+
+    def _claimed(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The cells that nobody else runs, claimed one by one as workers ask for them."""
+        for number in numbers:
+            spec = self.specs[number]
+            claim = self.folder.claim(spec)
+            if claim is None:
+                self.elsewhere.append(number)
+            elif self._finished(number):  # while this process was waiting
+                claim.release()
+            else:
+                self.held[number] = claim
+                yield number, spec.table()

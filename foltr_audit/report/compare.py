@@ -1,0 +1,249 @@
+"""What a comparison found: one row per defense and world, and what stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from foltr_audit.comparing.cells import StoredCell
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Planned
+from foltr_audit.comparing.runner import Failed
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.report.base import Row, dataset_table
+from foltr_audit.report.compare_rows import (
+    Setting,
+    attack_rows_of,
+    curve_row,
+    group_attack_rows,
+    label_text,
+    setting_row,
+)
+from foltr_audit.report.pareto import Choice, beaten_by
+from foltr_audit.report.plain import json_text
+from foltr_audit.spec import flat
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WORLD = ("data", "scenario", "click_model")
+"""Columns that rows must share to be held against each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareReport:
+    """The result of `compare`, as plain rows.
+
+    Attributes:
+        config: the grid as a plain table.
+        dataset: source, fingerprints and sizes of the data.
+        cells: how many cells of each kind were asked for.
+        left_out: combinations that cannot be, and why.
+        failed: cells that could not be run, and why.
+        warnings: wrong pairings in the chains, one row per defense and warning.
+        claims: one row per audited view, unit and canary of every defense.
+        attacks: one row per guesser and setting, baselines first.
+        groups: attack success by group of clients; empty where clients do not differ.
+        curves: nDCG@10 by round, one row per setting.
+        results: one row per world, learner and defense.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
+
+    config: Row
+    dataset: Row
+    cells: Row
+    left_out: list[Row]
+    failed: list[Row]
+    warnings: list[Row]
+    claims: list[Row]
+    attacks: list[Row]
+    groups: list[Row]
+    curves: list[Row]
+    results: list[Row]
+
+    @classmethod
+    def of(
+        cls, folder: ComparisonFolder, failed: Sequence[Failed] = (), progress: Progress = SILENT
+    ) -> CompareReport:
+        """The report on the finished cells of a folder; pooled over repetitions.
+
+        Raises:
+            TraceError: a cell is missing or damaged.
+        """
+        lost = {one.spec for one in failed}
+        cells = [cell for cell in folder.cells() if cell.spec not in lost]
+        builder = _Builder(folder, cells, progress)
+        return cls(
+            config=folder.grid.table(),
+            dataset=dataset_table(builder.data) if builder.data else {},
+            cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
+            left_out=[one._asdict() for one in folder.left_out()],
+            failed=[_failed_row(one) for one in failed],
+            warnings=builder.warnings,
+            claims=builder.claims,
+            attacks=builder.attacks,
+            groups=builder.groups,
+            curves=builder.curves,
+            results=with_front(builder.results),
+        )
+
+    def table(self) -> Row:
+        """Everything as one plain table with its schema."""
+        return {"schema": self.SCHEMA, **{each.name: getattr(self, each.name) for each in fields(self)}}
+
+    def json(self) -> str:
+        """As one JSON object."""
+        return json_text(self.table())
+
+    def to_frame(self) -> pl.DataFrame:
+        """The results as a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.results, infer_schema_length=None)
+
+
+def with_front(rows: Sequence[Row]) -> list[Row]:
+    """The rows with `pareto` and `dominated_by`, among those of the same world."""
+    found: list[Row] = []
+    for rows_of_world in _by_world(rows).values():
+        beaten = beaten_by([Choice(row["auc"], row["ndcg@10"]) for row in rows_of_world])
+        several = len({row["learner"] for row in rows_of_world}) > 1
+        for row, numbers in zip(rows_of_world, beaten, strict=True):
+            known = Choice(row["auc"], row["ndcg@10"]).known
+            names = [_named(rows_of_world[number], several=several) for number in numbers]
+            found.append({**row, "pareto": not numbers if known else None, "dominated_by": names})
+    return found
+
+
+def _named(row: Row, *, several: bool) -> str:
+    return f"{row['learner']}, {row['name']}" if several else str(row["name"])
+
+
+def _by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in WORLD), []).append(row)
+    return found
+
+
+def _failed_row(failed: Failed) -> Row:
+    spec = failed.spec
+    return {
+        "defense": "+".join(spec.defense),
+        "learner": spec.train.learner,
+        "click_model": spec.train.click_model,
+        "run": spec.repetition,
+        "why": failed.why,
+    }
+
+
+class _Builder:
+    """Reads the cells of a folder setting by setting, so that only one is in memory."""
+
+    def __init__(self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress) -> None:
+        self.folder = folder
+        self.data: list[Row] = []
+        self.warnings: list[Row] = []
+        self.claims: list[Row] = []
+        self.attacks: list[Row] = []
+        self.groups: list[Row] = []
+        self.curves: list[Row] = []
+        self.results: list[Row] = []
+        self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
+        self._bases: dict[str, Setting] = {}
+        pooled = self._pooled([cell for cell in cells if cell.kind == "attack"])
+        for cell in (one for one in pooled if one[0].spec.defense == ("none",)):
+            self._bases[self._world(cell[0])] = self._read(cell)
+        with progress.task("report", len(pooled)) as tick:
+            for group in pooled:
+                self._add(group)
+                tick()
+
+    @staticmethod
+    def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
+        found: dict[str, list[Planned]] = {}
+        for cell in cells:
+            table = flat(cell.spec.table())
+            table = {name: value for name, value in table.items() if name not in ("repetition", "data.fold")}
+            found.setdefault(json_text(table), []).append(cell)
+        return list(found.values())
+
+    @staticmethod
+    def _world(cell: Planned) -> str:
+        return json_text({name: v for name, v in flat(cell.spec.table()).items() if name in _SAME_WORLD})
+
+    @staticmethod
+    def _claimed(cell: Planned) -> tuple[str, str, tuple[str, ...]]:
+        spec = cell.spec
+        return spec.train.learner, spec.population.scenario, spec.defense
+
+    def _read(self, group: Sequence[Planned]) -> Setting:
+        audit = self._audits.get(self._claimed(group[0]))
+        audited = None if audit is None else self.folder.read(audit.spec)
+        return Setting(
+            label=group[0].label,
+            cells=[self.folder.read(cell.spec) for cell in group],
+            audited=audited,
+            findings=[] if audited is None else audited.facts["findings"],
+        )
+
+    def _add(self, group: Sequence[Planned]) -> None:
+        setting = self._read(group)
+        rows = attack_rows_of(setting)
+        groups = group_attack_rows(setting)
+        row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
+        row |= _hit_hardest(groups, row["attack"])
+        self.data += [cell.facts["data"] for cell in setting.cells]
+        self.attacks += rows
+        self.groups += groups
+        self.curves.append(curve_row(setting))
+        self.results.append(row)
+        self._add_claims(setting)
+        self._add_warnings(setting.cells[0], label_text(setting.label))
+
+    def _add_claims(self, setting: Setting) -> None:
+        named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
+        for finding in setting.findings:
+            row = {**named, **_claim_row(finding)}
+            if row not in self.claims:
+                self.claims.append(row)
+
+    def _add_warnings(self, cell: StoredCell, name: str) -> None:
+        for warning in cell.facts["warnings"]:
+            row = {"name": name, "learner": cell.facts["learner"], "warning": warning}
+            if row not in self.warnings:
+                self.warnings.append(row)
+
+
+_SAME_WORLD = ("train.learner", "population.scenario", "train.click_model")
+
+
+def _hit_hardest(groups: Sequence[Row], attack: str | None) -> Row:
+    first = next((row for row in groups if row["method"] == attack and row["place"] == 1), None)
+    return {
+        "worst_attacked_group": None if first is None else first["group"],
+        "worst_attacked_auc": None if first is None else first["auc"],
+    }
+
+
+def _claim_row(finding: Row) -> Row:
+    exact = finding["exact"]
+    return {
+        "view": finding["view"],
+        "unit": finding["unit"],
+        "canary": finding["canary"],
+        "eps_claimed": float(finding["eps_claimed"]),
+        "delta": float(finding["delta"]),
+        "eps_upper": float(finding["upper"]["epsilon"]),
+        "eps_upper_run": float(finding["upper_run"]["epsilon"]),
+        "eps_exact": None if exact is None else float(exact),
+        "eps_lower": float(finding["lower"]["epsilon"]),
+        "eps_ceiling": float(finding["lower"]["ceiling"]),
+        "confidence": float(finding["lower"]["confidence"]),
+        "trials": finding["lower"]["trials"],
+        "verdict": finding["verdict"],
+        "why": finding["why"],
+        "upper_how": finding["upper"]["how"],
+    }
