@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, audit, load_data, simulate
+    from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.learners.gamma_shares import published_chain
     from foltr_audit.plan import Plan
@@ -32,6 +32,7 @@ _WHERE = {
     "attack": "api",
     "attack_trace": "api",
     "audit": "api",
+    "compare": "api",
     "load_data": "api",
     "simulate": "api",
     "published_chain": "learners.gamma_shares",
@@ -63,6 +64,7 @@ __all__ = [
     "attack",
     "attack_trace",
     "audit",
+    "compare",
     "load_data",
     "published_chain",
     "simulate",

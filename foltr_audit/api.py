@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from foltr_audit.comparing.comparison import compare as run_grid
+from foltr_audit.comparing.folder import comparison_folder
+from foltr_audit.comparing.grid import Grid
+from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import UsageError
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan
@@ -12,6 +17,7 @@ from foltr_audit.recorded import Recorded
 from foltr_audit.records import Collection
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
+from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.train import TrainReport
 from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Cell, Output, Study, run_plan
@@ -96,6 +102,31 @@ def audit(
     if any(spec.audit is None for spec in plan.specs):
         raise UsageError("audit: a Spec has no audit protocol; expected Spec(..., audit={...})")
     return AuditReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def compare(
+    grid: Mapping[str, Any] | Grid | None = None,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    jobs: int | None = None,
+) -> CompareReport:
+    """Run defenses over a grid, and report what each claims, gives away and costs.
+
+    Args:
+        grid: fields of `foltr_audit.comparing.grid.Grid`; those left out have the defaults of the command.
+        out: folder that keeps every cell; without one nothing is kept.
+        resume: go on with what is there.
+        overwrite: replace what is there.
+        jobs: processes; None for one per core.
+
+    Raises:
+        UsageError: a value that cannot be meant.
+    """
+    asked = grid if isinstance(grid, Grid) else Grid.parse(dict(grid or {}), "compare")
+    with comparison_folder(out, resume=resume, overwrite=overwrite) as folder:
+        return CompareReport.of(folder, run_grid(asked, folder, Workers(jobs=jobs)))
 
 
 def attack_trace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -195,7 +195,7 @@ class Common:
         """
         if self.runs is not None and self.runs < 1:
             raise UsageError(f"--runs: {self.runs}; expected at least 1")
-        folds = self._folds(table)
+        folds = folds_of(self.fold, table.get("data", {}).get("source"))
         runs = self.runs or max(1, len(folds))
         if self.runs is None and not folds:
             return [{}]
@@ -204,22 +204,6 @@ class Common:
             if folds:
                 point["data.fold"] = folds[run % len(folds)]
         return points
-
-    def _folds(self, table: Table) -> Sequence[int]:
-        if self.fold is None:
-            return ()
-        if self.fold != "all":
-            if not self.fold.isdigit() or int(self.fold) < 1:
-                raise UsageError(f"--fold: {self.fold!r}; expected the number of a fold, or all")
-            return (int(self.fold),)
-        from foltr_audit.load import folds
-        from foltr_audit.spec import DataSpec, Spec
-
-        source = table.get("data", {}).get("source", DataSpec().source)
-        found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
-        if not found:
-            raise UsageError(f"--fold all: {source} has no FoldK folders")
-        return found
 
     def plan(
         self,
@@ -274,31 +258,57 @@ class Common:
         return Output(self.out, resume=self.resume, overwrite=self.overwrite)
 
 
-def takes_common(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with every shared option added; it gets them as its argument `common`."""
+def takes_common(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """A command with every shared option added; it gets them as its argument `common`.
+
+    An option that the command declares itself, or that is named in `without`, is not added: it is not given.
+    """
     hints = get_type_hints(Common, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(Common)
-    ]
     signature = inspect.signature(command, eval_str=True)
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in signature.parameters.values()
         if parameter.name != "common"
     ]
+    added = [each for each in fields(Common) if each.name not in {*without, *signature.parameters}]
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in added
+    ]
 
     @wraps(command)
     def with_common(**given: Any) -> None:
-        common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
+        common = Common(**{field.name: given.pop(field.name) for field in added})
         command(common=common, **given)
 
     parameters = [*own, *shared]
     vars(with_common)["__signature__"] = signature.replace(parameters=parameters)
     with_common.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_common
+
+
+def folds_of(text: str | None, source: str | None) -> Sequence[int]:
+    """The folds that --fold means in some data; none if it was not given.
+
+    Raises:
+        UsageError: neither a number nor `all`, or data that have no folds.
+    """
+    if text is None:
+        return ()
+    if text != "all":
+        if not text.isdigit() or int(text) < 1:
+            raise UsageError(f"--fold: {text!r}; expected the number of a fold, or all")
+        return (int(text),)
+    from foltr_audit.load import folds
+    from foltr_audit.spec import DataSpec, Spec
+
+    source = source or DataSpec().source
+    found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
+    if not found:
+        raise UsageError(f"--fold all: {source} has no FoldK folders")
+    return found
 
 
 def listed(given: list[str] | None) -> list[str] | None:
@@ -331,15 +341,24 @@ def _trained_on_each(table: Table) -> list[Table]:
 
 
 def _change_learner(table: Table, changes: dict[str, object]) -> None:
-    if not changes:
-        return
-    from foltr_audit.registry import remade
+    if changes:
+        table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
 
-    learner = _learner_of(table)
+
+def changed_learner(text: str, changes: dict[str, object]) -> str:
+    """The text of a learner with other parameters.
+
+    Raises:
+        UsageError: it has no such parameter, or refuses the value.
+    """
+    from foltr_audit.plugins import Learner
+    from foltr_audit.registry import make, remade
+
+    learner = make(Learner, text)
     for name in changes:
         if name not in type(learner).model_fields:
             raise UsageError(f"{_LEARNER_OPTIONS[name]}: learner {learner.name} has no such setting")
-    table.setdefault("train", {})["learner"] = remade(learner, changes).text
+    return remade(learner, changes).text
 
 
 def _learner_of(table: Table) -> Learner:

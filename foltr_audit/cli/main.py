@@ -18,6 +18,7 @@ from foltr_audit.cli import (
     attack,
     audit,
     calibrate,
+    compare,
     data,
     diff,
     listing,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("attack")(attack.attack)
 app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)
+app.command("compare")(compare.compare)
 app.command("train")(train.train)
 app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)

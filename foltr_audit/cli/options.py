@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -215,3 +215,15 @@ Plot = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads; never changes a result.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", help="Processes that run cells side by side. Default: one per core."),
+]
+Backend = Annotated[
+    Literal["local", "dask", "ray"],
+    typer.Option("--backend", help="Where cells run: the cores of this machine, or a cluster."),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", help="Address of the cluster's scheduler. Default: start one here."),
+]

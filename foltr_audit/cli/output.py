@@ -12,6 +12,7 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from foltr_audit.comparing.grid import Grid
     from foltr_audit.plan import Plan
 
 
@@ -46,8 +47,8 @@ def note(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def save_config(path: Path | None, plan: Plan) -> None:
-    """Write a plan where --save-config says.
+def save_config(path: Path | None, plan: Plan | Grid) -> None:
+    """Write a plan or grid where --save-config says.
 
     Raises:
         UsageError: it cannot be written there.

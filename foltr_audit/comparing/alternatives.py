@@ -71,6 +71,8 @@ class Alternative:
             if not self._named(part) and part.partition(":")[0].strip() not in names(Defense):
                 known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
                 raise UsageError(f"--defense: unknown {part!r}; known: {known}")
+            if not self._named(part):
+                parse_chain([_filled(part, 1.0, 2.0)])  # refuses parameters that cannot be
 
     @property
     def _parts(self) -> tuple[str, ...]:
@@ -111,10 +113,7 @@ class Alternative:
             elif part.startswith(PROVEN):
                 found += self._proven(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
-                values = {"{eps}": eps, "{sensitivity}": sensitivity, "{clip}": sensitivity / 2}
-                for place, value in values.items():
-                    part = part.replace(place, plain(float(value)))
-                found.append(part)
+                found.append(_filled(part, eps, sensitivity))
         return tuple(found)
 
     def _proven(
@@ -151,6 +150,13 @@ class Alternative:
             event.at_least for event in Chain(parse_chain(parts)).events(context) if isinstance(event, Summed)
         ]
         return min(max(sums), setup.spec.population.cohort_size) if sums else None
+
+
+def _filled(part: str, eps: float, sensitivity: float) -> str:
+    """A template with its numbers."""
+    for place, value in zip(_PLACES, (eps, sensitivity, sensitivity / 2), strict=True):
+        part = part.replace(place, plain(float(value)))
+    return part
 
 
 def _published(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:

@@ -16,7 +16,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +138,14 @@ class ComparisonFolder:
             raise TraceError(f"{self.cell(spec)}: unfinished; end the comparison with --resume")
         return read_cell(self.cell(spec), spec)
 
-    def save_index(self, grid: Grid, cells: Sequence[Planned], left_out: Sequence[LeftOut]) -> None:
-        """Write down what was asked for and which cells that makes.
+    def save_index(
+        self,
+        grid: Grid,
+        cells: Sequence[Planned],
+        left_out: Sequence[LeftOut],
+        tried: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Write down what was asked for, which cells that makes, and which sensitivities were tried.
 
         Raises:
             FoltrAuditError: it cannot be written.
@@ -146,6 +154,7 @@ class ComparisonFolder:
             "schema": SCHEMA,
             "cells": [{"spec": cell.spec.hash, "kind": cell.kind, **cell.label._asdict()} for cell in cells],
             "left_out": [one._asdict() for one in left_out],
+            "sensitivities": [dict(row) for row in tried],
         }
         with writing(self.path):
             for cell in cells:
@@ -184,6 +193,14 @@ class ComparisonFolder:
         """
         return [LeftOut(**row) for row in self._index()["left_out"]]
 
+    def sensitivities(self) -> list[dict[str, Any]]:
+        """The sensitivities that were tried, see `comparison.Tried`.
+
+        Raises:
+            TraceError: the list is damaged.
+        """
+        return [dict(row) for row in self._index()["sensitivities"]]
+
     def _planned(self, row: dict[str, Any]) -> Planned:
         try:
             file = self.path / CELLS / re.sub(r"[^0-9a-f]", "", row["spec"])[:12] / SPEC
@@ -216,3 +233,23 @@ class ComparisonFolder:
         """Write the results of the whole comparison."""
         with writing(self.path):
             atomic.write_text(self.path / RESULTS, text + "\n")
+
+
+@contextmanager
+def comparison_folder(
+    path: Path | None, *, resume: bool = False, overwrite: bool = False
+) -> Iterator[ComparisonFolder]:
+    """The folder that a comparison is kept in; without a path one that is gone afterwards.
+
+    Raises:
+        UsageError: both `resume` and `overwrite`, or one without a path; or as `ComparisonFolder.create`.
+    """
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite: give one or the other")
+    if path is not None:
+        yield ComparisonFolder.create(Path(path), resume=resume, overwrite=overwrite)
+        return
+    if resume or overwrite:
+        raise UsageError(f"{'--resume' if resume else '--overwrite'}: only with --out")
+    with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
+        yield ComparisonFolder.create(Path(name), resume=False, overwrite=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,19 +13,37 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative, published_sensitivity
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
-from foltr_audit.plugins import Learner
+from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin
 from foltr_audit.registry import first_problem, make
+from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec import DEFAULT_METHODS, DataSpec, Spec, default_learner
 from foltr_audit.spec_table import SpecTable, once
 from foltr_audit.study import Study
+
+
+def _known(base: type[Plugin]) -> AfterValidator:
+    """Refuses the text of a plug-in that is not there, or that refuses its parameters."""
+
+    def same(text: str) -> str:
+        make(base, text)
+        return text
+
+    return AfterValidator(same)
+
 
 Kind = Literal["attack", "audit", "select"]
 
 DEFAULT_ATTACKS = ("olsr", "lad", "map")
 """Attacks on models where none is named."""
 
+SPEC_SCHEMA = "foltr-audit/spec/1"
+_AUDIT = {"trials": 2000}
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
+
+
+Point = tuple[str, str, str, float]
+"""Learner, scenario, click model and epsilon that a sensitivity is chosen for."""
 
 
 class Label(NamedTuple):
@@ -89,23 +107,25 @@ class Grid(SpecTable):
     sensitivity_grid: tuple[Annotated[float, Field(gt=0)], ...] = ()
     delta: float = Field(1e-5, gt=0, lt=1)
     defenses: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)] = DEFAULT_ALTERNATIVES
-    attacks: Annotated[tuple[str, ...], AfterValidator(once)] = ()
-    click_models: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)] = (
-        "perfect",
-        "navigational",
-        "informational",
-    )
-    learners: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)] = (
-        default_learner(attacks=True),
-    )
-    scenarios: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)] = ("uniform",)
+    attacks: Annotated[tuple[Annotated[str, _known(Attack)], ...], AfterValidator(once)] = ()
+    click_models: Annotated[
+        tuple[Annotated[str, _known(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
+    ] = ("perfect", "navigational", "informational")
+    learners: Annotated[
+        tuple[Annotated[str, _known(Learner)], ...], Field(min_length=1), AfterValidator(once)
+    ] = (default_learner(attacks=True),)
+    scenarios: Annotated[
+        tuple[Annotated[str, AfterValidator(canonical_scenarios)], ...],
+        Field(min_length=1),
+        AfterValidator(once),
+    ] = ("uniform",)
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     audit: bool = True
-    spec: dict[str, Any] = Field(default_factory=lambda: {"attack": {}, "audit": {"trials": 2000}})
+    spec: dict[str, Any] = Field(default_factory=lambda: {"attack": {}, "audit": _AUDIT})
 
     @field_validator("defenses")
     @classmethod
-    def _known(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+    def _known_alternatives(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         for text in texts:
             Alternative(text)
         return texts
@@ -137,16 +157,36 @@ class Grid(SpecTable):
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> Grid:
-        """The grid of a TOML text.
+        """The grid of a TOML text; of a Spec's the grid of one point.
 
         Raises:
-            UsageError: it is no TOML, or no valid grid.
+            UsageError: it is no TOML, or neither a valid grid nor a valid Spec.
         """
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{where}: not TOML: {error}") from error
+        if table.get("schema") == SPEC_SCHEMA:
+            return cls.of_spec(Spec.parse(table, where))
         return cls.parse(table, where)
+
+    @classmethod
+    def of_spec(cls, spec: Spec) -> Grid:
+        """The grid whose one point is a Spec, beside no defense."""
+        table = spec.table()
+        for name in _FIXED:
+            _drop(table, name)
+        axes = {
+            "learners": [_drop(table, "train.learner")],
+            "scenarios": [_drop(table, "population.scenario")],
+            "click_models": _drop(table, "attack.click_models") or [spec.train.click_model],
+            "attacks": _drop(table, "attack.methods") or (),
+        }
+        _drop(table, "train.click_model")
+        _drop(table, "schema")
+        again = {"runs": 1, "folds": [spec.data.fold], "defenses": ["+".join(spec.defense)]}
+        protocols = {"attack": table.pop("attack", {}), "audit": table.pop("audit", _AUDIT)}
+        return cls.parse({**axes, **again, "spec": {**table, **protocols}})
 
     def table(self) -> Table:
         """The grid as a plain table."""
@@ -193,27 +233,23 @@ class Grid(SpecTable):
         return list(self.attacks or fitting)
 
 
-class Sensitivities(NamedTuple):
-    """Delta by learner, scenario, click model and epsilon, where it was chosen; else as the grid says."""
-
-    grid: Grid
-    chosen: dict[tuple[str, str, str, float], float]
-
-    def of(self, learner: str, scenario: str, click_model: str, eps: float) -> float:
-        """The Delta of one point."""
-        if self.grid.sensitivity is not None:
-            return self.grid.sensitivity
-        return self.chosen.get((learner, scenario, click_model, eps), published_sensitivity(eps))
+def _drop(table: Table, dotted: str) -> Any:
+    """Take a field out of a Spec's table; None where it is not there."""
+    outer, _, inner = dotted.partition(".")
+    held = table.get(outer)
+    if inner:
+        return held.pop(inner, None) if isinstance(held, dict) else None
+    return table.pop(outer, None)
 
 
 class Expansion:
     """The cells of a grid, and the combinations that cannot be."""
 
-    def __init__(self, grid: Grid, study: Study, chosen: dict[tuple[str, str, str, float], float]) -> None:
-        """`study` loads the data, whose number of features some noise depends on."""
+    def __init__(self, grid: Grid, study: Study, chosen: Mapping[Point, float]) -> None:
+        """`study` loads the data, whose number of features some noise depends on; `chosen` are Deltas."""
         self.grid = grid
         self.study = study
-        self.sensitivities = Sensitivities(grid, chosen)
+        self.chosen = chosen
         self.left_out: dict[LeftOut, None] = {}
         self._chains: dict[tuple[str, str, Label], tuple[str, ...]] = {}
 
@@ -234,6 +270,8 @@ class Expansion:
         published = Alternative("published")
         for run in range(self.grid.runs):
             for learner, scenario, click_model in self._settings():
+                if make(Learner, learner).sends != "models":
+                    continue
                 blank = self.grid.spec_of(learner, scenario, click_model, run, "select")
                 for eps, delta in product(self.grid.eps, deltas):
                     label = Label(published.text, eps, delta)
@@ -241,24 +279,38 @@ class Expansion:
                     if spec is not None:
                         yield Planned(spec, "select", label)
 
+    def _sensitivity(self, point: Point) -> float:
+        if self.grid.sensitivity is not None:
+            return self.grid.sensitivity
+        return self.chosen.get(point, published_sensitivity(point[-1]))
+
     def _settings(self) -> Iterator[tuple[str, str, str]]:
         return product(self.grid.learners, self.grid.scenarios, self.grid.click_models)
 
     def _attacked(self) -> Iterator[Planned]:
         for run in range(self.grid.runs):
             for learner, scenario, click_model in self._settings():
-                blank = self.grid.spec_of(learner, scenario, click_model, run, "attack")
-                yield from self._alternatives(blank, learner, scenario, click_model, "attack")
+                blank = self._blank(learner, scenario, click_model, run, "attack")
+                if blank is not None:
+                    yield from self._alternatives(blank, learner, scenario, click_model, "attack")
 
     def _audited(self) -> Iterator[Planned]:
-        for learner, scenario in product(self.grid.learners, self.grid.scenarios):
-            click_model = self.grid.click_models[0]
-            try:
-                blank = self.grid.spec_of(learner, scenario, click_model, 0, "audit")
-            except UsageError as error:
-                self.left_out[LeftOut(learner, "audit", str(error))] = None
-                continue
-            yield from self._alternatives(blank, learner, scenario, click_model, "audit")
+        seen = set()
+        for learner, scenario, click_model in self._settings():
+            blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
+            several = self._alternatives(blank, learner, scenario, click_model, "audit") if blank else ()
+            for cell in several:
+                if (learner, scenario, cell.spec.defense) not in seen:
+                    seen.add((learner, scenario, cell.spec.defense))
+                    yield cell
+
+    def _blank(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec | None:
+        """The Spec of a point without a defense; None, and noted, where there is none."""
+        try:
+            return self.grid.spec_of(learner, scenario, click_model, run, kind)
+        except UsageError as error:
+            self.left_out[LeftOut(learner, kind, str(error))] = None
+            return None
 
     def _alternatives(
         self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
@@ -268,7 +320,7 @@ class Expansion:
             several.insert(0, Alternative("none"))
         for one in several:
             for eps in self.grid.eps if one.uses_epsilon else (None,):
-                delta = None if eps is None else self.sensitivities.of(learner, scenario, click_model, eps)
+                delta = None if eps is None else self._sensitivity((learner, scenario, click_model, eps))
                 label = Label(one.text, eps, delta)
                 spec = self._defended(blank, learner, label)
                 if spec is not None:

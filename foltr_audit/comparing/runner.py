@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from foltr_audit.comparing.cells import Files, files_of
 from foltr_audit.comparing.folder import Claim, ComparisonFolder
 from foltr_audit.comparing.workers import Workers
-from foltr_audit.errors import FoltrAuditError
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.plan import Table
 from foltr_audit.progress import SILENT, Progress, Tick
 from foltr_audit.spec import Spec
@@ -41,6 +41,12 @@ class Failed(NamedTuple):
     spec: Spec
     why: str
     exit_code: int
+
+    @property
+    def error(self) -> FoltrAuditError:
+        """The same as an error to end with."""
+        kinds = {kind.exit_code: kind for kind in (FoltrAuditError, UsageError, TraceError)}
+        return kinds.get(self.exit_code, FoltrAuditError)(self.why)
 
 
 def run_cell(spec: Spec, study: Study) -> Files:

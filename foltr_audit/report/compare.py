@@ -39,6 +39,7 @@ class CompareReport:
         config: the grid as a plain table.
         dataset: source, fingerprints and sizes of the data.
         cells: how many cells of each kind were asked for.
+        sensitivities: Deltas that were tried on the validation part, see `--sensitivity-grid`.
         left_out: combinations that cannot be, and why.
         failed: cells that could not be run, and why.
         warnings: wrong pairings in the chains, one row per defense and warning.
@@ -54,6 +55,7 @@ class CompareReport:
     config: Row
     dataset: Row
     cells: Row
+    sensitivities: list[Row]
     left_out: list[Row]
     failed: list[Row]
     warnings: list[Row]
@@ -79,6 +81,7 @@ class CompareReport:
             config=folder.grid.table(),
             dataset=dataset_table(builder.data) if builder.data else {},
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
+            sensitivities=folder.sensitivities(),
             left_out=[one._asdict() for one in folder.left_out()],
             failed=[_failed_row(one) for one in failed],
             warnings=builder.warnings,
@@ -107,7 +110,7 @@ class CompareReport:
 def with_front(rows: Sequence[Row]) -> list[Row]:
     """The rows with `pareto` and `dominated_by`, among those of the same world."""
     found: list[Row] = []
-    for rows_of_world in _by_world(rows).values():
+    for rows_of_world in rows_by_world(rows).values():
         beaten = beaten_by([Choice(row["auc"], row["ndcg@10"]) for row in rows_of_world])
         several = len({row["learner"] for row in rows_of_world}) > 1
         for row, numbers in zip(rows_of_world, beaten, strict=True):
@@ -121,7 +124,8 @@ def _named(row: Row, *, several: bool) -> str:
     return f"{row['learner']}, {row['name']}" if several else str(row["name"])
 
 
-def _by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+def rows_by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows that may be held against each other, in order."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in WORLD), []).append(row)

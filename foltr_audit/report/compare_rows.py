@@ -61,6 +61,7 @@ class Setting:
             "scenario": spec.population.scenario,
             "click_model": spec.train.click_model,
             "learner": facts["learner"],
+            "pdgd": facts["pdgd"],
             "name": self.name,
             "alternative": self.label.alternative,
             "eps": self.label.eps,

@@ -1,0 +1,195 @@
+"""`foltr-audit compare`: defenses side by side, by what they claim, give away and cost."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foltr_audit.cli import options as o
+from foltr_audit.cli.common import Common, listed, takes_common
+from foltr_audit.cli.grids import grid_of, numbers
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.comparing.grid import Grid
+    from foltr_audit.comparing.workers import Workers
+
+_PANEL = "Grid"
+_WITHOUT = ("init", "trace_every", "no_trace", "embed_features", "threads")
+
+
+@partial(takes_common, without=_WITHOUT)
+def compare(
+    common: Common,
+    eps: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--eps",
+            help="Claimed epsilon; several. Default: 1.2, 2.3, 4.5, 10, the published ones.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    defense: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--defense",
+            help="An alternative, parts joined by +: published (the learner's own for each eps), "
+            "proven-MECHANISM (least noise that accounting proves for one interaction, see calibrate), or "
+            "plug-ins, with {eps}, {sensitivity} and {clip} (half of it) in them; several; none is always "
+            "there. Default: none, published, published+secure-aggregation, proven-laplace, "
+            "proven-click-rr, proven-skellam+secure-aggregation.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    sensitivity: Annotated[
+        float | None,
+        typer.Option(
+            "--sensitivity",
+            help="Delta of every eps. Default: the published pairs, 3 below 4.5 and 5 from there.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    sensitivity_grid: Annotated[
+        str | None,
+        typer.Option(
+            "--sensitivity-grid",
+            help="Deltas, e.g. 1,3,5,7,9: for each eps the one with the best nDCG on the validation part.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            "--delta", help="Delta of what has no pure bound. Default: 1e-5.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            help="Attack; several. Default: olsr, lad, map, or what fits the learner.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    click_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--click-model",
+            help="How users click, in training and attacked; several. Default: all three.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            help="Who the clients are; several are compared, + joins. Default: uniform.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    audit: Annotated[
+        bool | None,
+        typer.Option(
+            "--audit/--no-audit",
+            help="Check each claim too, once per chain. Default: yes.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials", help="Trials per hypothesis of an audit. Default: 2000.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--view",
+            help="Views that are audited. Default: individual,aggregate.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option("--repeats", help="Draws of clicks and noise per attacked query. Default: 1."),
+    ] = None,
+    attack_on: Annotated[
+        str | None, typer.Option("--attack-on", help="Parts whose queries are attacked. Default: vali,test.")
+    ] = None,
+    attack_interactions: Annotated[
+        int | None,
+        typer.Option("--attack-interactions", help="Interactions behind each attacked message. Default: 1."),
+    ] = None,
+    jobs: o.Jobs = None,
+    backend: o.Backend = "local",
+    scheduler: o.Scheduler = None,
+) -> None:
+    """Run defenses over a grid, and show what each claims, gives away and costs.
+
+    Cells are kept one by one in --out: --resume goes on, also with a larger grid. --config takes a grid or a
+    Spec in TOML; options override it, and --save-config writes it.
+    """
+    from foltr_audit.comparing.folder import comparison_folder
+    from foltr_audit.comparing.workers import Workers
+
+    axes = {
+        "eps": eps or None,
+        "defenses": defense or None,
+        "sensitivity": sensitivity,
+        "sensitivity_grid": numbers(sensitivity_grid, "--sensitivity-grid"),
+        "delta": delta,
+        "attacks": method or None,
+        "click_models": listed(click_model),
+        "scenarios": scenario or None,
+        "audit": audit,
+    }
+    point = {
+        "audit.trials": trials,
+        "audit.views": listed(view),
+        "attack.repeats": repeats,
+        "attack.on": None if attack_on is None else [part.strip() for part in attack_on.split(",")],
+        "attack.interactions": attack_interactions,
+    }
+    if sensitivity is not None and sensitivity_grid is not None:
+        raise UsageError("--sensitivity and --sensitivity-grid: give one or the other")
+    grid = grid_of(common, axes, point)
+    _refuse_vain_eps(grid, eps)
+    save_config(common.save_config, grid)
+    workers = Workers(backend, jobs, scheduler)
+    if common.out is None:
+        note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
+    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+        _compare(grid, folder, workers, common)
+
+
+def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
+    from foltr_audit.comparing.alternatives import Alternative
+
+    if eps and not any(Alternative(text).uses_epsilon for text in grid.defenses):
+        raise UsageError(
+            "--eps: no --defense depends on it; expected published, proven-MECHANISM, or {eps} in a chain"
+        )
+
+
+def _compare(grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common) -> None:
+    from foltr_audit.comparing import comparison
+    from foltr_audit.progress import on_terminal
+    from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.compare_tables import print_compare
+
+    progress = on_terminal()
+    failed = comparison.compare(grid, folder, workers, progress)
+    report = CompareReport.of(folder, failed, progress)
+    folder.save_results(report.json())
+    if common.json:
+        print_line(report.json())
+    else:
+        print_compare(report, stdout_console())
+    worst = comparison.worst(failed)
+    if worst is not None:
+        several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
+        raise type(worst.error)(several + worst.why)

@@ -1,0 +1,82 @@
+"""The grid of a comparison that options mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foltr_audit.cli.common import Common, changed_learner, folds_of
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.comparing.grid import Grid
+
+Table = dict[str, Any]
+
+
+def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -> Grid:
+    """The grid of --config, if it is given, with what the options change.
+
+    Args:
+        common: the shared options.
+        axes: fields of `Grid` by name; None where an option was not given.
+        point: fields of the Specs that all cells share, by dotted name; likewise.
+
+    Raises:
+        UsageError: a value that cannot be meant.
+    """
+    from foltr_audit.comparing.grid import Grid
+    from foltr_audit.plan import changed
+
+    start = Grid() if common.config is None else _read(common.config)
+    table = start.table()
+    given = {name: value for name, value in {**common.point(), **point}.items() if value is not None}
+    table["spec"] = changed(table["spec"], given)
+    table |= {name: value for name, value in axes.items() if value is not None}
+    table["learners"] = _learners(common, table["learners"])
+    table |= _repetitions(common, table)
+    return Grid.parse(table)
+
+
+def numbers(text: str | None, option: str) -> list[float] | None:
+    """Numbers with commas between them.
+
+    Raises:
+        UsageError: something else.
+    """
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{option}: {text!r}; expected numbers with commas between them") from error
+
+
+def _read(path: Path) -> Grid:
+    from foltr_audit.comparing.grid import Grid
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--config: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--config: {path}: not UTF-8 text") from error
+    return Grid.from_toml(text, str(path))
+
+
+def _learners(common: Common, present: Sequence[str]) -> list[str]:
+    texts = [point["train.learner"] for point in common.learner_axis("attack") if point] or present
+    changes = common.learner_changes()
+    return [changed_learner(text, changes) for text in texts]
+
+
+def _repetitions(common: Common, table: Mapping[str, Any]) -> Table:
+    if common.runs is not None and common.runs < 1:
+        raise UsageError(f"--runs: {common.runs}; expected at least 1")
+    found: Table = {} if common.runs is None else {"runs": common.runs}
+    folds = folds_of(common.fold, table["spec"].get("data", {}).get("source"))
+    if folds:
+        found["folds"] = list(folds)
+        found["runs"] = common.runs or max(table["runs"], len(folds))
+    return found

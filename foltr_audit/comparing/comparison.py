@@ -1,0 +1,120 @@
+"""A whole comparison: sensitivities are chosen on the validation part, then every missing cell is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Expansion, Grid, LeftOut, Planned, Point
+from foltr_audit.comparing.runner import Failed, run_cells
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.study import Study
+
+VALIDATION = "ndcg@10_validation"
+
+
+class Tried(NamedTuple):
+    """A sensitivity that was tried for one point of the grid.
+
+    Attributes:
+        learner, scenario, click_model, eps: the point.
+        sensitivity: Delta.
+        ndcg: nDCG@10 on the validation part, a mean over runs.
+        chosen: whether it is the best one; of equals the smaller.
+    """
+
+    learner: str
+    scenario: str
+    click_model: str
+    eps: float
+    sensitivity: float
+    ndcg: float
+    chosen: bool = False
+
+
+class Prepared(NamedTuple):
+    """The cells of a comparison, ready to run.
+
+    Attributes:
+        cells: in order.
+        left_out: what cannot be.
+        tried: sensitivities that were tried; empty where none was to be chosen.
+    """
+
+    cells: list[Planned]
+    left_out: list[LeftOut]
+    tried: list[Tried]
+
+
+def prepare(
+    grid: Grid, folder: ComparisonFolder, workers: Workers, study: Study, progress: Progress = SILENT
+) -> Prepared:
+    """Choose what the grid leaves open, and write down what is to be run.
+
+    Raises:
+        FoltrAuditError: nothing can be run, or a training that chooses could not.
+    """
+    tried = choose_sensitivities(grid, folder, workers, study, progress)
+    chosen = {row[:4]: row.sensitivity for row in tried if row.chosen}
+    expansion = Expansion(grid, study, chosen)
+    cells = expansion.cells()
+    prepared = Prepared(cells, list(expansion.left_out), tried)
+    folder.save_index(grid, cells, prepared.left_out, [row._asdict() for row in tried])
+    return prepared
+
+
+def compare(
+    grid: Grid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
+) -> list[Failed]:
+    """Run every cell of a grid that the folder does not hold yet; those that cannot be run are returned.
+
+    Raises:
+        FoltrAuditError: nothing can be run, or the folder cannot be written.
+    """
+    study = Study(progress, with_undefended=False)
+    cells = prepare(grid, folder, workers, study, progress).cells
+    return run_cells([cell.spec for cell in cells], folder, workers, progress)
+
+
+def choose_sensitivities(
+    grid: Grid, folder: ComparisonFolder, workers: Workers, study: Study, progress: Progress
+) -> list[Tried]:
+    """Train the published chain with each Delta of the grid, and mark the best on the validation part.
+
+    Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
+    section 4.2, chooses among 1, 3, 5, 7 and 9 for each epsilon.
+
+    Raises:
+        FoltrAuditError: a training could not be run.
+    """
+    if not grid.sensitivity_grid:
+        return []
+    cells = list(Expansion(grid, study, {}).selection(grid.sensitivity_grid))
+    failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
+    if failed:
+        raise failed[0].error
+    found: dict[tuple[Point, float], list[float]] = {}
+    for cell in cells:
+        spec, label = cell.spec, cell.label
+        point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps or 0.0)
+        value = float(folder.read(spec).facts[VALIDATION])
+        found.setdefault((point, label.sensitivity or 0.0), []).append(value)
+    return _marked({key: float(np.mean(values)) for key, values in found.items()})
+
+
+def _marked(found: Mapping[tuple[Point, float], float]) -> list[Tried]:
+    rows = [Tried(*point, delta, ndcg) for (point, delta), ndcg in found.items()]
+    best: dict[Point, Tried] = {}
+    for row in sorted(rows, key=lambda row: row.sensitivity):
+        if row[:4] not in best or row.ndcg > best[row[:4]].ndcg:
+            best[row[:4]] = row
+    return [row._replace(chosen=row == best[row[:4]]) for row in rows]
+
+
+def worst(failed: Sequence[Failed]) -> Failed | None:
+    """The failure that a command ends with: the first of the lowest exit code."""
+    return min(failed, key=lambda one: one.exit_code, default=None)

@@ -1,0 +1,165 @@
+"""A comparison as rich tables on a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.report.base import Row
+from foltr_audit.report.compare import CompareReport, rows_by_world
+from foltr_audit.report.layout import below, print_warnings, table
+from foltr_audit.report.plain import epsilon, short
+from foltr_audit.report.tables import dataset_line
+from foltr_audit.spec import Spec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_VIEWS = ("individual", "aggregate", "colluding")
+_FALSE = ("refuted", "false by exact loss")
+
+
+def print_compare(report: CompareReport, console: Console) -> None:
+    """The whole report: data, per world the leaks and prices, then what is claimed and what holds."""
+    seeded = {"seed": Spec().seed, **report.config["spec"]}
+    console.print(dataset_line(report.dataset, seeded, report.results))
+    worlds = rows_by_world(report.results)
+    for rows in worlds.values():
+        console.print()
+        console.print(_leaks(rows, several=len(worlds) > 1))
+        console.print()
+        console.print(_prices(rows))
+        for line in _beaten(rows):
+            console.print(line, highlight=False)
+    if report.claims:
+        console.print()
+        console.print(_claims(report.claims))
+    _print_rest(report, console)
+
+
+def _print_rest(report: CompareReport, console: Console) -> None:
+    console.print()
+    for row in report.left_out:
+        console.print(escape(f"left out: {row['learner']}, {row['defense']}: {row['why']}"), highlight=False)
+    for row in report.failed:
+        console.print(
+            escape(f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}"), style="red"
+        )
+    print_warnings((f"{row['name']}: {row['warning']}" for row in report.warnings), console)
+
+
+def _name(row: Row, rows: Sequence[Row]) -> str:
+    several = len({other["learner"] for other in rows}) > 1
+    mark = "[green]*[/] " if row["pareto"] else "  "
+    return mark + escape(f"{row['learner']}: {row['name']}" if several else row["name"])
+
+
+def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
+    first = rows[0]
+    at = f" on {first['data']}" if several else ""
+    found = table(
+        escape(f"{first['click_model']} clicks, scenario {first['scenario']}{at}: what an attack finds"),
+        "best attack: highest AUC of those that ran, chosen on the lists it is shown on, so a little high\n"
+        "without: highest AUC of a guess that reads no message; below each value: its 95 % interval\n"
+        "*: on the front: no other has both a lower AUC and a higher nDCG@10",
+    )
+    found.add_column("defense", overflow="fold")
+    found.add_column("best attack", no_wrap=True)
+    shown = {"auc": "AUC", "tpr_at_1": "TPR@1%", "accuracy": "accuracy", "precision": "precision"}
+    shown |= {"recall": "recall", "f1": "F1"}
+    for heading in (*shown.values(), "without"):
+        found.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = (below(row, name) for name in shown)
+        found.add_row(_name(row, rows), escape(row["attack"] or "-"), *cells, short(row["baseline_auc"]))
+    return found
+
+
+def _prices(rows: Sequence[Row]) -> Table:
+    first, tests = rows[0], sum(row["ndcg@10_p"] is not None for row in rows)
+    found = table(
+        escape(f"{first['click_model']} clicks, scenario {first['scenario']}: what it costs"),
+        f"{first['runs']} runs; nDCG@10 on the test part (interval over queries), and online (mean of\n"
+        "rounds, interval over runs); loss: against no defense, with p of a paired t-test over queries\n"
+        f"times {max(tests, 1)} comparisons; ceiling {short(first['ndcg@10_ceiling'])}, "
+        f"untrained {short(first['ndcg@10_untrained'])}; bytes: of a client in a round",
+    )
+    found.add_column("defense", overflow="fold")
+    for heading in ("nDCG@10", "loss", "p", "online", "bytes"):
+        found.add_column(heading, justify="right", no_wrap=True)
+    groups = any(row["worst_served_group"] for row in rows)
+    if groups:
+        found.add_column("served worst", overflow="fold")
+        found.add_column("hit hardest", overflow="fold")
+    for row in rows:
+        cells = (
+            below(row, "ndcg@10"),
+            _loss(row),
+            _p(row["ndcg@10_p"], tests),
+            below(row, "online_mean"),
+            "-" if row["bytes_per_client"] is None else f"{row['bytes_per_client']:,.0f}",
+        )
+        found.add_row(_name(row, rows), *cells, *(_worst(row) if groups else ()))
+    return found
+
+
+def _loss(row: Row) -> str:
+    difference = row["ndcg@10_difference"]
+    return "-" if difference is None else short(0.0 if difference == 0 else -difference)
+
+
+def _p(value: float | None, tests: int) -> str:
+    if value is None:
+        return "-"
+    corrected = min(1.0, value * tests)
+    return "<.001" if corrected < 0.001 else short(corrected)
+
+
+def _worst(row: Row) -> Iterator[str]:
+    for group, value in (
+        ("worst_served_group", "worst_served_online"),
+        ("worst_attacked_group", "worst_attacked_auc"),
+    ):
+        yield "-" if row[group] is None else escape(f"{row[group]} {short(row[value])}")
+
+
+def _beaten(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        if row["dominated_by"]:
+            yield escape(f"  {row['name']}: beaten by {' and '.join(row['dominated_by'])}")
+
+
+def _claims(rows: Sequence[Row]) -> Table:
+    confidence = 100 * rows[0]["confidence"]
+    found = table(
+        "epsilon of one message: claimed, and what holds",
+        "proven: an upper bound by accounting; measured: what trials show at least, "
+        f"each at {confidence:g} % confidence; ceiling: the most that so many trials can show",
+    )
+    found.add_column("defense", overflow="fold")
+    found.add_column("view", no_wrap=True)
+    for heading in ("claimed", "proven", "measured", "ceiling"):
+        found.add_column(heading, justify="right", no_wrap=True)
+    found.add_column("verdict")
+    several = len({row["learner"] for row in rows}) > 1 or len({row["scenario"] for row in rows}) > 1
+    last = None
+    for row in rows:
+        name = f"{row['learner']}, {row['scenario']}: {row['name']}" if several else row["name"]
+        style = "bold red" if row["verdict"] in _FALSE else "green" if row["verdict"] == "proven" else ""
+        found.add_row(
+            "" if name == last else escape(name),
+            row["view"],
+            epsilon(row["eps_claimed"]),
+            *(_number(row[f"eps_{what}"]) for what in ("upper", "lower", "ceiling")),
+            f"[{style}]{row['verdict']}[/]" if style else row["verdict"],
+        )
+        last = name
+    return found
+
+
+def _number(value: float) -> str:
+    return "inf" if math.isinf(value) else f"{value:.2f}" if value < 1e5 else f"{value:.3g}"

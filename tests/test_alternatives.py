@@ -1,0 +1,97 @@
+"""Alternatives of a comparison: which chain each name means, and what is proven of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foltr_audit.accounting import Situation, mechanisms, upper_bound
+from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative, published_sensitivity
+from foltr_audit.errors import UsageError
+from foltr_audit.setup import Setup
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study
+
+STUDY = Study()
+
+
+def setup(**train: Any) -> Setup:
+    """A small experiment."""
+    table = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}, "train": train}
+    return STUDY.setup(Spec.parse(table))
+
+
+def test_the_published_chain_is_the_learner_s_own() -> None:
+    found = Alternative("published").chain(setup(), 1.2, 3.0, 1e-5)
+    assert found == ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
+    assert Alternative("published").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5) == ("metric-rr:eps=1.2",)
+
+
+def test_a_template_is_filled_in() -> None:
+    text = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
+    assert Alternative(text).chain(setup(), 2.5, 5.0, 1e-5) == (
+        "clip:norm=2.5",
+        "laplace:eps=2.5,sensitivity=5",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "uses"),
+    [
+        ("none", False),
+        ("published", True),
+        ("proven-skellam", True),
+        ("top-k:k=3", False),
+        ("laplace:eps={eps},sensitivity=3", True),
+        ("top-k:k=3+published", True),
+    ],
+)
+def test_which_alternatives_depend_on_epsilon(text: str, uses: bool) -> None:
+    assert Alternative(text).uses_epsilon is uses
+
+
+@pytest.mark.parametrize("mechanism", mechanisms())
+@pytest.mark.parametrize("eps", [0.5, 4.5])
+def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None:
+    here = setup()
+    found = Alternative(f"proven-{mechanism}").chain(here, eps, 3.0, 1e-5)
+    claim = Alternative(f"proven-{mechanism}").proven(eps, 1e-5)
+    assert claim is not None
+    in_sums = mechanism in ("gamma-laplace", "gaussian-shares", "discrete-gaussian", "skellam")
+    situation = Situation(
+        view="aggregate" if in_sums else "individual",
+        unit="interaction",
+        parameters=here.ranker.n_parameters,
+        shares=20,
+        delta=claim["delta"],
+    )
+    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).events()
+    assert 0.99 * eps <= upper_bound(events, situation).epsilon <= eps * (1 + 1e-9)
+
+
+def test_a_secure_sum_may_hold_half_of_the_messages_and_is_calibrated_for_that() -> None:
+    here = setup()
+    alone = Alternative("proven-skellam").chain(here, 1.2, 3.0, 1e-5)
+    masked = Alternative("proven-skellam+secure-aggregation").chain(here, 1.2, 3.0, 1e-5)
+    sigmas = [float(chain[1].partition("sigma=")[2].partition(",")[0]) for chain in (alone, masked)]
+    assert sigmas[1] / sigmas[0] == pytest.approx((20 / 11) ** 0.5, rel=1e-3)
+
+
+def test_a_learner_that_sends_no_models_has_no_proven_chain() -> None:
+    with pytest.raises(UsageError, match="for messages that are models"):
+        Alternative("proven-laplace").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("proven-magic", "expected one of proven-"), ("nonne", "unknown 'nonne'"), ("published+", "unknown ''")],
+)
+def test_unknown_parts_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Alternative(text)
+
+
+def test_the_defaults_are_alternatives_and_the_published_pairs_those_of_the_paper() -> None:
+    assert [Alternative(text).text for text in DEFAULT_ALTERNATIVES] == list(DEFAULT_ALTERNATIVES)
+    assert [published_sensitivity(eps) for eps in (0.1, 1.2, 2.3, 4.4, 4.5, 10, 99)] == [3, 3, 3, 3, 5, 5, 5]

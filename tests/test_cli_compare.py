@@ -1,0 +1,168 @@
+"""`foltr-audit compare` from end to end, on very small grids."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.comparing.comparison import Tried, choose_sensitivities
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Grid
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.progress import SILENT
+from foltr_audit.study import Study
+from tests.command import files, run
+
+SMALL = ("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--runs", "2", "--jobs", "1")
+TINY = (*SMALL, "--click-model", "perfect", "--method", "olsr")
+FAST = (*TINY, "--eps", "1.2", "--defense", "published", "--no-audit")
+CELLS = "cells/*/cell.json"
+
+
+def times(folder: Path) -> dict[str, int]:
+    """When each finished cell was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob(CELLS)}
+
+
+def test_the_whole_command(tmp_path: Path) -> None:
+    arguments = (*TINY, "--eps", "1.2", "--defense", "published", "--trials", "40", "--out", tmp_path / "out")
+    done = run("compare", *arguments, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = done.json()
+    assert found["schema"] == "foltr-audit/compare/1"
+    assert [row["name"] for row in found["results"]] == ["none", "published, eps 1.2"]
+    assert found["cells"] == {"attack": 4, "audit": 2}
+    mine = found["results"][1]
+    assert (mine["runs"], mine["eps_claimed"], mine["attack"]) == (2, 1.2, "olsr")
+    assert mine["eps_proven_individual"] == "inf"
+    assert mine["ndcg@10_p"] is not None
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
+    again = run("compare", "--config", tmp_path / "out" / "grid.toml", "--out", tmp_path / "out", "--resume")
+    assert again.code == 0
+    for said in ("what an attack finds", "what it costs", "refuted", "1/6 of the noise"):
+        assert said in " ".join(again.out.split())
+
+
+def test_one_cell_says_what_attack_says(tmp_path: Path) -> None:
+    run("compare", *FAST, "--runs", "1", "--out", tmp_path)
+    row = json.loads((tmp_path / "results.json").read_text())["results"][1]
+    common = ("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--eps", "1.2", "--json")
+    alone = run("attack", *common, "--click-model", "perfect").json()
+    olsr = next(one for one in alone["results"] if one["method"] == "olsr")
+    assert [row[name] for name in ("auc", "accuracy", "auc_ci95")] == [
+        olsr[name] for name in ("auc", "accuracy", "auc_ci95")
+    ]
+    assert row["ndcg@10"] == pytest.approx(alone["utility"][0]["ndcg@10"])
+    assert row["ndcg@10_difference"] == pytest.approx(
+        alone["utility"][0]["ndcg@10"] - alone["utility"][0]["ndcg@10_undefended"]
+    )
+
+
+def test_a_grown_grid_computes_only_what_is_new(tmp_path: Path) -> None:
+    run("compare", *FAST, "--out", tmp_path)
+    before = times(tmp_path)
+    grown = run("compare", *FAST, "--eps", "4.5", "--out", tmp_path, "--resume")
+    after = times(tmp_path)
+    assert grown.code == 0
+    assert len(before) == 4
+    assert len(after) == 6
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_lost_cell_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
+    run("compare", *FAST, "--out", tmp_path)
+    before = files(tmp_path)
+    lost = sorted(tmp_path.glob(CELLS))[0]
+    lost.unlink()
+    assert run("compare", *FAST, "--out", tmp_path, "--resume").code == 0
+    assert files(tmp_path) == before
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    done = run(
+        "compare", *FAST, "--attack-on", "vali", "--scenario", "quantity-skew", "--scenario", "uniform"
+    )
+    assert done.code == 0
+    bad = run(
+        "compare", *FAST, "--runs", "1", "--learner", "fpdgd", "--learner", "foltr-es", "--out", tmp_path
+    )
+    assert bad.code == 2
+    assert "cells could not be run; the first: attack olsr: cannot run on this view" in bad.err
+    assert len(times(tmp_path)) == 2
+    assert "failed: none" in bad.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--eps", "0"), "eps"),
+        (("--eps", "nan"), "eps"),
+        (("--eps", "1", "--defense", "clip:norm=1"), "--eps: no --defense depends on it"),
+        (("--defense", "nonne"), "unknown 'nonne'"),
+        (("--defense", "proven-x"), "expected one of proven-"),
+        (("--sensitivity", "3", "--sensitivity-grid", "1,3"), "give one or the other"),
+        (("--sensitivity-grid", "1,x"), "--sensitivity-grid: '1,x'"),
+        (("--jobs", "0"), "--jobs: 0"),
+        (("--scheduler", "tcp://x"), "--scheduler: only with --backend"),
+        (("--runs", "0"), "--runs: 0"),
+        (("--resume",), "--resume: only with --out"),
+        (("--method", "olrs"), "olrs"),
+        (("--click-model", "perfekt"), "perfekt"),
+        (("--config", "no-such.toml"), "no-such.toml"),
+        (("--data", "no-such"), "no-such"),
+        (("--defense", "clip:norm=-1"), "norm"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:
+    done = run("compare", "--clients", "5", *arguments)
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert done.code == 2
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert done.out == ""
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("dear")
+    for option in ("--resume", "--overwrite"):
+        done = run("compare", *FAST, "--out", tmp_path, option)
+        assert (done.code, "thesis.tex" in done.err) == (2, True)
+    assert "not empty" in run("compare", *FAST, "--out", tmp_path).err
+    assert (tmp_path / "thesis.tex").read_text() == "dear"
+
+
+def test_the_best_sensitivity_on_the_validation_part_is_taken(tmp_path: Path) -> None:
+    done = run("compare", *TINY, "--no-audit", "--eps", "1.2", "--defense", "published")
+    assert done.code == 0
+    arguments = (*FAST, "--runs", "1", "--sensitivity-grid", "0.01,3", "--out", tmp_path, "--json")
+    found = run("compare", *arguments).json()
+    tried = found["sensitivities"]
+    best = max(tried, key=lambda row: row["ndcg"])
+    assert [row["sensitivity"] for row in tried] == [0.01, 3.0]
+    assert [row["chosen"] for row in tried] == [row is best for row in tried]
+    assert found["results"][1]["sensitivity"] == best["sensitivity"]
+
+
+def test_of_equal_sensitivities_the_smaller_one_is_taken(tmp_path: Path) -> None:
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 4}, "train": {"rounds": 1}}
+    axes = {"runs": 1, "eps": [1e6], "click_models": ["perfect"], "sensitivity_grid": [1e5, 1e4]}
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    grid = Grid.parse({**axes, "defenses": ["published"], "spec": table})
+    rows = choose_sensitivities(grid, folder, Workers(jobs=1), Study(), SILENT)
+    assert isinstance(rows[0], Tried)
+    if math.isclose(rows[0].ndcg, rows[1].ndcg):
+        assert [(row.sensitivity, row.chosen) for row in rows] == [(1e5, False), (1e4, True)]
+
+
+def test_from_python() -> None:
+    spec = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 6}, "train": {"rounds": 2}}
+    report = fa.compare(
+        {"runs": 1, "eps": [1.2], "defenses": ["published"], "attacks": ["olsr"], "audit": False}
+        | {"click_models": ["perfect"], "spec": spec},
+        jobs=1,
+    )
+    assert report.to_frame()["name"].to_list() == ["none", "published, eps 1.2"]

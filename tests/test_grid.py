@@ -1,0 +1,152 @@
+"""Grids: the cells that they make, their TOML, and what they refuse."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from foltr_audit.comparing.grid import Expansion, Grid, Planned
+from foltr_audit.errors import UsageError
+from foltr_audit.spec import Spec, flat
+from foltr_audit.study import Study
+
+STUDY = Study()
+SPEC = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}, "train": {"rounds": 2}}
+
+
+def grid(**fields: Any) -> Grid:
+    """A small grid."""
+    small = {"runs": 2, "eps": [1.2, 4.5], "click_models": ["perfect"], "spec": SPEC}
+    return Grid.parse({**small, **fields})
+
+
+def cells(made: Grid) -> list[Planned]:
+    return Expansion(made, STUDY, {}).cells()
+
+
+def test_every_point_is_a_cell_once() -> None:
+    made = grid(
+        defenses=["none", "published", "clip:norm={clip}"],
+        click_models=["perfect", "navigational"],
+        scenarios=["uniform", "click-skew"],
+        audit=False,
+    )
+    found = cells(made)
+    runs, worlds, chains = 2, 2 * 2, 1 + 2 + 2
+    assert len(found) == len({cell.spec for cell in found}) == runs * worlds * chains
+    points = {
+        (c.spec.repetition, c.spec.population.scenario, c.spec.train.click_model, c.spec.defense)
+        for c in found
+    }
+    chosen: set[tuple[str, ...]] = {("none",)}
+    for eps, clip in ((1.2, 1.5), (4.5, 2.5)):
+        chosen |= {(f"clip:norm={clip:g}", f"gamma-laplace:eps={eps:g},sensitivity={2 * clip:g}")}
+        chosen |= {(f"clip:norm={clip:g}",)}
+    scenarios = {spec.population.scenario for spec, *_ in found}
+    assert points == set(product(range(2), scenarios, ("perfect", "navigational"), chosen))
+    assert len(scenarios) == 2
+
+
+def test_users_click_alike_in_training_and_attack() -> None:
+    for cell in cells(grid(click_models=["navigational"], audit=False)):
+        assert cell.spec.attack is not None
+        assert cell.spec.attack.click_models == (cell.spec.train.click_model,) == ("navigational",)
+
+
+def test_no_defense_is_always_there() -> None:
+    found = cells(grid(defenses=["published"], audit=False))
+    assert [cell.spec.defense for cell in found if cell.label.eps is None] == [("none",)] * 2
+
+
+def test_each_chain_is_audited_once_for_what_it_claims() -> None:
+    made = grid(defenses=["none", "published", "proven-skellam"], click_models=["perfect", "navigational"])
+    audits = [cell for cell in cells(made) if cell.kind == "audit"]
+    protocols = [cell.spec.audit for cell in audits]
+    assert len(audits) == 1 + 2 + 2
+    assert {cell.spec.repetition for cell in audits} == {0}
+    claims = [(one.claim, one.delta) for one in protocols if one is not None]
+    assert claims == [(None, 1e-5), (None, None), (None, None), (1.2, 1e-5), (4.5, 1e-5)]
+
+
+def test_runs_go_round_the_folds() -> None:
+    made = grid(runs=3, folds=[1, 2])
+    found = [made.spec_of("fpdgd", "uniform", "perfect", run, "attack") for run in range(3)]
+    assert [(spec.repetition, spec.data.fold) for spec in found] == [(0, 1), (1, 2), (2, 1)]
+
+
+def test_what_does_not_fit_is_left_out_with_its_reason() -> None:
+    made = grid(learners=["fpdgd", "foltr-es"], defenses=["published", "proven-laplace"])
+    expansion = Expansion(made, STUDY, {})
+    found = expansion.cells()
+    assert {cell.spec.train.learner.partition(":")[0] for cell in found} == {"fpdgd", "foltr-es"}
+    reasons = {(one.learner, one.defense): one.why for one in expansion.left_out}
+    assert "models" in reasons["foltr-es", "proven-laplace"]
+    assert "an audit needs messages that are models" in reasons["foltr-es", "audit"]
+    protocols = {cell.spec.train.learner.partition(":")[0]: cell.spec.attack for cell in found[:6]}
+    names = [
+        [text.partition(":")[0] for text in one.methods] for one in protocols.values() if one is not None
+    ]
+    assert names == [["olsr", "lad", "map"], ["es-first-click"]]
+
+
+def test_a_grid_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"nothing to run: learner dbgd: .*linear"):
+        cells(grid(learners=["dbgd"], spec={**SPEC, "train": {"ranker": "neural:hidden=4"}}))
+
+
+def test_chosen_sensitivities_are_used_and_a_fixed_one_goes_before() -> None:
+    made = grid(defenses=["published"], audit=False, runs=1)
+    point = (made.learners[0], "uniform", "perfect", 1.2)
+    found = Expansion(made, STUDY, {point: 7.0}).cells()
+    assert [cell.label.sensitivity for cell in found] == [None, 7.0, 5.0]
+    assert "gamma-laplace:eps=1.2,sensitivity=7" in found[1].spec.defense
+    fixed = Expansion(grid(defenses=["published"], audit=False, sensitivity=2.0), STUDY, {point: 7.0}).cells()
+    assert {cell.label.sensitivity for cell in fixed} == {None, 2.0}
+
+
+def test_a_grid_comes_back_from_its_toml() -> None:
+    made = grid(sensitivity_grid=[1, 3], scenarios=["click-skew"], folds=[1, 2])
+    assert Grid.from_toml(made.toml, "grid.toml") == made
+
+
+def test_the_grid_of_a_spec_has_that_spec() -> None:
+    spec = Spec.parse(
+        {
+            **SPEC,
+            "seed": 5,
+            "defense": ["clip:norm=2"],
+            "attack": {"click_models": ["navigational"], "repeats": 2},
+        }
+    )
+    found = Expansion(Grid.from_toml(spec.toml, "spec.toml"), STUDY, {}).cells()
+    mine = [cell.spec for cell in found if cell.kind == "attack" and cell.spec.defense == spec.defense]
+    differ = {name for name, value in flat(mine[0].table()).items() if value != flat(spec.table()).get(name)}
+    assert len(mine) == 1
+    assert differ == {"train.click_model", "trace.every"}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"epss": [1]}, "epss"),
+        ({"eps": []}, "eps"),
+        ({"eps": [0.0]}, "eps"),
+        ({"runs": 0}, "runs"),
+        ({"spec": {"train": {"learner": "fpdgd"}}}, "train.learner is varied by the grid"),
+        ({"spec": {"defense": ["none"]}}, "defense is varied by the grid"),
+        ({"defenses": ["nonne"]}, "unknown 'nonne'"),
+    ],
+)
+def test_bad_grids_are_refused_in_one_line(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Grid.parse(table, "grid.toml")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("grid.toml: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_text_that_is_no_toml_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"grid\.toml: not TOML"):
+        Grid.from_toml("runs = ", "grid.toml")

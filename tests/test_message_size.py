@@ -1,0 +1,46 @@
+"""Bytes of a message, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from foltr_audit.message_size import bytes_per_client
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study
+
+STUDY = Study()
+
+
+@pytest.mark.parametrize(
+    ("defense", "dtype", "expected"),
+    [
+        ("none", "float32", 46 * 4),
+        ("none", "float64", 46 * 8),
+        ("clip:norm=1+laplace:eps=1,sensitivity=2", "float32", 46 * 4),
+        ("top-k:k=5", "float32", (5 * (32 + 6) + 7) // 8),
+        ("random-k:k=5", "float32", 5 * 4),
+        ("quantise:range=1,levels=4", "float32", (46 * 2 + 7) // 8),
+        ("quantise:range=1,levels=5", "float32", (46 * 3 + 7) // 8),
+        ("sign:scale=1", "float32", (46 + 7) // 8),
+        ("top-k:k=5+laplace:eps=1,sensitivity=2", "float32", 46 * 4),
+    ],
+)
+def test_what_a_model_takes(defense: str, dtype: str, expected: int) -> None:
+    spec = Spec.parse(
+        {
+            "data": {"source": "synthetic:mq2007:30"},
+            "defense": defense.split("+"),
+            "trace": {"dtype": dtype},
+        }
+    )
+    assert bytes_per_client(STUDY.setup(spec), []) == expected
+
+
+def test_other_messages() -> None:
+    def sent(learner: str, rounds: list[dict[str, float]]) -> float | None:
+        spec = Spec.parse({"data": {"source": "synthetic:mq2007:30"}, "train": {"learner": learner}})
+        return bytes_per_client(STUDY.setup(spec), rounds)
+
+    assert sent("foltr-es", []) == 8 + 2 * 4
+    assert sent("pdgd", []) is None
+    assert sent("fpdgd", [{"bytes": 1000.0}, {"bytes": 1200.0}]) == 1100
