@@ -52,22 +52,29 @@ def _print_rest(report: CompareReport, console: Console) -> None:
     print_warnings((f"{row['name']}: {row['warning']}" for row in report.warnings), console)
 
 
-def _name(row: Row, rows: Sequence[Row]) -> str:
+def _name(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
+    """The mark of the front, and the defense with spaces where a line may break."""
     several = len({other["learner"] for other in rows}) > 1
-    mark = "[green]*[/] " if row["pareto"] else "  "
-    return mark + escape(f"{row['learner']}: {row['name']}" if several else row["name"])
+    name = f"{row['learner']}: {row['name']}" if several else str(row["name"])
+    return "[green]*[/]" if row["pareto"] else "", escape(name.replace("+", " + "))
+
+
+def _table(title: str, caption: str) -> Table:
+    found = table(escape(title), caption)
+    found.add_column("")
+    found.add_column("defense", overflow="fold")
+    return found
 
 
 def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
     first = rows[0]
     at = f" on {first['data']}" if several else ""
-    found = table(
-        escape(f"{first['click_model']} clicks, scenario {first['scenario']}{at}: what an attack finds"),
-        "best attack: highest AUC of those that ran, chosen on the lists it is shown on, so a little high\n"
-        "without: highest AUC of a guess that reads no message; below each value: its 95 % interval\n"
+    found = _table(
+        f"{first['click_model']} clicks, scenario {first['scenario']}{at}: what an attack finds",
+        "best attack: highest AUC of those that ran, chosen on the lists it is shown on, so a little high; "
+        "without: highest AUC of a guess that reads no message; below each value: its 95 % interval; "
         "*: on the front: no other has both a lower AUC and a higher nDCG@10",
     )
-    found.add_column("defense", overflow="fold")
     found.add_column("best attack", no_wrap=True)
     shown = {"auc": "AUC", "tpr_at_1": "TPR@1%", "accuracy": "accuracy", "precision": "precision"}
     shown |= {"recall": "recall", "f1": "F1"}
@@ -75,20 +82,19 @@ def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
         found.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         cells = (below(row, name) for name in shown)
-        found.add_row(_name(row, rows), escape(row["attack"] or "-"), *cells, short(row["baseline_auc"]))
+        found.add_row(*_name(row, rows), escape(row["attack"] or "-"), *cells, short(row["baseline_auc"]))
     return found
 
 
 def _prices(rows: Sequence[Row]) -> Table:
     first, tests = rows[0], sum(row["ndcg@10_p"] is not None for row in rows)
-    found = table(
-        escape(f"{first['click_model']} clicks, scenario {first['scenario']}: what it costs"),
-        f"{first['runs']} runs; nDCG@10 on the test part (interval over queries), and online (mean of\n"
-        "rounds, interval over runs); loss: against no defense, with p of a paired t-test over queries\n"
+    found = _table(
+        f"{first['click_model']} clicks, scenario {first['scenario']}: what it costs",
+        f"{first['runs']} runs; nDCG@10 on the test part (interval over queries), and online (mean of "
+        "rounds, interval over runs); loss: against no defense, with p of a paired t-test over queries "
         f"times {max(tests, 1)} comparisons; ceiling {short(first['ndcg@10_ceiling'])}, "
         f"untrained {short(first['ndcg@10_untrained'])}; bytes: of a client in a round",
     )
-    found.add_column("defense", overflow="fold")
     for heading in ("nDCG@10", "loss", "p", "online", "bytes"):
         found.add_column(heading, justify="right", no_wrap=True)
     groups = any(row["worst_served_group"] for row in rows)
@@ -103,7 +109,7 @@ def _prices(rows: Sequence[Row]) -> Table:
             below(row, "online_mean"),
             "-" if row["bytes_per_client"] is None else f"{row['bytes_per_client']:,.0f}",
         )
-        found.add_row(_name(row, rows), *cells, *(_worst(row) if groups else ()))
+        found.add_row(*_name(row, rows), *cells, *(_worst(row) if groups else ()))
     return found
 
 
@@ -151,7 +157,7 @@ def _claims(rows: Sequence[Row]) -> Table:
         name = f"{row['learner']}, {row['scenario']}: {row['name']}" if several else row["name"]
         style = "bold red" if row["verdict"] in _FALSE else "green" if row["verdict"] == "proven" else ""
         found.add_row(
-            "" if name == last else escape(name),
+            "" if name == last else escape(name.replace("+", " + ")),
             row["view"],
             epsilon(row["eps_claimed"]),
             *(_number(row[f"eps_{what}"]) for what in ("upper", "lower", "ceiling")),
