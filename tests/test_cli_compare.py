@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES
 from foltr_audit.comparing.comparison import Tried, choose_sensitivities
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.progress import SILENT
 from foltr_audit.study import Study
-from tests.command import files, run
+from tests.command import files, run, spawn
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--runs", "2", "--jobs", "1")
 TINY = (*SMALL, "--click-model", "perfect", "--method", "olsr")
@@ -124,6 +126,11 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], said: s
     assert len(errors) == 1
     assert said in errors[0]
     assert done.out == ""
+
+
+def test_the_help_names_the_default_defenses() -> None:
+    said = "".join(re.findall(r"[^\s│]+", spawn("compare", "--help", COLUMNS="200").out))
+    assert all(text in said for text in DEFAULT_ALTERNATIVES)
 
 
 def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:

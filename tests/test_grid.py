@@ -111,6 +111,11 @@ def test_a_grid_comes_back_from_its_toml() -> None:
     assert Grid.from_toml(made.toml, "grid.toml") == made
 
 
+def test_spaces_between_parts_mean_nothing() -> None:
+    made = grid(defenses=["published + secure-aggregation", "published+secure-aggregation"])
+    assert made.defenses == ("published+secure-aggregation",)
+
+
 def test_the_grid_of_a_spec_has_that_spec() -> None:
     spec = Spec.parse(
         {

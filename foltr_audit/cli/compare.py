@@ -40,8 +40,8 @@ def compare(
             help="An alternative, parts joined by +: published (the learner's own for each eps), "
             "proven-MECHANISM (least noise that accounting proves for one interaction, see calibrate), or "
             "plug-ins, with {eps}, {sensitivity} and {clip} (half of it) in them; several; none is always "
-            "there. Default: none, published, published+secure-aggregation, proven-laplace, "
-            "proven-click-rr, proven-skellam+secure-aggregation.",
+            "there. Default: none, published, published + secure-aggregation, proven-laplace, "
+            "proven-click-rr, proven-skellam + secure-aggregation.",
             rich_help_panel=_PANEL,
         ),
     ] = None,

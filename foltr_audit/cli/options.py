@@ -182,10 +182,14 @@ Defense = Annotated[
 ]
 Runs = Annotated[
     int | None,
-    typer.Option("--runs", help="Repetitions; run i uses fold i mod K. Default: 1, or K with --fold all."),
+    typer.Option(
+        "--runs", help="Repetitions; run i uses fold i mod K. Default: 1 (compare: 3), or K with --fold all."
+    ),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything. Default: 1.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for traces, model and results.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder for traces, model and results (compare: cells).")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the Run in --out.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the Run in --out.")]
 TraceEvery = Annotated[
@@ -202,7 +206,8 @@ EmbedFeatures = Annotated[
     ),
 ]
 Config = Annotated[
-    Path | None, typer.Option("--config", help="Start from a Spec or plan in TOML; options override it.")
+    Path | None,
+    typer.Option("--config", help="Start from a Spec or plan (compare: grid) in TOML; options override it."),
 ]
 SaveConfig = Annotated[Path | None, typer.Option("--save-config", help="Write the Spec or plan to a file.")]
 Plot = Annotated[

@@ -83,6 +83,11 @@ class Alternative:
         return part == PUBLISHED or part.startswith(PROVEN)
 
     @property
+    def name(self) -> str:
+        """The text without spaces around its parts."""
+        return "+".join(self._parts)
+
+    @property
     def uses_epsilon(self) -> bool:
         """Whether it is another chain for another epsilon."""
         return any(self._named(part) or any(place in part for place in _PLACES) for part in self._parts)

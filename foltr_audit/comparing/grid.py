@@ -126,9 +126,7 @@ class Grid(SpecTable):
     @field_validator("defenses")
     @classmethod
     def _known_alternatives(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        for text in texts:
-            Alternative(text)
-        return texts
+        return once(tuple(Alternative(text).name for text in texts))
 
     @field_validator("spec")
     @classmethod
