@@ -91,6 +91,12 @@ def test_what_does_not_fit_is_left_out_with_its_reason() -> None:
     assert names == [["olsr", "lad", "map"], ["es-first-click"]]
 
 
+def test_clients_of_unequal_weights_are_attacked_and_not_audited() -> None:
+    expansion = Expansion(grid(scenarios=["quantity-skew"], defenses=["published"]), STUDY, {})
+    assert {cell.kind for cell in expansion.cells()} == {"attack"}
+    assert ["quantity-skew" in one.why for one in expansion.left_out] == [True]
+
+
 def test_a_grid_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match=r"nothing to run: learner dbgd: .*linear"):
         cells(grid(learners=["dbgd"], spec={**SPEC, "train": {"ranker": "neural:hidden=4"}}))

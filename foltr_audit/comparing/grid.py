@@ -295,7 +295,7 @@ class Expansion:
     def _audited(self) -> Iterator[Planned]:
         seen = set()
         for learner, scenario, click_model in self._settings():
-            blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
+            blank = self._auditable(learner, scenario)
             several = self._alternatives(blank, learner, scenario, click_model, "audit") if blank else ()
             for cell in several:
                 if (learner, scenario, cell.spec.defense) not in seen:
@@ -309,6 +309,20 @@ class Expansion:
         except UsageError as error:
             self.left_out[LeftOut(learner, kind, str(error))] = None
             return None
+
+    def _auditable(self, learner: str, scenario: str) -> Spec | None:
+        """The Spec of an audit without a defense; None, and noted, where none can be."""
+        from foltr_audit.auditing.audit import Audit  # grids without audits do without it
+
+        blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
+        if blank is None or blank.audit is None:
+            return None
+        try:
+            Audit(self.study.setup(blank), blank.audit)
+        except UsageError as error:
+            self.left_out[LeftOut(learner, "audit", str(error))] = None
+            return None
+        return blank
 
     def _alternatives(
         self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
