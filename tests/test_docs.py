@@ -14,6 +14,7 @@ import pytest
 
 import foltr_audit
 from foltr_audit import plugins
+from foltr_audit.chain import STAGES
 from tests.documents import (
     DOCUMENTS,
     PAGES,
@@ -104,6 +105,12 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=stem)
+def test_every_block_is_seen(page: Path) -> None:
+    fences = re.findall(r"^```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) == 2 * len(blocks(page))
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=stem)
 def test_links_lead_somewhere(page: Path) -> None:
     assert not broken_links(page)
 
@@ -120,6 +127,11 @@ def test_the_api_page_has_every_public_name() -> None:
     )
     aliases = {"PrivacyEvent", "plain"}
     assert set(foltr_audit.__all__) | set(plugins.__all__) <= shown | aliases
+
+
+def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:
+    page = (DOCS / "write-a-defense.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\| (\w+) \| `\w+Defense`", page, re.MULTILINE)) == STAGES
 
 
 def test_the_citation_is_of_this_version() -> None:
