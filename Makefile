@@ -1,18 +1,20 @@
 # make attack   set up and run the main job
 # make test     set up and run the whole gate: format, lint, types, tests
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
+# make docs     build the documentation site into build/docs
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+DOCS := $(VENV)/.docs
 EPS ?= 1.2
 
 # The matrices of the tests are small: several BLAS threads would only wait for each other.
 tests test-slow: export OPENBLAS_NUM_THREADS := 1
 tests test-slow: export OMP_NUM_THREADS := 1
 
-.PHONY: attack test tests test-slow bench bench-papers bench-table lint format clean
+.PHONY: attack test tests test-slow bench bench-papers bench-table docs lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -36,6 +38,9 @@ bench-papers: $(STAMP) $(KERNELS)
 bench-table: $(STAMP)
 	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md
 
+docs: $(DOCS)
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
+
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -48,6 +53,10 @@ format: $(STAMP)
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $@
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
 
 # A cached kernel does not notice a change in a kernel of another file that it calls: forget them all.

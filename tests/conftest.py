@@ -16,6 +16,7 @@ from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
 from tests.caching import TEXT
+from tests.installed import Installer
 from tests.toys import JOURNAL, Entry, tiny_collection
 
 SetupOf = Callable[..., Setup]
@@ -96,6 +97,14 @@ def journal() -> list[Entry]:
     """The empty journal of the toy plug-ins."""
     JOURNAL.clear()
     return JOURNAL
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
+    """Installs distributions of other people for the length of a test."""
+    installer = Installer(monkeypatch)
+    yield installer
+    installer.forget()
 
 
 @pytest.fixture

@@ -143,6 +143,17 @@ class TestDefense:
             assert claim.view in ("individual", "aggregate", "colluding")
 
 
+@registered(Defense)
+def test_what_has_a_law_of_noise_does_nothing_but_add_it(name: str) -> None:
+    """Attacks and audits take a message for what came before plus noise of that law, up to rounding."""
+    defense, round_ = example(Defense, name), toys.context(CLIENTS)
+    if not (isinstance(defense, MessageDefense) and defense.law(round_) is not None):
+        pytest.skip("it adds no noise")
+    models = 30 * np.random.default_rng(5).normal(size=(CLIENTS.size, toys.FEATURES))
+    noise = defense.apply(np.zeros_like(models), round_)
+    np.testing.assert_allclose(defense.apply(models, round_) - noise, models, rtol=1e-9, atol=2e-5)
+
+
 @pytest.mark.parametrize("shares", [1, 2, 1000])
 @registered(Defense)
 def test_noise_depends_on_shares_not_on_who_is_there(name: str, shares: int) -> None:

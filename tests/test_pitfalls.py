@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.rng import Streams
-from tests.command import run
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pitfalls.md"
 
@@ -23,15 +20,6 @@ def test_every_example_runs() -> None:
     done = doctest.testfile(str(PAGE), module_relative=False, optionflags=options)
     assert done.attempted > 20
     assert done.failed == 0
-
-
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"`(foltr-audit [^`]+)`", PAGE.read_text()))))
-def test_commands_and_their_options_exist(command: str) -> None:
-    words = shlex.split(command)[1:]
-    names = [word for word in words if not word.startswith("-")][: 2 if words[0] == "trace" else 1]
-    done = run(*names, "--help")
-    assert done.code == 0
-    assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", done.out))
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import sys
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from pydantic import Field, ValidationError
 
-from foltr_audit import registry
 from foltr_audit.errors import PluginError
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario, plain
 from foltr_audit.registry import (
@@ -26,6 +23,7 @@ from foltr_audit.registry import (
     plugin_class,
     remade,
 )
+from tests.installed import Installer
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -220,44 +218,20 @@ class NotOne:
 '''
 
 
-@pytest.fixture
-def forget() -> Iterator[None]:
-    """The registry reads its entry points anew, before and after."""
-
-    def clear() -> None:
-        registry._registered.cache_clear()
-        registry._load.cache_clear()
-        for name in [name for name in sys.modules if name.partition(".")[0].startswith("other_lab")]:
-            del sys.modules[name]
-
-    clear()
-    yield
-    clear()
+GROUP = GROUPS[Attack]
 
 
-def distribution(folder: Path, name: str, points: str, modules: dict[str, str], monkeypatch: Any) -> Path:
-    """Install a distribution of other people into a folder on the path."""
-    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUPS[Attack]}]\n{points}\n")
-    for module, source in modules.items():
-        (folder / f"{module}.py").write_text(source)
-    (info / "RECORD").write_text("".join(f"{module}.py,,\n" for module in modules))
-    monkeypatch.syspath_prepend(str(folder))
-    return folder
-
-
-@pytest.mark.usefixtures("forget")
 class TestPluginsOfOthers:
-    def test_are_found_like_built_ins(self, tmp_path: Path, monkeypatch: Any) -> None:
-        distribution(tmp_path, "other-lab", "mine = other_lab:Mine", {"other_lab": MODULE}, monkeypatch)
+    def test_are_found_like_built_ins(self, tmp_path: Path, install: Installer) -> None:
+        install(tmp_path, "other-lab", {GROUP: {"mine": "other_lab:Mine"}}, {"other_lab": MODULE})
         assert {"mine", "olsr"} <= set(names(Attack))
         assert make(Attack, "mine").text == "mine"
         assert plugin_class(Attack, "mine") is plugin_class(Attack, "mine")
 
-    def test_a_shadowed_module_is_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
-        distribution(tmp_path / "a", "other-lab", "mine = other_lab:Mine", {"other_lab": MODULE}, monkeypatch)
+    def test_a_shadowed_module_is_refused(
+        self, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install(tmp_path / "a", "other-lab", {GROUP: {"mine": "other_lab:Mine"}}, {"other_lab": MODULE})
         (tmp_path / "b").mkdir()
         (tmp_path / "b" / "other_lab.py").write_text(MODULE)
         monkeypatch.syspath_prepend(str(tmp_path / "b"))
@@ -276,23 +250,23 @@ class TestPluginsOfOthers:
         ],
     )
     def test_what_is_no_plugin_is_refused(
-        self, tmp_path: Path, monkeypatch: Any, value: str, message: str
+        self, tmp_path: Path, install: Installer, value: str, message: str
     ) -> None:
-        distribution(tmp_path, "other-lab", f"mine = {value}", {"other_lab": MODULE}, monkeypatch)
+        install(tmp_path, "other-lab", {GROUP: {"mine": value}}, {"other_lab": MODULE})
         with pytest.raises(PluginError) as caught:
             make(Attack, "mine")
         assert message in str(caught.value)
         assert "\n" not in str(caught.value)
 
-    def test_two_claims_to_a_name_are_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
-        distribution(tmp_path, "other-lab", "olsr = other_lab:Mine", {"other_lab": MODULE}, monkeypatch)
+    def test_two_claims_to_a_name_are_refused(self, tmp_path: Path, install: Installer) -> None:
+        install(tmp_path, "other-lab", {GROUP: {"olsr": "other_lab:Mine"}}, {"other_lab": MODULE})
         with pytest.raises(PluginError, match=r"'olsr' is registered twice: .*other_lab:Mine"):
             names(Attack)
 
-    def test_the_same_claim_twice_is_one(self, tmp_path: Path, monkeypatch: Any) -> None:
-        distribution(tmp_path, "other-lab", "olsr = attacks.olsr:OLSR", {}, monkeypatch)
+    def test_the_same_claim_twice_is_one(self, tmp_path: Path, install: Installer) -> None:
+        install(tmp_path, "other-lab", {GROUP: {"olsr": "attacks.olsr:OLSR"}}, {})
         assert names(Attack).count("olsr") == 1
 
-    def test_a_broken_plugin_does_not_hurt_the_others(self, tmp_path: Path, monkeypatch: Any) -> None:
-        distribution(tmp_path, "other-lab", "mine = other_lab_missing:Mine", {}, monkeypatch)
+    def test_a_broken_plugin_does_not_hurt_the_others(self, tmp_path: Path, install: Installer) -> None:
+        install(tmp_path, "other-lab", {GROUP: {"mine": "other_lab_missing:Mine"}}, {})
         assert make(Attack, "olsr").name == "olsr"
