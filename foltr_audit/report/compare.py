@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Planned
+from foltr_audit.comparing.grid import Label, Planned
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.base import Row, dataset_table
@@ -205,7 +205,7 @@ class _Builder:
         self.curves.append(curve_row(setting))
         self.results.append(row)
         self._add_claims(setting)
-        self._add_warnings(setting.cells[0], label_text(setting.label))
+        self._add_warnings(setting.cells[0], setting.label)
 
     def _add_claims(self, setting: Setting) -> None:
         named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
@@ -214,9 +214,10 @@ class _Builder:
             if row not in self.claims:
                 self.claims.append(row)
 
-    def _add_warnings(self, cell: StoredCell, name: str) -> None:
+    def _add_warnings(self, cell: StoredCell, label: Label) -> None:
         for warning in cell.facts["warnings"]:
-            row = {"name": name, "learner": cell.facts["learner"], "warning": warning}
+            row = {"name": label_text(label), "alternative": label.alternative, "eps": label.eps}
+            row |= {"learner": cell.facts["learner"], "warning": warning}
             if row not in self.warnings:
                 self.warnings.append(row)
 

@@ -49,7 +49,24 @@ def _print_rest(report: CompareReport, console: Console) -> None:
         console.print(
             escape(f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}"), style="red"
         )
-    print_warnings((f"{row['name']}: {row['warning']}" for row in report.warnings), console)
+    print_warnings(warnings_by_defense(report.warnings), console)
+
+
+def warnings_by_defense(rows: Sequence[Row]) -> list[str]:
+    """Each warning once, with the defenses and epsilons that it is about."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        about = found.setdefault(row["warning"], {}).setdefault(row["alternative"], [])
+        if row["eps"] is not None and epsilon(row["eps"]) not in about:
+            about.append(epsilon(row["eps"]))
+    return [
+        f"{'; '.join(_with_eps(name, eps) for name, eps in about.items())}: {warning}"
+        for warning, about in found.items()
+    ]
+
+
+def _with_eps(alternative: str, eps: Sequence[str]) -> str:
+    return f"{alternative}, eps {', '.join(eps)}" if eps else alternative
 
 
 def _name(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
@@ -115,7 +132,7 @@ def _prices(rows: Sequence[Row]) -> Table:
 
 def _loss(row: Row) -> str:
     difference = row["ndcg@10_difference"]
-    return "-" if difference is None else short(0.0 if difference == 0 else -difference)
+    return "-" if difference is None else short(0.0 - round(difference, 3))
 
 
 def _p(value: float | None, tests: int) -> str:
