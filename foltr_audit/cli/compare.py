@@ -113,6 +113,14 @@ def compare(
             rich_help_panel=_PANEL,
         ),
     ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unit",
+            help="What neighbours of an audit differ in: click, interaction (default), query, client; several.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
     repeats: Annotated[
         int | None,
         typer.Option("--repeats", help="Draws of clicks and noise per attacked query. Default: 1."),
@@ -150,6 +158,7 @@ def compare(
     point = {
         "audit.trials": trials,
         "audit.views": listed(view),
+        "audit.units": listed(unit),
         "attack.repeats": repeats,
         "attack.on": None if attack_on is None else [part.strip() for part in attack_on.split(",")],
         "attack.interactions": attack_interactions,

@@ -157,15 +157,15 @@ def _beaten(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _claims(rows: Sequence[Row]) -> Table:
-    confidence = 100 * rows[0]["confidence"]
+    confidence, units = 100 * rows[0]["confidence"], list(dict.fromkeys(row["unit"] for row in rows))
     found = table(
-        "epsilon of one message: claimed, and what holds",
-        "proven: an upper bound by accounting; measured: what trials show at least, "
-        f"each at {confidence:g} % confidence; ceiling: the most that so many trials can show",
+        f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
+        "proven: an upper bound by accounting; all rounds: of all messages of the run together; measured: "
+        f"what trials show at least, each at {confidence:g} % confidence; ceiling: the most that so many trials can show",
     )
     found.add_column("defense", overflow="fold")
     found.add_column("view", no_wrap=True)
-    for heading in ("claimed", "proven", "measured", "ceiling"):
+    for heading in ("claimed", "proven", "all rounds", "measured", "ceiling"):
         found.add_column(heading, justify="right", no_wrap=True)
     found.add_column("verdict")
     several = len({row["learner"] for row in rows}) > 1 or len({row["scenario"] for row in rows}) > 1
@@ -175,9 +175,9 @@ def _claims(rows: Sequence[Row]) -> Table:
         style = "bold red" if row["verdict"] in _FALSE else "green" if row["verdict"] == "proven" else ""
         found.add_row(
             "" if name == last else escape(name.replace("+", " + ")),
-            row["view"],
+            f"{row['view']}, {row['unit']}" if len(units) > 1 else row["view"],
             epsilon(row["eps_claimed"]),
-            *(_number(row[f"eps_{what}"]) for what in ("upper", "lower", "ceiling")),
+            *(_number(row[f"eps_{what}"]) for what in ("upper", "upper_run", "lower", "ceiling")),
             f"[{style}]{row['verdict']}[/]" if style else row["verdict"],
         )
         last = name
