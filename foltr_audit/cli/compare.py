@@ -117,7 +117,8 @@ def compare(
         list[str] | None,
         typer.Option(
             "--unit",
-            help="What neighbours of an audit differ in: click, interaction (default), query, client; several.",
+            help="What neighbours of an audit differ in: click, interaction (default), query or client; "
+            "several.",
             rich_help_panel=_PANEL,
         ),
     ] = None,

@@ -161,7 +161,8 @@ def _claims(rows: Sequence[Row]) -> Table:
     found = table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         "proven: an upper bound by accounting; all rounds: of all messages of the run together; measured: "
-        f"what trials show at least, each at {confidence:g} % confidence; ceiling: the most that so many trials can show",
+        f"what trials show at least, each at {confidence:g} % confidence; ceiling: the most that so many "
+        "trials can show",
     )
     found.add_column("defense", overflow="fold")
     found.add_column("view", no_wrap=True)
