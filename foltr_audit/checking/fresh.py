@@ -13,14 +13,14 @@ from typing import Any
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid, Planned
+from foltr_audit.comparing.grid import Expansion, Grid, Planned, default_attacks
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.plan import Plan
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.spec import Spec, first_difference
+from foltr_audit.spec import Spec, changed_protocol, first_difference
 from foltr_audit.study import Study
 
 TRIALS = 2000
@@ -37,7 +37,6 @@ class Asked:
         defenses: the chains as alternatives of a comparison.
         eps: claimed epsilons of the published chain; none for chains that state their own.
         sensitivity: of these; None for the learner's own.
-        attacks: what reads clicks; none: what fits the learner.
         audit: fields of the audit protocol.
     """
 
@@ -45,7 +44,6 @@ class Asked:
     defenses: tuple[str, ...]
     eps: tuple[float, ...] = ()
     sensitivity: float | None = None
-    attacks: tuple[str, ...] = ()
     audit: dict[str, Any] = field(default_factory=dict)
 
     def grid(self, limits: Limits) -> Grid:
@@ -64,7 +62,7 @@ class Asked:
             "runs": len(folds),
             "defenses": self.defenses,
             "sensitivity": self.sensitivity,
-            "attacks": self.attacks,
+            "attacks": _attacks(specs),
             "click_models": _each(spec.train.click_model for spec in specs),
             "learners": _each(spec.train.learner for spec in specs),
             "scenarios": _each(spec.population.scenario for spec in specs),
@@ -93,6 +91,27 @@ _VARIED = (
     ("attack", "methods"),
 )
 """Fields of a Spec that a grid has in axes of its own."""
+
+
+def with_default_attacks(plan: Plan) -> Plan:
+    """A plan whose Specs are attacked by what fits their learner."""
+    return Plan(tuple(_attacked_by(spec, default_attacks(spec.train.learner)) for spec in plan.specs))
+
+
+def _attacked_by(spec: Spec, methods: Sequence[str]) -> Spec:
+    if spec.attack is None:
+        return spec
+    return spec.model_copy(update={"attack": changed_protocol(spec.attack, {"methods": tuple(methods)})})
+
+
+def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
+    """The attacks as a grid names them: none where each Spec has what fits its learner."""
+    first = specs[0].attack
+    if first is None or all(
+        spec == _attacked_by(spec, default_attacks(spec.train.learner)) for spec in specs
+    ):
+        return ()
+    return first.methods
 
 
 def _each(values: Any) -> list[Any]:
@@ -140,7 +159,7 @@ def _needed(cell: Planned, asked: Asked, limits: Limits) -> bool:
 def _refuse_left_out(expansion: Expansion, limits: Limits) -> None:
     for one in expansion.left_out:
         what = ", ".join(limits.audited) if one.defense == "audit" else one.defense
-        raise UsageError(f"check: {what} cannot be judged: learner {one.learner}: {one.why}")
+        raise UsageError(f"{what} cannot be judged: {one.why}")
 
 
 def _refuse_another(cells: Sequence[Planned], asked: Asked) -> None:
@@ -148,17 +167,16 @@ def _refuse_another(cells: Sequence[Planned], asked: Asked) -> None:
     made = {_bare(cell.spec) for cell in cells if cell.kind == "attack"}
     for spec in asked.plan.specs:
         if _bare(spec) not in made:
-            near = next(iter(made))
+            difference = first_difference(_bare(spec), next(iter(made)))
             raise UsageError(
-                "--config: its cells may differ in learner, scenario, click model, defense and fold, in all "
-                f"combinations; expected no other differences: {first_difference(_bare(spec), near)}"
+                "--config: its cells may differ in learner, scenario, click model, defense, repetition and "
+                f"fold, in all combinations; expected no other difference: {difference}"
             )
 
 
 def _bare(spec: Spec) -> Spec:
-    """A Spec without what a comparison sets itself."""
-    attack = None if spec.attack is None else spec.attack.model_copy(update={"methods": ()})
-    return spec.model_copy(update={"attack": attack, "trace": spec.trace.model_copy(update={"every": 0})})
+    """A Spec that records no messages, as those of a comparison."""
+    return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0})})
 
 
 def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:

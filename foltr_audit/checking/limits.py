@@ -58,7 +58,8 @@ class Limits(SpecTable):
     @property
     def given(self) -> tuple[str, ...]:
         """Names of the limits that were given."""
-        return tuple(name for name in NAMES if getattr(self, name) not in (None, False))
+        values = {name: getattr(self, name) for name in NAMES}
+        return tuple(name for name, value in values.items() if value is not None and value is not False)
 
     @property
     def audited(self) -> tuple[str, ...]:

@@ -113,12 +113,15 @@ def _check_fresh(
     audit: dict[str, Any],
 ) -> CheckReport:
     from foltr_audit.checking.fresh import run_fresh
+    from foltr_audit.checking.limits import AUDIT_LIMITS
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import subjects_of
     from foltr_audit.comparing.folder import ComparisonFolder
     from foltr_audit.progress import on_terminal
 
     common.output()  # refuses what does not go together
+    for name in audit if not limits.audited else ():
+        raise UsageError(f"--{name}: only with a limit that an audit is for: {', '.join(AUDIT_LIMITS)}")
     asked = _asked(common, method, click_model, audit)
     save_config(common.save_config, asked.plan)
     use_threads(common.threads)
@@ -128,7 +131,7 @@ def _check_fresh(
     found = run_fresh(asked, limits, folder, on_terminal())
     if folder is not None:
         folder.save_results(found.json())
-    subjects = subjects_of(found, asked.defenses, all_attacks="all" not in (method or ()))
+    subjects = subjects_of(found, asked.defenses, all_attacks=not _every(method))
     names = {row["name"] for row in found.results if row["alternative"] in asked.defenses}
     return CheckReport.of(limits, subjects, found.config, list(warnings_of(found, sorted(names))))
 
@@ -136,7 +139,9 @@ def _check_fresh(
 def _asked(
     common: Common, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
 ) -> Asked:
-    from foltr_audit.checking.fresh import Asked
+    from foltr_audit.checking.attacks import click_attacks
+    from foltr_audit.checking.fresh import Asked, with_default_attacks
+    from foltr_audit.learners.gamma_shares import DEFAULT_SENSITIVITY
 
     for option, given in (
         ("--trace-every", common.trace_every),
@@ -148,19 +153,33 @@ def _asked(
                 f"{option}: check records no messages; attack --out does, and check --trace reads them"
             )
     tables: list[dict[str, Any]] = [{}] if common.config is None else read_config(common.config)
-    methods = methods_of(method)
-    point = {"attack.methods": methods, "attack.click_models": click_model or None}
+    methods = _methods(method)
+    point = {"attack.methods": methods or None, "attack.click_models": click_model or None}
     point = {name: value for name, value in point.items() if value is not None}
     plan = common.plan(point, protocol="attack", same=True, tables=tables)
+    if not methods and not any(table.get("attack", {}).get("methods") for table in tables):
+        plan = with_default_attacks(plan)
+    for spec in plan.specs:
+        click_attacks(spec.attack.methods if spec.attack else (), every=False)  # refuses others
     defenses, eps = _alternatives(common, plan)
     return Asked(
         plan=plan,
         defenses=defenses,
         eps=eps,
-        sensitivity=common.sensitivity or (3.0 if eps else None),
-        attacks=tuple(methods or tables[0].get("attack", {}).get("methods", ())),
+        sensitivity=common.sensitivity or (DEFAULT_SENSITIVITY if eps else None),
         audit={**tables[0].get("audit", {}), **audit},
     )
+
+
+def _every(method: list[str] | None) -> bool:
+    """Whether --method names all attacks and so none in particular."""
+    return "all" in (method or ())
+
+
+def _methods(method: list[str] | None) -> tuple[str, ...]:
+    from foltr_audit.checking.attacks import click_attacks
+
+    return click_attacks(methods_of(method) or (), every=_every(method))
 
 
 def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -196,8 +215,8 @@ def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] |
     found = check_recorded(
         path,
         limits,
-        methods_of(method) or (),
-        all_attacks="all" not in (method or ()),
+        _methods(method),
+        all_attacks=not _every(method),
         places={"data": common.data, "seed": common.seed, "intents": common.intents},
         progress=on_terminal(),
     )

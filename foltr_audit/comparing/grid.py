@@ -24,6 +24,13 @@ Kind = Literal["attack", "audit", "select"]
 DEFAULT_ATTACKS = ("olsr", "lad", "map")
 """Attacks on models where none is named."""
 
+
+def default_attacks(learner: str) -> tuple[str, ...]:
+    """The attacks that fit what a learner sends, where none is named."""
+    sends = make(Learner, learner).sends
+    return DEFAULT_METHODS.get({"metrics": "es"}.get(sends, sends), DEFAULT_ATTACKS)
+
+
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
 
@@ -188,9 +195,7 @@ class Grid(SpecTable):
         return Spec.parse(table, "")
 
     def _methods(self, learner: str) -> list[str]:
-        sends = make(Learner, learner).sends
-        fitting = DEFAULT_METHODS.get({"metrics": "es"}.get(sends, sends), DEFAULT_ATTACKS)
-        return list(self.attacks or fitting)
+        return list(self.attacks or default_attacks(learner))
 
 
 class Sensitivities(NamedTuple):
