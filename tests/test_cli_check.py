@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+import foltr_audit as fa
 from tests.command import Done, files, run
+from tests.test_foreign_trace import _header, _round
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2")
 ONE = (*TINY, "--click-model", "perfect", "--method", "olsr")
@@ -221,16 +223,23 @@ def test_the_training_without_a_defense_is_judged_only_by_name(
     assert of_limit(done, "max_attack_auc")["status"] == "broken"
 
 
-def test_a_trace_without_truth_or_data_judges_nothing(recorded: Path, folder: Path, tmp_path: Path) -> None:
-    blind = Path(shutil.copytree(recorded, tmp_path / "blind"))
-    for truth in blind.rglob("truth"):
-        shutil.rmtree(truth)
-    for header in blind.rglob("trace.toml"):
-        header.write_text(header.read_text().replace("has_truth = true", "has_truth = false"))
-    text = limits(folder, "both", "max_attack_auc = 0.9\nmin_ndcg = 0.1")
-    done = run("check", text, "--trace", blind)
-    assert done.code in (2, 3)
-    assert done.out == ""
+def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
+    record, truth = _round()
+    with fa.TraceWriter(tmp_path / "blind", _header(has_truth=False)) as writer:
+        writer.write(record)
+    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
+        writer.write(record, truth)
+    auc = limits(folder, "auc", "max_attack_auc = 0.9")
+    ndcg = limits(folder, "metrics", "min_ndcg = 0.1")
+    assert "holds no truth" in run("check", auc, "--trace", tmp_path / "blind").one_error()
+    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "blind").one_error()
+    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "live").one_error()
+    unable = run("check", auc, "--trace", tmp_path / "live", "--method", "olsr", "--method", "map")
+    assert unable.code == 2
+    assert "unknown defense, recorded clicks: could not run: map" in unable.one_error()
+    some = run("check", auc, "--trace", tmp_path / "live", "--method", "all", "--json")
+    assert some.code == 1
+    assert any("map could not run" in text for text in some.json()["warnings"])
 
 
 def test_an_unfinished_run_and_a_damaged_comparison(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from foltr_audit.errors import UsageError
 from foltr_audit.inquiry import not_for_clicks
 from foltr_audit.plugins import Attack
 from foltr_audit.registry import make
+from foltr_audit.report.base import Row
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
@@ -25,3 +26,8 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
             name, why = next(iter(problem.items()))
             raise UsageError(f"--method {name}: {why}; expected attacks that max_attack_auc can be judged by")
     return tuple(found)
+
+
+def refusals(rows: Iterable[Row]) -> dict[str, str]:
+    """Why attacks could not run, by `method`, from rows with a `reason`; those of baselines do not count."""
+    return {row["method"]: row["reason"] for row in rows if not make(Attack, row["method"]).baseline}

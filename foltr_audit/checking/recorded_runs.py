@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.bootstrap import Interval, Resamples
+from foltr_audit.checking.attacks import refusals
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.comparing.grid import DEFAULT_ATTACKS
@@ -79,7 +80,7 @@ def check_recorded(
         Subject(
             name=printable(f"{_defense(recorded)}, {click_model} clicks"),
             attacks=[row for row in results if row["click_model"] == click_model and not row["baseline"]],
-            refused={row["method"]: row["reason"] for row in refused if row["click_model"] == click_model},
+            refused=refusals(row for row in refused if row["click_model"] == click_model),
             all_attacks=all_attacks,
             no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
             no_audit=_NO_AUDIT,
@@ -96,7 +97,8 @@ def check_recorded(
 
 def _defense(recorded: Recorded) -> str:
     defense = recorded.header.knowledge.get("defense", [])
-    return "+".join(defense) if isinstance(defense, list) else str(defense)
+    text = "+".join(defense) if isinstance(defense, list) else str(defense)
+    return text or "unknown defense"
 
 
 def _ndcg(recorded: Recorded, *, with_interval: bool) -> Reading:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foltr_audit.bootstrap import Interval
+from foltr_audit.checking.attacks import refusals
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
@@ -80,7 +81,7 @@ def subjects_of(
         Subject(
             name=_name(row, learners=learners, scenarios=scenarios),
             attacks=[one for one in _rows_of(row, report.attacks) if not one["baseline"]],
-            refused={one["method"]: one["reason"] for one in _rows_of(row, report.refused)},
+            refused=refusals(_rows_of(row, report.refused)),
             all_attacks=all_attacks,
             claims=[one for one in report.claims if all(one[name] == row[name] for name in _CLAIM)],
             no_audit=_no_audit(report, row),

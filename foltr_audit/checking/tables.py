@@ -18,17 +18,18 @@ _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
 
 
 def print_check(report: CheckReport, console: Console) -> None:
-    """A table per subject, the warnings, and all of it in one line."""
+    """A table per subject with what its rows are of, the warnings, and all of it in one line."""
     for subject in dict.fromkeys(one.subject for one in report.outcomes):
         found = table(escape(subject), space=2)
         for heading in ("limit", "", "value", "interval", "allowed"):
             numeric = heading in ("value", "interval")
             found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
-        found.add_column("of", overflow="fold")
-        for one in report.outcomes:
-            if one.subject == subject:
-                found.add_row(*_cells(one))
+        mine = [one for one in report.outcomes if one.subject == subject]
+        for one in mine:
+            found.add_row(*_cells(one))
         console.print(found)
+        for one in mine:
+            console.print(f"  {escape(_behind(one))}", style="dim", highlight=False)
         console.print()
     print_warnings(report.warnings, console)
     console.print(report.summary, style="bold", highlight=False)
@@ -36,5 +37,9 @@ def print_check(report: CheckReport, console: Console) -> None:
 
 def _cells(one: Outcome) -> tuple[str | Text, ...]:
     status = Text(one.status, style=_STYLES[one.status])
-    about = one.missing if one.status == "not judged" else one.about
-    return one.limit, status, escape(one.value_text), one.interval_text(), one.allowed_text, escape(about)
+    return one.limit, status, escape(one.value_text), one.interval_text(), one.allowed_text
+
+
+def _behind(one: Outcome) -> str:
+    """What a row of the table is of."""
+    return f"{one.limit}: {one.missing if one.status == 'not judged' else one.about}"
