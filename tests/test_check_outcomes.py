@@ -108,6 +108,12 @@ def test_the_worst_of_several_units_counts_and_only_of_the_view_that_is_meant() 
     assert judged("max_proven_eps", 8.0, held, view="aggregate").value == 20.0
 
 
+def test_the_lowest_ceiling_of_several_canaries_counts() -> None:
+    rows = [claim(), claim(canary="data:no-click", eps_ceiling=0.8)]
+    assert judged("max_measured_eps", 0.9, subject(claims=rows)).status == "not judged"
+    assert judged("max_measured_eps", 0.7, subject(claims=rows)).status == "holds"
+
+
 def test_few_trials_do_not_excuse_a_measured_epsilon_that_is_too_large() -> None:
     rows = [claim(eps_lower=0.9, eps_ceiling=0.9)]
     assert judged("max_measured_eps", 0.8, subject(claims=rows)).status == "broken"

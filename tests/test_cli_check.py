@@ -95,6 +95,18 @@ def test_a_trace_of_the_same_run_gives_the_same_numbers(
         assert mine["interval"] is not None
 
 
+def test_where_the_leading_intent_changes_the_last_one_counts(folder: Path, tmp_path: Path) -> None:
+    """Offline nDCG is under the intents of the last interaction, in a fresh run as in a recorded one."""
+    world = ("--data", "synthetic:clueweb-intents:60", "--scenario", "abrupt", "--learner", "fpdgd")
+    options = (*world, *ONE[2:], "--eps", 1.2)
+    text = limits(folder, "intents", "min_ndcg = 0.01")
+    fresh = of_limit(run("check", text, *options, "--json"), "min_ndcg")
+    run("attack", *options, "--train-click-model", "same", "--out", tmp_path / "run")
+    recorded = of_limit(run("check", text, "--trace", tmp_path / "run", "--json"), "min_ndcg")
+    assert fresh["value"] == pytest.approx(recorded["value"], rel=1e-12)
+    assert fresh["interval"] == recorded["interval"]
+
+
 def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     compared: tuple[Path, Done], folder: Path, tmp_path: Path
 ) -> None:
@@ -176,6 +188,11 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
         ),
         ("max_proven_eps = 1.0", ("--trials", 3), "trials=3"),
         ("no_refuted_claims = true", (), "claims nothing"),
+        (
+            "max_proven_eps = 1.0",
+            ("--scenario", "quantity-skew:zipf=1", "--method", "olsr", "--click-model", "perfect"),
+            "max_proven_eps cannot be judged: none: audit: scenario quantity-skew",
+        ),
         ("min_ndcg = 0.1", ("--sensitivity", 3), "only with --eps"),
         ("min_ndcg = 0.1", ("--defense", "clips:norm=1"), "clips"),
         ("min_ndcg = 0.1", ("--defense", "metric-rr:eps=1"), "metric"),

@@ -145,7 +145,7 @@ def run_fresh(
         folder.save_index(grid, cells, list(expansion.left_out))
         failed = run_cells([cell.spec for cell in cells], folder, Workers(jobs=1), progress)
         if failed:
-            raise _error(failed[0])
+            raise _error(failed[0], limits)
         return CompareReport.of(folder, progress=progress)
 
 
@@ -192,6 +192,8 @@ def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:
 _KINDS = {UsageError.exit_code: UsageError, TraceError.exit_code: TraceError}
 
 
-def _error(failed: Failed) -> FoltrAuditError:
+def _error(failed: Failed, limits: Limits) -> FoltrAuditError:
+    """The error of a cell that could not be run, with the limits that it was for."""
     kind = _KINDS.get(failed.exit_code, FoltrAuditError)
-    return kind(f"check: {'+'.join(failed.spec.defense)}: {failed.why}")
+    names = limits.given if failed.spec.audit is None else limits.audited
+    return kind(f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}")

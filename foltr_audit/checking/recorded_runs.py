@@ -133,6 +133,6 @@ def _interval(recorded: Recorded, path: Path) -> Interval | None:
         raise UsageError(f"min_ndcg: {path}: no data to rank; give them with --data")
     federation = Federation(Setup(spec, collection))
     model = load_model(path, federation.setup.ranker.n_parameters)
-    values = federation.evaluation.by_query(model, federation.clientele.weights(spec.train.rounds - 1))
+    values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
     queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
     return Resamples(queries, Streams(spec.seed)).mean(values).ci95

@@ -20,13 +20,14 @@ _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
 def print_check(report: CheckReport, console: Console) -> None:
     """A table per subject with what its rows are of, the warnings, and all of it in one line."""
     for subject in dict.fromkeys(one.subject for one in report.outcomes):
-        found = table(escape(subject), space=2)
+        found = table(None, space=2)
         for heading in ("limit", "", "value", "interval", "allowed"):
             numeric = heading in ("value", "interval")
             found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
         mine = [one for one in report.outcomes if one.subject == subject]
         for one in mine:
             found.add_row(*_cells(one))
+        console.print(escape(subject), style="italic", highlight=False)
         console.print(found)
         for one in mine:
             console.print(f"  {escape(_behind(one))}", style="dim", highlight=False)
