@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -43,8 +44,7 @@ ROWS = [
 
 def report(**changes: Any) -> CompareReport:
     """A comparison in which every row has an attack and a baseline, and the rows of one learner a claim."""
-    fields: dict[str, Any] = {"dataset": {}, "cells": {}}
-    fields |= dict.fromkeys(("failed", "warnings", "groups", "curves", "left_out", "refused"), ())
+    fields: dict[str, Any] = {each.name: () for each in dataclasses.fields(CompareReport)}
     fields["config"] = {"audit": True}
     fields["results"] = ROWS
     fields["attacks"] = [

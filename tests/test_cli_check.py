@@ -147,7 +147,7 @@ def test_several_epsilons_are_rows_and_all_must_hold(folder: Path) -> None:
 
 def test_a_saved_plan_is_the_same_check(folder: Path, tmp_path: Path) -> None:
     text = limits(folder, "saved", "max_attack_auc = 0.9")
-    chain = ("--defense", "clip:norm=1", "--defense", "laplace:eps=1e+20,sensitivity=2")
+    chain = ("--defense", "clip:norm=1", "--defense", "laplace:eps=1e+20,sensitivity=2 + none")
     options = (*TINY, "--click-model", "perfect", *chain, "--runs", 2)
     first = run("check", text, *options, "--save-config", tmp_path / "plan.toml", "--json").json()
     again = run("check", text, "--config", tmp_path / "plan.toml", "--json").json()

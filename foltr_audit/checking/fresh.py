@@ -133,7 +133,7 @@ def run_fresh(
     grid = asked.grid(limits)
     study = Study(with_undefended=False)
     expansion = Expansion(grid, study, {})
-    cells = [cell for cell in expansion.cells() if _needed(cell, asked, limits)]
+    cells = [cell for cell in expansion.cells() if _needed(cell, grid, limits)]
     _refuse_left_out(expansion, limits)
     _refuse_another(cells, asked)
     if limits.no_refuted_claims:
@@ -149,9 +149,9 @@ def run_fresh(
         return CompareReport.of(folder, progress=progress)
 
 
-def _needed(cell: Planned, asked: Asked, limits: Limits) -> bool:
+def _needed(cell: Planned, grid: Grid, limits: Limits) -> bool:
     """Whether a cell is judged, or is the training without a defense that a loss is against."""
-    if cell.label.alternative in asked.defenses:
+    if cell.label.alternative in grid.defenses:
         return True
     return cell.kind == "attack" and limits.max_ndcg_loss is not None
 

@@ -131,8 +131,9 @@ def _check_fresh(
     found = run_fresh(asked, limits, folder, on_terminal())
     if folder is not None:
         folder.save_results(found.json())
-    subjects = subjects_of(found, asked.defenses, all_attacks=not _every(method))
-    names = {row["name"] for row in found.results if row["alternative"] in asked.defenses}
+    defenses = found.config["defenses"]
+    subjects = subjects_of(found, defenses, all_attacks=not _every(method))
+    names = {row["name"] for row in found.results if row["alternative"] in defenses}
     return CheckReport.of(limits, subjects, found.config, list(warnings_of(found, sorted(names))))
 
 
