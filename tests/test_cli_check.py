@@ -191,7 +191,7 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
         (
             "max_proven_eps = 1.0",
             ("--scenario", "quantity-skew:zipf=1", "--method", "olsr", "--click-model", "perfect"),
-            "max_proven_eps cannot be judged: none: audit: scenario quantity-skew",
+            "clients have different numbers of interactions",
         ),
         ("min_ndcg = 0.1", ("--sensitivity", 3), "only with --eps"),
         ("min_ndcg = 0.1", ("--defense", "clips:norm=1"), "clips"),
