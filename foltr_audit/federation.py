@@ -91,8 +91,12 @@ class Federation:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
         if not self._evaluates(round_):
             return self.evaluation.nothing()
+        return self.evaluation.metrics(parameters, self.weights_after(round_))
+
+    def weights_after(self, round_: int) -> NDArray[np.float64]:
+        """How likely each intent (I,) is at the last interaction of a round."""
         played = (round_ + 1) * self.clientele.most * self.setup.spec.population.cohort_size
-        return self.evaluation.metrics(parameters, self.clientele.weights(played - 1))
+        return self.clientele.weights(played - 1)
 
     def _evaluates(self, round_: int) -> bool:
         train = self.setup.spec.train

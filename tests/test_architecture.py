@@ -61,6 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("comparing",),
     ("report",),
     ("recorded", "merging"),
+    ("checking",),
     ("api",),
     ("cli",),
     ("__main__",),

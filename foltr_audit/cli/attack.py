@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foltr_audit.cli.common import Common, listed, takes_common, use_threads
+from foltr_audit.cli.given import methods_of, refuse_others
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console
 from foltr_audit.cli.preset import Chosen, attack_preset, beside
 from foltr_audit.errors import UsageError
@@ -119,9 +120,9 @@ def attack(
     By default the experiment of Pham 2022: train, then let one fresh client per query send one update.
     """
     if trace is not None:
-        _refuse_others(ctx)
+        refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        changes = {"methods": _methods(method), "hide": listed(hide), "queries": _named(queries)}
+        changes = {"methods": methods_of(method), "hide": listed(hide), "queries": _named(queries)}
         _attack_trace(trace, target, common, guesses, changes | {"choices": choices})
         return
     if guesses is not None:
@@ -138,7 +139,7 @@ def attack(
             }
         )
     given = {
-        "attack.methods": _methods(method),
+        "attack.methods": methods_of(method),
         "attack.click_models": click_model or None,
         "attack.target": target,
         "attack.on": None if attack_on is None else [part.strip() for part in attack_on.split(",")],
@@ -185,20 +186,6 @@ def _only_fresh(options: dict[str, object]) -> None:
             raise UsageError(f"{name}: only with --target fresh; the training rounds have their own options")
 
 
-def _methods(given: list[str] | None) -> list[str] | None:
-    """The attacks of --method, with `all` spelt out; None if it was not given."""
-    if not given:
-        return None
-    if "all" not in given:
-        return given
-    from foltr_audit.plugins import Attack
-    from foltr_audit.registry import names
-
-    return list(
-        dict.fromkeys(name for text in given for name in (names(Attack) if text == "all" else [text]))
-    )
-
-
 def _named(queries: str | None) -> list[str] | None:
     """The query ids of --queries: one a line of a file of that name, or else separated by commas.
 
@@ -216,14 +203,6 @@ def _named(queries: str | None) -> list[str] | None:
     if not names:
         raise UsageError(f"--queries: {queries!r}: no query id in it; expected ID,... or a file of ids")
     return names
-
-
-def _refuse_others(ctx: typer.Context) -> None:
-    for parameter in ctx.command.params:
-        name = str(parameter.name)
-        source = ctx.get_parameter_source(name)
-        if name not in _WITH_TRACE and source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"{parameter.opts[0]}: not with --trace, whose messages were sent already")
 
 
 def _attack_trace(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from foltr_audit.cli import options as o
+from foltr_audit.cli.given import read_text
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Common:
         from foltr_audit.plan import Plan, changed, expand
 
         if tables is None:
-            tables = [{}] if self.config is None else _read_config(self.config)
+            tables = [{}] if self.config is None else read_config(self.config)
         tables = [changed(table, {**self.point(), **point}) for table in tables]
         tables = expand(tables, self.learner_axis(protocol))
         for table in tables:
@@ -318,16 +319,15 @@ def listed(given: list[str] | None) -> list[str] | None:
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
-def _read_config(config: Path) -> list[Table]:
+def read_config(config: Path) -> list[Table]:
+    """The Spec tables of a --config, not changed by any option yet.
+
+    Raises:
+        UsageError: it cannot be read, or holds no valid Spec.
+    """
     from foltr_audit.plan import Plan, read_tables
 
-    try:
-        text = config.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--config: {config}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--config: {config}: not UTF-8 text") from error
-    tables = read_tables(text, str(config))
+    tables = read_tables(read_text(config, "--config"), str(config))
     Plan.of(tables, str(config), FIELD_OPTIONS)  # refuse what it says before options change it
     return tables
 

@@ -18,6 +18,7 @@ from foltr_audit.cli import (
     attack,
     audit,
     calibrate,
+    check,
     compare,
     data,
     diff,
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command("attack")(attack.attack)
 app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)
+app.command("check")(check.check)
 app.command("compare")(compare.compare)
 app.command("train")(train.train)
 app.command("significance")(significance.significance)

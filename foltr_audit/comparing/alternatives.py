@@ -15,6 +15,7 @@ import numpy as np
 from foltr_audit.accounting import Situation, calibrate, mechanisms
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
+from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import Defense, RoundContext, plain
 from foltr_audit.records.privacy import Summed
 from foltr_audit.registry import names
@@ -76,7 +77,7 @@ class Alternative:
 
     @property
     def _parts(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.text.split("+"))
+        return tuple(part.strip() for part in parts(self.text))
 
     @staticmethod
     def _named(part: str) -> bool:
@@ -142,7 +143,7 @@ class Alternative:
     def _fewest(self, setup: Setup) -> int | None:
         """The fewest messages that a sum may hold, as its wire defense has it; None where nothing says so."""
         others = [part for part in self._parts if not self._named(part) and part.partition(":")[0] != "none"]
-        parts = [part for part in others if not any(place in part for place in _PLACES)]
+        fixed = [part for part in others if not any(place in part for place in _PLACES)]
         context = RoundContext(
             round=0,
             shares=setup.spec.population.cohort_size,
@@ -152,7 +153,7 @@ class Alternative:
             source=Streams(0),
         )
         sums = [
-            event.at_least for event in Chain(parse_chain(parts)).events(context) if isinstance(event, Summed)
+            event.at_least for event in Chain(parse_chain(fixed)).events(context) if isinstance(event, Summed)
         ]
         return min(max(sums), setup.spec.population.cohort_size) if sums else None
 

@@ -68,7 +68,7 @@ def files_of(cell: Cell, setup: Setup) -> Files:
     """A cell that was run as files; the same bytes for the same Spec."""
     arrays, facts = _rounds(cell), _facts(cell)
     federation = Federation(setup)
-    weights = federation.clientele.weights(cell.spec.train.rounds - 1)
+    weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
     facts["ndcg@10_validation"] = _number(Evaluation(setup, "vali").ndcg(cell.trained.parameters, weights))
     facts["bytes_per_client"] = _number(bytes_per_client(setup, cell.trained.rounds))

@@ -38,6 +38,14 @@ DEFAULT_ATTACKS = ("olsr", "lad", "map")
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
 _AUDIT = {"trials": 2000}
+
+
+def default_attacks(learner: str) -> tuple[str, ...]:
+    """The attacks that fit what a learner sends, where none is named."""
+    sends = make(Learner, learner).sends
+    return DEFAULT_METHODS.get({"metrics": "es"}.get(sends, sends), DEFAULT_ATTACKS)
+
+
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
 
@@ -226,9 +234,7 @@ class Grid(SpecTable):
         return Spec.parse(table, "")
 
     def _methods(self, learner: str) -> list[str]:
-        sends = make(Learner, learner).sends
-        fitting = DEFAULT_METHODS.get({"metrics": "es"}.get(sends, sends), DEFAULT_ATTACKS)
-        return list(self.attacks or fitting)
+        return list(self.attacks or default_attacks(learner))
 
 
 def _drop(table: Table, dotted: str) -> Any:

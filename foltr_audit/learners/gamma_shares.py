@@ -7,8 +7,11 @@ import math
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import plain
 
+DEFAULT_SENSITIVITY = 3.0
+"""Delta of `--eps` where none is given."""
 
-def published_chain(eps: float, sensitivity: float = 3.0) -> tuple[str, ...]:
+
+def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tuple[str, ...]:
     """The chain of FPDGD for a claimed epsilon: clip at Delta / 2, Gamma shares of scale Delta / eps.
 
     An infinite epsilon means no defense.

@@ -18,6 +18,7 @@ from foltr_audit.report.compare_rows import (
     curve_row,
     group_attack_rows,
     label_text,
+    refused_rows_of,
     setting_row,
 )
 from foltr_audit.report.pareto import Choice, beaten_by
@@ -45,6 +46,7 @@ class CompareReport:
         warnings: wrong pairings in the chains, one row per defense and warning.
         claims: one row per audited view, unit and canary of every defense.
         attacks: one row per guesser and setting, baselines first.
+        refused: one row per attack and setting in which it could not run, and why.
         groups: attack success by group of clients; empty where clients do not differ.
         curves: nDCG@10 by round, one row per setting.
         results: one row per world, learner and defense.
@@ -61,6 +63,7 @@ class CompareReport:
     warnings: list[Row]
     claims: list[Row]
     attacks: list[Row]
+    refused: list[Row]
     groups: list[Row]
     curves: list[Row]
     results: list[Row]
@@ -87,6 +90,7 @@ class CompareReport:
             warnings=builder.warnings,
             claims=builder.claims,
             attacks=builder.attacks,
+            refused=builder.refused,
             groups=builder.groups,
             curves=builder.curves,
             results=with_front(builder.results),
@@ -152,6 +156,7 @@ class _Builder:
         self.warnings: list[Row] = []
         self.claims: list[Row] = []
         self.attacks: list[Row] = []
+        self.refused: list[Row] = []
         self.groups: list[Row] = []
         self.curves: list[Row] = []
         self.results: list[Row] = []
@@ -201,6 +206,7 @@ class _Builder:
         row |= _hit_hardest(groups, row["attack"])
         self.data += [cell.facts["data"] for cell in setting.cells]
         self.attacks += rows
+        self.refused += refused_rows_of(setting)
         self.groups += groups
         self.curves.append(curve_row(setting))
         self.results.append(row)

@@ -19,7 +19,7 @@ from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.plain import epsilon
-from foltr_audit.report.rows import columns
+from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
 from foltr_audit.significance import paired_t_test
 
@@ -135,6 +135,12 @@ def attack_rows_of(setting: Setting) -> list[Row]:
     if evidence is None:
         return []
     return list(result_rows(evidence, setting.where["click_model"], setting.where, setting.streams))
+
+
+def refused_rows_of(setting: Setting) -> list[Row]:
+    """One row per attack that could not run on the setting, with the reason."""
+    evidence = setting.evidence()
+    return [] if evidence is None else list(refused_rows(evidence, setting.where))
 
 
 def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:

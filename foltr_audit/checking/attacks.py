@@ -1,0 +1,33 @@
+"""Which attacks a check judges by: those on clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from foltr_audit.errors import UsageError
+from foltr_audit.inquiry import not_for_clicks
+from foltr_audit.plugins import Attack
+from foltr_audit.registry import make
+from foltr_audit.report.base import Row
+
+
+def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
+    """The attacks among some that ask for clicks; `every` says that nobody chose the others.
+
+    Raises:
+        UsageError: an unknown attack, or a chosen one that asks for something else.
+    """
+    found = []
+    for text in methods:
+        problem = not_for_clicks([make(Attack, text)])
+        if not problem:
+            found.append(text)
+        elif not every:
+            name, why = next(iter(problem.items()))
+            raise UsageError(f"--method {name}: {why}; expected attacks that max_attack_auc can be judged by")
+    return tuple(found)
+
+
+def refusals(rows: Iterable[Row]) -> dict[str, str]:
+    """Why attacks could not run, by `method`, from rows with a `reason`; those of baselines do not count."""
+    return {row["method"]: row["reason"] for row in rows if not make(Attack, row["method"]).baseline}

@@ -1,0 +1,199 @@
+"""A fresh run to hold limits against: a comparison of the chain as given, as few cells as the limits need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from foltr_audit.audit_spec import AuditSpec
+from foltr_audit.checking.limits import Limits
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Expansion, Grid, Planned, default_attacks
+from foltr_audit.comparing.runner import Failed, run_cells
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.plan import Plan
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.spec import Spec, changed_protocol, first_difference
+from foltr_audit.study import Study
+
+TRIALS = 2000
+"""Trials of an audit where no number is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is run.
+
+    Attributes:
+        plan: a Spec per learner, click model, chain and repetition, users clicking alike in training and
+            attack.
+        defenses: the chains as alternatives of a comparison.
+        eps: claimed epsilons of the published chain; none for chains that state their own.
+        sensitivity: of these; None for the learner's own.
+        audit: fields of the audit protocol.
+    """
+
+    plan: Plan
+    defenses: tuple[str, ...]
+    eps: tuple[float, ...] = ()
+    sensitivity: float | None = None
+    audit: dict[str, Any] = field(default_factory=dict)
+
+    def grid(self, limits: Limits) -> Grid:
+        """The grid of a comparison with these cells; it audits only what a limit needs.
+
+        Raises:
+            UsageError: a value that a grid refuses.
+        """
+        specs = self.plan.specs
+        table = specs[0].table()
+        shared = {name: dict(table[name]) for name in ("data", "population", "train", "trace", "attack")}
+        folds = {spec.repetition: spec.data.fold for spec in specs}
+        for outer, inner in _VARIED:
+            del shared[outer][inner]
+        grid: dict[str, Any] = {
+            "runs": len(folds),
+            "defenses": self.defenses,
+            "sensitivity": self.sensitivity,
+            "attacks": _attacks(specs),
+            "click_models": _each(spec.train.click_model for spec in specs),
+            "learners": _each(spec.train.learner for spec in specs),
+            "scenarios": _each(spec.population.scenario for spec in specs),
+            "folds": _each(folds[run] for run in sorted(folds)),
+            "audit": bool(limits.audited),
+            "spec": {**shared, "seed": table["seed"], "audit": self._protocol(limits)},
+        }
+        if self.eps:
+            grid["eps"] = self.eps
+        return Grid.parse(grid)
+
+    def _protocol(self, limits: Limits) -> dict[str, Any]:
+        """The audit protocol, with the views that limits are about."""
+        views = [limits.view]
+        if limits.no_refuted_claims:
+            views = list(dict.fromkeys([*self.audit.get("views", AuditSpec().views), limits.view]))
+        return {"trials": TRIALS, **self.audit, "views": views}
+
+
+_VARIED = (
+    ("data", "fold"),
+    ("population", "scenario"),
+    ("train", "learner"),
+    ("train", "click_model"),
+    ("attack", "click_models"),
+    ("attack", "methods"),
+)
+"""Fields of a Spec that a grid has in axes of its own."""
+
+
+def with_default_attacks(plan: Plan) -> Plan:
+    """A plan whose Specs are attacked by what fits their learner."""
+    return Plan(tuple(_attacked_by(spec, default_attacks(spec.train.learner)) for spec in plan.specs))
+
+
+def _attacked_by(spec: Spec, methods: Sequence[str]) -> Spec:
+    if spec.attack is None:
+        return spec
+    return spec.model_copy(update={"attack": changed_protocol(spec.attack, {"methods": tuple(methods)})})
+
+
+def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
+    """The attacks as a grid names them: none where each Spec has what fits its learner."""
+    first = specs[0].attack
+    if first is None or all(
+        spec == _attacked_by(spec, default_attacks(spec.train.learner)) for spec in specs
+    ):
+        return ()
+    return first.methods
+
+
+def _each(values: Any) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def run_fresh(
+    asked: Asked,
+    limits: Limits,
+    folder: ComparisonFolder | None = None,
+    progress: Progress = SILENT,
+) -> CompareReport:
+    """Run what is asked for, into a folder that stays if one is given, and report on it.
+
+    Raises:
+        UsageError: something that cannot be run, or that leaves a limit without a judgement.
+        FoltrAuditError: a folder that cannot be written.
+    """
+    grid = asked.grid(limits)
+    study = Study(with_undefended=False)
+    expansion = Expansion(grid, study, {})
+    cells = [cell for cell in expansion.cells() if _needed(cell, grid, limits)]
+    _refuse_left_out(expansion, limits)
+    _refuse_another(cells, asked)
+    if limits.no_refuted_claims:
+        _refuse_no_claim(cells, study)
+    with ExitStack() as stack:
+        if folder is None:
+            path = Path(stack.enter_context(TemporaryDirectory(prefix="foltr-audit-check-")))
+            folder = ComparisonFolder.create(path, resume=False, overwrite=False)
+        folder.save_index(grid, cells, list(expansion.left_out))
+        failed = run_cells([cell.spec for cell in cells], folder, Workers(jobs=1), progress)
+        if failed:
+            raise _error(failed[0], limits)
+        return CompareReport.of(folder, progress=progress)
+
+
+def _needed(cell: Planned, grid: Grid, limits: Limits) -> bool:
+    """Whether a cell is judged, or is the training without a defense that a loss is against."""
+    if cell.label.alternative in grid.defenses:
+        return True
+    return cell.kind == "attack" and limits.max_ndcg_loss is not None
+
+
+def _refuse_left_out(expansion: Expansion, limits: Limits) -> None:
+    for one in expansion.left_out:
+        what = ", ".join(limits.audited) if one.defense == "audit" else one.defense
+        raise UsageError(f"{what} cannot be judged: {one.why}")
+
+
+def _refuse_another(cells: Sequence[Planned], asked: Asked) -> None:
+    """Refuse Specs of a --config that are no grid, rather than judge others than were asked for."""
+    made = {_bare(cell.spec) for cell in cells if cell.kind == "attack"}
+    for spec in asked.plan.specs:
+        if _bare(spec) not in made:
+            difference = first_difference(_bare(spec), next(iter(made)))
+            raise UsageError(
+                "--config: its cells may differ in learner, scenario, click model, defense, repetition and "
+                f"fold, in all combinations; expected no other difference: {difference}"
+            )
+
+
+def _bare(spec: Spec) -> Spec:
+    """A Spec that records no messages, as those of a comparison."""
+    return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0})})
+
+
+def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:
+    for cell in cells:
+        audit = cell.spec.audit
+        if audit is not None and audit.claim is None and math.isinf(study.setup(cell.spec).claim()):
+            raise UsageError(
+                f"no_refuted_claims cannot be judged: {cell.label.alternative} claims nothing that could be "
+                "refuted; state a claim with --claim"
+            )
+
+
+_KINDS = {UsageError.exit_code: UsageError, TraceError.exit_code: TraceError}
+
+
+def _error(failed: Failed, limits: Limits) -> FoltrAuditError:
+    """The error of a cell that could not be run, with the limits that it was for."""
+    kind = _KINDS.get(failed.exit_code, FoltrAuditError)
+    names = limits.given if failed.spec.audit is None else limits.audited
+    return kind(f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}")

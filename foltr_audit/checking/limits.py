@@ -1,0 +1,100 @@
+"""The limits that a system is held to, as a validated table."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from foltr_audit.audit_spec import AuditView
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.registry import first_problem
+from foltr_audit.spec_table import SpecTable
+
+EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
+"""Limits that are about one view of an audit."""
+
+AUDIT_LIMITS = (*EPS_LIMITS, "no_refuted_claims")
+"""Limits that need an audit."""
+
+NAMES = ("max_attack_auc", *AUDIT_LIMITS, "min_ndcg", "max_ndcg_loss")
+"""Every limit, in the order in which they are told."""
+
+
+class Limits(SpecTable):
+    """What a system may give away and cost; at least one limit.
+
+    Attributes:
+        max_attack_auc: of every attack on clicks; an attack that learns nothing has .5.
+        max_measured_eps: what the trials of an audit show at least.
+        max_exact_eps: the exact loss of the pair that an audit plays.
+        max_proven_eps: the bound that accounting proves for what the audit plays.
+        no_refuted_claims: whether every claimed epsilon has to survive its audit, in every audited view.
+        min_ndcg: of offline nDCG@10.
+        max_ndcg_loss: of the nDCG@10 of the same training without a defense, less its own.
+        view: whose epsilon the three limits of epsilons are about.
+        use: whether the worse end of a 95 % interval must hold as well, or the value alone.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    max_attack_auc: float | None = Field(None, ge=0.5, lt=1)
+    max_measured_eps: float | None = Field(None, gt=0)
+    max_exact_eps: float | None = Field(None, gt=0)
+    max_proven_eps: float | None = Field(None, gt=0)
+    no_refuted_claims: bool = False
+    min_ndcg: float | None = Field(None, gt=0, le=1)
+    max_ndcg_loss: float | None = Field(None, ge=0, lt=1)
+    view: AuditView = "individual"
+    use: Literal["value", "interval"] = "interval"
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Limits:
+        if not self.given:
+            raise ValueError(f"no limit in it; expected at least one of {', '.join(NAMES)}")
+        return self
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the limits that were given."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return tuple(name for name, value in values.items() if value is not None and value is not False)
+
+    @property
+    def audited(self) -> tuple[str, ...]:
+        """Names of the given limits that need an audit."""
+        return tuple(name for name in self.given if name in AUDIT_LIMITS)
+
+    @classmethod
+    def parse(cls, table: dict[str, Any], where: str) -> Limits:
+        """The limits of a plain table.
+
+        Raises:
+            UsageError: an unknown field, a refused value, or no limit at all.
+        """
+        for name in table:
+            if name not in cls.model_fields:
+                raise UsageError(f"{where}: unknown limit {name!r}; {did_you_mean(name, cls.model_fields)}")
+        try:
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise UsageError(f"{where}: {first_problem(error)}") from error
+
+    @classmethod
+    def from_toml(cls, text: str, where: str) -> Limits:
+        """The limits of a TOML text.
+
+        Raises:
+            UsageError: it is no TOML, or holds no valid limits.
+        """
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{where}: not TOML: {error}") from error
+        return cls.parse(table, where)
+
+    def table(self) -> dict[str, Any]:
+        """The limits as a plain table, those that were not given left out."""
+        table = self.model_dump(exclude_none=True)
+        return {name: value for name, value in table.items() if value is not False}

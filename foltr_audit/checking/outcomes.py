@@ -1,0 +1,244 @@
+"""Holds limits against subjects: each holds, is broken, or cannot be judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.bootstrap import Interval
+from foltr_audit.checking.limits import Limits
+from foltr_audit.checking.subjects import Reading, Subject, printable
+from foltr_audit.report.base import Row
+from foltr_audit.report.plain import short
+
+Status = Literal["holds", "broken", "not judged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One limit held against one subject.
+
+    Attributes:
+        limit: its name.
+        subject: name of the subject.
+        status: what came of it.
+        value: what the subject has: a number, the verdict on a claim, or None where it is not known.
+        interval: what the value may be as well; None where it has no interval.
+        allowed: the limit's own number; None of a limit without.
+        about: what the value is of, e.g. the attack.
+        missing: why it cannot be judged.
+    """
+
+    limit: str
+    subject: str
+    status: Status
+    value: float | str | None = None
+    interval: Interval | None = None
+    allowed: float | None = None
+    about: str = ""
+    missing: str = ""
+
+    @property
+    def line(self) -> str:
+        """The outcome in one line: limit, subject, value, interval, what is allowed, and what it is about."""
+        start = f"{self.limit}: {self.subject}"
+        if self.status == "not judged":
+            return f"{start}: {self.missing}"
+        value = f"{self.value_text}{self.interval_text(' (', ')')}"
+        return f"{start}: {value}; {self.allowed_text} allowed; {self.about}"
+
+    @property
+    def value_text(self) -> str:
+        """The value as text."""
+        return self.value if isinstance(self.value, str) else self._number(self.value)
+
+    def interval_text(self, before: str = "", after: str = "") -> str:
+        """The interval as text between two others; nothing where there is none."""
+        if self.interval is None:
+            return ""
+        low, high = (self._number(end) for end in self.interval)
+        return f"{before}{low} to {high}{after}"
+
+    @property
+    def allowed_text(self) -> str:
+        """What is allowed as text."""
+        if self.allowed is None:
+            return "none"
+        return f"at {'least' if self.limit == 'min_ndcg' else 'most'} {_plain(self.allowed)}"
+
+    def _number(self, value: float | None) -> str:
+        if value is None or not self.limit.endswith("_eps"):
+            return short(value)
+        return "inf" if math.isinf(value) else f"{value:.3g}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}".replace("0.", ".", 1) if 0 < value < 1 else f"{value:g}"
+
+
+class _Found(NamedTuple):
+    """What a subject has for a limit.
+
+    Attributes:
+        value: for the eye.
+        held: what is held against the limit; None where it cannot be judged.
+        interval: of the value.
+        about: what it is of.
+        missing: why it cannot be judged.
+    """
+
+    value: float | str | None = None
+    held: float | None = None
+    interval: Interval | None = None
+    about: str = ""
+    missing: str = ""
+
+
+def outcomes(limits: Limits, subjects: Sequence[Subject]) -> list[Outcome]:
+    """Every given limit held against every subject, subject by subject."""
+    return [_outcome(name, limits, subject) for subject in subjects for name in limits.given]
+
+
+def _outcome(name: str, limits: Limits, subject: Subject) -> Outcome:
+    given = getattr(limits, name)
+    allowed = None if name == "no_refuted_claims" else float(given)
+    found = _JUDGES[name](limits, subject)
+    status: Status = "not judged"
+    if found.held is not None:
+        edge = 0.0 if allowed is None else allowed
+        fits = found.held >= edge if name == "min_ndcg" else found.held <= edge
+        status = "holds" if fits else "broken"
+    return Outcome(
+        limit=name,
+        subject=subject.name,
+        status=status,
+        value=printable(found.value) if isinstance(found.value, str) else found.value,
+        interval=found.interval,
+        allowed=allowed,
+        about=printable(found.about),
+        missing=printable(found.missing),
+    )
+
+
+def _ended(limits: Limits, reading: Reading, about: str, *, high_is_bad: bool) -> _Found:
+    """A reading by its value and, where that is asked for, by the worse end of its interval too."""
+    value, interval = reading.value, reading.interval
+    if value is None or math.isnan(value):
+        return _Found(about=about, missing=reading.missing or f"no value is known: {about}")
+    if limits.use == "value":
+        return _Found(value, value, interval, about)
+    if interval is None:
+        why = reading.missing or "fewer than two queries have a say"
+        return _Found(value, None, None, about, f'no interval: {why}; use = "value" judges the value alone')
+    held = max(value, interval[1]) if high_is_bad else min(value, interval[0])
+    return _Found(value, held, interval, about)
+
+
+def _attack_auc(limits: Limits, subject: Subject) -> _Found:
+    refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
+    if not subject.attacks:
+        return _Found(missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack)
+    if refused and subject.all_attacks:
+        return _Found(missing=f"could not run: {refused}; name the attacks to judge by with --method")
+    found = [_one_attack(limits, row) for row in subject.attacks]
+    unknown = next((one for one in found if one.held is None), None)
+    return unknown or max(found, key=lambda one: one.held or 0.0)
+
+
+def _one_attack(limits: Limits, row: Row) -> _Found:
+    interval = row["auc_ci95"]
+    reading = Reading(
+        value=row["auc"],
+        interval=None if interval is None else (interval[0], interval[1]),
+        missing="" if row["auc"] is not None else "no attacked list has both a click and none",
+    )
+    return _ended(limits, reading, f"attack {row['method']}", high_is_bad=True)
+
+
+def _audited(limits: Limits, subject: Subject) -> list[Row] | _Found:
+    if not subject.claims:
+        return _Found(missing=subject.no_audit)
+    rows = [row for row in subject.claims if row["view"] == limits.view]
+    if not rows:
+        seen = ", ".join(dict.fromkeys(str(row["view"]) for row in subject.claims))
+        return _Found(missing=f"no audit of the {limits.view} view; audited: {seen}")
+    return rows
+
+
+def _about(row: Row) -> str:
+    delta = f", delta {row['delta']:g}" if row["delta"] else ""
+    return f"{row['view']} view, one {row['unit']}, {row['canary']}{delta}"
+
+
+def _between(row: Row) -> Interval:
+    """What an epsilon may be: at least what was measured, at most what is proven."""
+    return float(row["eps_lower"]), float(row["eps_upper"])
+
+
+def _measured_eps(limits: Limits, subject: Subject) -> _Found:
+    rows = _audited(limits, subject)
+    if isinstance(rows, _Found):
+        return rows
+    row = max(rows, key=lambda one: float(one["eps_lower"]))
+    value, about = float(row["eps_lower"]), f"{_about(row)}, {row['trials']} trials"
+    allowed = limits.max_measured_eps or 0.0
+    ceiling = min(float(one["eps_ceiling"]) for one in rows)
+    if value <= allowed and ceiling <= allowed:
+        missing = f"{row['trials']} trials show {ceiling:.3g} at most, whatever leaks; expected more --trials"
+        return _Found(value, None, _between(row), about, missing)
+    return _Found(value, value, _between(row), about)
+
+
+def _exact_eps(limits: Limits, subject: Subject) -> _Found:
+    rows = _audited(limits, subject)
+    if isinstance(rows, _Found):
+        return rows
+    for row in rows:
+        if row["eps_exact"] is None or math.isnan(row["eps_exact"]):
+            missing = "the exact loss of the pair that was played is not computable for this chain"
+            return _Found(about=_about(row), missing=f"{missing} ({_about(row)})")
+    row = max(rows, key=lambda one: float(one["eps_exact"]))
+    return _Found(row["eps_exact"], row["eps_exact"], _between(row), _about(row))
+
+
+def _proven_eps(limits: Limits, subject: Subject) -> _Found:
+    rows = _audited(limits, subject)
+    if isinstance(rows, _Found):
+        return rows
+    row = max(rows, key=lambda one: float(one["eps_upper"]))
+    value = float(row["eps_upper"])
+    return _Found(value, value, _between(row), f"{_about(row)}: {row['upper_how']}")
+
+
+def _claims(limits: Limits, subject: Subject) -> _Found:
+    del limits
+    if not subject.claims:
+        return _Found(missing=subject.no_audit)
+    claiming = [row for row in subject.claims if not math.isinf(row["eps_claimed"])]
+    if not claiming:
+        return _Found(missing="nothing is claimed, so nothing can be refuted; state a claim with --claim")
+    row = next((one for one in claiming if one["verdict"] in FALSE), claiming[0])
+    about = f"claim {row['eps_claimed']:g}, {_about(row)}: {row['why']}"
+    return _Found(row["verdict"], float(row["verdict"] in FALSE), None, about)
+
+
+def _ndcg(limits: Limits, subject: Subject) -> _Found:
+    return _ended(limits, subject.ndcg, "offline nDCG@10", high_is_bad=False)
+
+
+def _loss(limits: Limits, subject: Subject) -> _Found:
+    return _ended(limits, subject.loss, "offline nDCG@10 against no defense", high_is_bad=True)
+
+
+_JUDGES: dict[str, Callable[[Limits, Subject], _Found]] = {
+    "max_attack_auc": _attack_auc,
+    "max_measured_eps": _measured_eps,
+    "max_exact_eps": _exact_eps,
+    "max_proven_eps": _proven_eps,
+    "no_refuted_claims": _claims,
+    "min_ndcg": _ndcg,
+    "max_ndcg_loss": _loss,
+}

@@ -1,0 +1,138 @@
+"""Subjects of a recorded Run or trace: what its messages give away, and the nDCG that it recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foltr_audit.bootstrap import Interval, Resamples
+from foltr_audit.checking.attacks import refusals
+from foltr_audit.checking.limits import Limits
+from foltr_audit.checking.subjects import Reading, Subject, printable
+from foltr_audit.comparing.grid import DEFAULT_ATTACKS
+from foltr_audit.errors import UsageError
+from foltr_audit.evaluation import OFFLINE_NDCG
+from foltr_audit.federation import Federation
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.recorded import Recorded
+from foltr_audit.report.base import Row
+from foltr_audit.rng import Streams
+from foltr_audit.run_folder import MODEL, RunFolder, load_model
+from foltr_audit.setup import Setup
+from foltr_audit.spec import DEFAULT_METHODS, changed_protocol
+from foltr_audit.trace import Trace
+
+_NO_TRUTH = "the trace holds no truth to score attacks with"
+_NO_AUDIT = "a trace holds no audit; run one, without --trace"
+_NO_TWIN = "a trace holds no training without a defense; run one, without --trace"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A recorded Run or trace.
+
+    Attributes:
+        subjects: one per click model.
+        config: what was attacked, as a plain table.
+    """
+
+    subjects: list[Subject]
+    config: Row
+
+
+def check_recorded(
+    path: Path,
+    limits: Limits,
+    methods: Sequence[str] = (),
+    *,
+    all_attacks: bool = True,
+    places: Mapping[str, Any] | None = None,
+    progress: Progress = SILENT,
+) -> Checked:
+    """Attack a recorded Run or trace if a limit asks for it, and read its nDCG.
+
+    Args:
+        path: the Run folder or trace folder.
+        limits: what is needed.
+        methods: attacks; none: `DEFAULT_ATTACKS`, or what fits its messages.
+        all_attacks: whether an attack that could not run leaves the AUC open.
+        places: `data`, `seed` and `intents` of `Recorded.open`.
+        progress: told of all work.
+
+    Raises:
+        UsageError: no such folder, no data at hand, or no attack that can run.
+        TraceError: it is damaged, or neither a Run nor a trace.
+    """
+    recorded = Recorded.open(path, **(places or {}))
+    fitting = methods or DEFAULT_METHODS.get(recorded.header.kind, DEFAULT_ATTACKS)
+    recorded = replace(recorded, protocol=changed_protocol(recorded.protocol, {"methods": tuple(fitting)}))
+    results: list[Row] = []
+    refused: list[Row] = []
+    if limits.max_attack_auc is not None and recorded.has_truth:
+        report = recorded.report(progress)
+        results, refused = report.results, report.refused
+    ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else Reading()
+    subjects = [
+        Subject(
+            name=printable(f"{_defense(recorded)}, {click_model} clicks"),
+            attacks=[row for row in results if row["click_model"] == click_model and not row["baseline"]],
+            refused=refusals(row for row in refused if row["click_model"] == click_model),
+            all_attacks=all_attacks,
+            no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
+            no_audit=_NO_AUDIT,
+            ndcg=ndcg,
+            loss=Reading(missing=_NO_TWIN),
+        )
+        for click_model in recorded.traces
+    ]
+    config: Row = {"trace": str(path), "methods": list(recorded.protocol.methods)}
+    if recorded.spec is not None:
+        config["spec"] = recorded.spec.table()
+    return Checked(subjects, config)
+
+
+def _defense(recorded: Recorded) -> str:
+    defense = recorded.header.knowledge.get("defense", [])
+    text = "+".join(defense) if isinstance(defense, list) else str(defense)
+    return text or "unknown defense"
+
+
+def _ndcg(recorded: Recorded, *, with_interval: bool) -> Reading:
+    """The nDCG@10 after the last round, and its interval over queries if the Run holds its model."""
+    trace = _training(recorded)
+    rounds = trace.metrics() if trace.has_truth else []
+    if not rounds or OFFLINE_NDCG not in rounds[-1]:
+        return Reading(missing="the trace holds no metrics of its training")
+    if recorded.spec is not None and len(rounds) < recorded.spec.train.rounds:
+        missing = (
+            f"{len(rounds)} of {recorded.spec.train.rounds} rounds are recorded; end the run with --resume"
+        )
+        return Reading(missing=missing)
+    value = float(rounds[-1][OFFLINE_NDCG])
+    if not with_interval:
+        return Reading(value=value)
+    if recorded.spec is None or not (recorded.path / MODEL).is_file():
+        return Reading(value=value, missing="only a finished Run holds the model that one is computed with")
+    return Reading(value=value, interval=_interval(recorded, recorded.path))
+
+
+def _training(recorded: Recorded) -> Trace:
+    if recorded.spec is None:
+        return next(iter(recorded.traces.values()))
+    return Trace.open(RunFolder(recorded.path).training)
+
+
+def _interval(recorded: Recorded, path: Path) -> Interval | None:
+    """The 95 % interval of a finished Run's nDCG@10, by bootstrap over its evaluated queries."""
+    spec, collection = recorded.spec, recorded.collection
+    if spec is None or collection is None:
+        raise UsageError(f"min_ndcg: {path}: no data to rank; give them with --data")
+    federation = Federation(Setup(spec, collection))
+    model = load_model(path, federation.setup.ranker.n_parameters)
+    values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
+    queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
+    return Resamples(queries, Streams(spec.seed)).mean(values).ci95

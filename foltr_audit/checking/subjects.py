@@ -1,0 +1,159 @@
+"""What limits are held against: one subject per defense and world of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from foltr_audit.bootstrap import Interval
+from foltr_audit.checking.attacks import refusals
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.report.base import Row
+from foltr_audit.report.compare import CompareReport
+
+_WORLD = ("learner", "scenario")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A number with its 95 % interval, or why there is none.
+
+    Attributes:
+        value: the number; None where it is missing.
+        interval: None where it has none.
+        missing: what it would take to have a value, or an interval where there is a value.
+    """
+
+    value: float | None = None
+    interval: Interval | None = None
+    missing: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One defense in one world.
+
+    Attributes:
+        name: what it is called, e.g. `published, eps 1.2, perfect clicks`.
+        attacks: a row with `method`, `auc` and `auc_ci95` for each attack.
+        refused: why attacks could not run, by their names.
+        all_attacks: whether an attack that could not run leaves the AUC open.
+        no_attack: why there are no attacks at all.
+        claims: a row of `CompareReport.claims` for each audited view.
+        no_audit: why there are none.
+        ndcg: offline nDCG@10.
+        loss: nDCG@10 without a defense, less its own.
+    """
+
+    name: str
+    attacks: Sequence[Row] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+    all_attacks: bool = True
+    no_attack: str = "no attack was run"
+    claims: Sequence[Row] = ()
+    no_audit: str = "no audit was run"
+    ndcg: Reading = Reading()
+    loss: Reading = Reading()
+
+
+def subjects_of(
+    report: CompareReport,
+    defenses: Sequence[str] = (),
+    eps: Sequence[float] = (),
+    *,
+    all_attacks: bool = False,
+) -> list[Subject]:
+    """The chosen rows of a comparison, each as a subject.
+
+    Args:
+        report: of the comparison.
+        defenses: alternatives as they were written; none named: all but `none`.
+        eps: epsilons that the alternatives were made for; none named: all. Alternatives that are the same
+            for every epsilon count whatever is named.
+        all_attacks: whether an attack that could not run leaves the AUC open.
+
+    Raises:
+        UsageError: an alternative or epsilon that the comparison does not have, or no row left.
+    """
+    chosen = chosen_rows(report, defenses, eps)
+    learners, scenarios = (len({row[name] for row in report.results}) > 1 for name in _WORLD)
+    return [
+        Subject(
+            name=_name(row, learners=learners, scenarios=scenarios),
+            attacks=[one for one in _rows_of(row, report.attacks) if not one["baseline"]],
+            refused=refusals(_rows_of(row, report.refused)),
+            all_attacks=all_attacks,
+            claims=[one for one in report.claims if all(one[name] == row[name] for name in _CLAIM)],
+            no_audit=_no_audit(report, row),
+            ndcg=Reading(value=row["ndcg@10"], interval=_pair(row["ndcg@10_ci95"])),
+            loss=_loss(row),
+        )
+        for row in chosen
+    ]
+
+
+_ATTACK = ("learner", "scenario", "click_model", "name", "defense")
+_CLAIM = ("learner", "scenario", "name", "defense")
+
+
+def _rows_of(row: Row, rows: Sequence[Row]) -> list[Row]:
+    return [one for one in rows if all(one[name] == row[name] for name in _ATTACK)]
+
+
+def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[float]) -> list[Row]:
+    """The rows of a comparison that are judged; arguments and errors as for `subjects_of`."""
+    known = dict.fromkeys(row["alternative"] for row in report.results)
+    left_out = {row["defense"]: row["why"] for row in report.left_out}
+    for name in defenses:
+        if name not in known:
+            why = f"left out: {left_out[name]}" if name in left_out else did_you_mean(name, known)
+            raise UsageError(f"--defense: {name!r} is no defense of this comparison; {why}")
+    there = sorted({row["eps"] for row in report.results if row["eps"] is not None})
+    for value in eps:
+        if value not in there:
+            listed = ", ".join(f"{one:g}" for one in there) or "none"
+            raise UsageError(f"--eps: {value:g} is no epsilon of this comparison; expected of {listed}")
+    wanted = defenses or [name for name in known if name != "none"]
+    found = [
+        row
+        for row in report.results
+        if row["alternative"] in wanted and (not eps or row["eps"] is None or row["eps"] in eps)
+    ]
+    if not found:
+        raise UsageError(
+            "the comparison holds nothing but no defense; name it with --defense none to check it"
+        )
+    return found
+
+
+def _name(row: Row, *, learners: bool, scenarios: bool) -> str:
+    more = [f"{row['click_model']} clicks"]
+    more += [row["learner"]] if learners else []
+    more += [row["scenario"]] if scenarios else []
+    return printable(", ".join((row["name"], *more)))
+
+
+def printable(text: str) -> str:
+    """A name without what terminals and XML do not print; such characters become `?`."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _no_audit(report: CompareReport, row: Row) -> str:
+    if not report.config.get("audit", True):
+        return "the comparison was made without audits"
+    reasons = [one["why"] for one in report.left_out if one["defense"] in ("audit", row["alternative"])]
+    return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
+
+
+def _pair(interval: Sequence[float] | None) -> Interval | None:
+    return None if interval is None else (float(interval[0]), float(interval[1]))
+
+
+def _loss(row: Row) -> Reading:
+    if row["alternative"] == "none":
+        return Reading(value=0.0, interval=(0.0, 0.0))
+    difference, interval = row["ndcg@10_difference"], _pair(row["ndcg@10_difference_ci95"])
+    if difference is None:
+        return Reading(missing="there is no training without a defense to compare with")
+    turned = None if interval is None else (0.0 - interval[1], 0.0 - interval[0])
+    return Reading(value=0.0 - difference, interval=turned)

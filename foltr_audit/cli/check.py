@@ -1,0 +1,254 @@
+"""`foltr-audit check`: hold limits against a run, a trace or a comparison, for a gate before a release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foltr_audit.cli.common import Common, read_config, takes_common, use_threads
+from foltr_audit.cli.given import methods_of, read_text, refuse_others
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.checking.fresh import Asked
+    from foltr_audit.checking.limits import Limits
+    from foltr_audit.checking.report import CheckReport
+    from foltr_audit.plan import Plan
+
+_ALWAYS = {"limits", "json", "threads", "junit", "summary"}
+_WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
+_WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
+
+
+@takes_common
+def check(
+    ctx: typer.Context,
+    common: Common,
+    limits: Annotated[
+        Path,
+        typer.Argument(metavar="LIMITS.toml", help="Limits, e.g. max_attack_auc = 0.6; see docs/check.md."),
+    ],
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Check a recorded Run or trace instead of a new run.")
+    ] = None,
+    comparison: Annotated[
+        Path | None,
+        typer.Option(
+            "--comparison",
+            help="Check a finished comparison instead; --defense and --eps choose among its rows. Default: "
+            "all but none.",
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Attack; several, or all. Default: olsr, lad and map, or what fits."),
+    ] = None,
+    click_model: Annotated[
+        list[str] | None,
+        typer.Option("--click-model", help="How users click in training and attack. Default: all three."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="Evaluated trials of an audit. Default: 2000.")
+    ] = None,
+    claim: Annotated[
+        float | None, typer.Option("--claim", help="Epsilon that is claimed. Default: the chain's own.")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            "--delta",
+            help="Delta of the claim. Default: the chain's own; 1e-5 of a chain that claims nothing.",
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Write JUnit XML: a test per limit and row."),
+    ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option("--summary", metavar="FILE", help="Add a table in Markdown to the end of a file."),
+    ] = None,
+) -> None:
+    """Hold limits against a new run, a trace or a comparison.
+
+    Exit code 0 if all hold, 1 if one is broken, 2 if one cannot be judged.
+    """
+    from foltr_audit.checking.limits import Limits
+
+    given = Limits.from_toml(read_text(limits, "LIMITS"), str(limits))
+    for option, path in (("--junit", junit), ("--summary", summary)):
+        _refuse_place(option, path)
+    audit = {"trials": trials, "claim": claim, "delta": delta}
+    audit = {name: value for name, value in audit.items() if value is not None}
+    if trace is not None:
+        refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
+        use_threads(common.threads)
+        report = _check_trace(trace, given, common, method)
+    elif comparison is not None:
+        refuse_others(ctx, _WITH_COMPARISON, "not with --comparison, which was run already")
+        use_threads(common.threads)
+        report = _check_comparison(comparison, given, common)
+    else:
+        report = _check_fresh(given, common, method, click_model, audit)
+    _finish(report, common, junit, summary)
+
+
+def _refuse_place(option: str, path: Path | None) -> None:
+    """Refuse, before anything runs, a place where no file can be written."""
+    if path is not None and (path.exists() != path.is_file() or not path.parent.is_dir()):
+        problem = "is no plain file" if path.exists() else "is in no existing folder"
+        raise UsageError(f"{option}: {path} {problem}; expected the name of a file")
+
+
+def _check_fresh(
+    limits: Limits,
+    common: Common,
+    method: list[str] | None,
+    click_model: list[str] | None,
+    audit: dict[str, Any],
+) -> CheckReport:
+    from foltr_audit.checking.fresh import run_fresh
+    from foltr_audit.checking.limits import AUDIT_LIMITS
+    from foltr_audit.checking.report import CheckReport, warnings_of
+    from foltr_audit.checking.subjects import subjects_of
+    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.progress import on_terminal
+
+    common.output()  # refuses what does not go together
+    for name in audit if not limits.audited else ():
+        raise UsageError(f"--{name}: only with a limit that an audit is for: {', '.join(AUDIT_LIMITS)}")
+    asked = _asked(common, method, click_model, audit)
+    save_config(common.save_config, asked.plan)
+    use_threads(common.threads)
+    folder = None
+    if common.out is not None:
+        folder = ComparisonFolder.create(common.out, resume=common.resume, overwrite=common.overwrite)
+    found = run_fresh(asked, limits, folder, on_terminal())
+    if folder is not None:
+        folder.save_results(found.json())
+    defenses = found.config["defenses"]
+    subjects = subjects_of(found, defenses, all_attacks=not _every(method))
+    names = {row["name"] for row in found.results if row["alternative"] in defenses}
+    return CheckReport.of(limits, subjects, found.config, list(warnings_of(found, sorted(names))))
+
+
+def _asked(
+    common: Common, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
+) -> Asked:
+    from foltr_audit.checking.attacks import click_attacks
+    from foltr_audit.checking.fresh import Asked, with_default_attacks
+    from foltr_audit.learners.gamma_shares import DEFAULT_SENSITIVITY
+
+    for option, given in (
+        ("--trace-every", common.trace_every),
+        ("--no-trace", common.no_trace),
+        ("--embed-features", common.embed_features),
+    ):
+        if given:
+            raise UsageError(
+                f"{option}: check records no messages; attack --out does, and check --trace reads them"
+            )
+    tables: list[dict[str, Any]] = [{}] if common.config is None else read_config(common.config)
+    methods = _methods(method)
+    point = {"attack.methods": methods or None, "attack.click_models": click_model or None}
+    point = {name: value for name, value in point.items() if value is not None}
+    plan = common.plan(point, protocol="attack", same=True, tables=tables)
+    if not methods and not any(table.get("attack", {}).get("methods") for table in tables):
+        plan = with_default_attacks(plan)
+    for spec in plan.specs:
+        click_attacks(spec.attack.methods if spec.attack else (), every=False)  # refuses others
+    defenses, eps = _alternatives(common, plan)
+    return Asked(
+        plan=plan,
+        defenses=defenses,
+        eps=eps,
+        sensitivity=common.sensitivity or (DEFAULT_SENSITIVITY if eps else None),
+        audit={**tables[0].get("audit", {}), **audit},
+    )
+
+
+def _every(method: list[str] | None) -> bool:
+    """Whether --method names all attacks and so none in particular."""
+    return "all" in (method or ())
+
+
+def _methods(method: list[str] | None) -> tuple[str, ...]:
+    from foltr_audit.checking.attacks import click_attacks
+
+    return click_attacks(methods_of(method) or (), every=_every(method))
+
+
+def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The chains as defenses of a comparison, and the epsilons of the published one."""
+    if common.eps:
+        finite = tuple(dict.fromkeys(eps for eps in common.eps if not math.isinf(eps)))
+        without = ("none",) if len(finite) < len(set(common.eps)) else ()
+        return (*without, *(("published",) if finite else ())), finite
+    if common.defense:
+        return ("+".join(common.defense),), ()
+    return tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)), ()
+
+
+def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport:
+    from foltr_audit.checking.report import CheckReport, warnings_of
+    from foltr_audit.checking.subjects import chosen_rows, subjects_of
+    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.progress import on_terminal
+    from foltr_audit.report.compare import CompareReport
+
+    found = CompareReport.of(ComparisonFolder.open(path), progress=on_terminal())
+    defenses, eps = common.defense or (), common.eps or ()
+    names = {row["name"] for row in chosen_rows(found, defenses, eps)}
+    warnings = list(warnings_of(found, sorted(names)))
+    return CheckReport.of(limits, subjects_of(found, defenses, eps), found.config, warnings)
+
+
+def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] | None) -> CheckReport:
+    from foltr_audit.checking.recorded_runs import check_recorded
+    from foltr_audit.checking.report import CheckReport
+    from foltr_audit.progress import on_terminal
+
+    found = check_recorded(
+        path,
+        limits,
+        _methods(method),
+        all_attacks=not _every(method),
+        places={"data": common.data, "seed": common.seed, "intents": common.intents},
+        progress=on_terminal(),
+    )
+    return CheckReport.of(limits, found.subjects, found.config)
+
+
+def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Path | None) -> None:
+    """Write the files, say what is broken, and end with the exit code that says it too."""
+    from foltr_audit import atomic
+    from foltr_audit.checking.junit import junit_xml
+    from foltr_audit.checking.markdown import append, markdown
+
+    _write("--junit", junit, lambda path: atomic.write_bytes(path, junit_xml(report)))
+    _write("--summary", summary, lambda path: append(path, markdown(report)))
+    for outcome in report.of_status("broken"):
+        note(f"broken: {outcome.line}")
+    report.refuse_not_judged()
+    if common.json:
+        print_line(report.json())
+    else:
+        from foltr_audit.checking.tables import print_check
+
+        print_check(report, stdout_console())
+    if not report.holds:
+        raise typer.Exit(1)
+
+
+def _write(option: str, path: Path | None, write: Callable[[Path], None]) -> None:
+    if path is None:
+        return
+    try:
+        write(path)
+    except OSError as error:
+        raise UsageError(f"{option}: {path}: {error.strerror}") from error

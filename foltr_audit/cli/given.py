@@ -1,0 +1,56 @@
+"""Reading of what was given on the command line: names, files, and options that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import typer
+
+from foltr_audit.errors import UsageError
+
+
+def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
+    """Refuse every given option but some.
+
+    Args:
+        ctx: of the command.
+        allowed: names of parameters.
+        why: what follows the option in the message.
+
+    Raises:
+        UsageError: another option was given.
+    """
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        source = ctx.get_parameter_source(name)
+        if name not in allowed and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{parameter.opts[0]}: {why}")
+
+
+def methods_of(given: list[str] | None) -> list[str] | None:
+    """The attacks of --method, with `all` spelt out; None if it was not given."""
+    if not given:
+        return None
+    if "all" not in given:
+        return given
+    from foltr_audit.plugins import Attack
+    from foltr_audit.registry import names
+
+    return list(
+        dict.fromkeys(name for text in given for name in (names(Attack) if text == "all" else [text]))
+    )
+
+
+def read_text(path: Path, option: str) -> str:
+    """The UTF-8 text of a file that an option names.
+
+    Raises:
+        UsageError: it cannot be read, or is something else.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option}: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{option}: {path}: not UTF-8 text") from error

@@ -1,0 +1,123 @@
+"""Rows of a comparison as subjects: each with its own attacks, claims and losses."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from foltr_audit.checking.report import warnings_of
+from foltr_audit.checking.subjects import Subject, subjects_of
+from foltr_audit.errors import UsageError
+from foltr_audit.report.compare import CompareReport
+
+
+def row(name: str, number: float, **changes: Any) -> dict[str, Any]:
+    """A row of a comparison whose numbers tell it from others."""
+    alternative, _, eps = name.partition(", eps ")
+    found = {
+        "learner": "fpdgd",
+        "scenario": "uniform",
+        "click_model": "perfect",
+        "name": name,
+        "alternative": alternative,
+        "eps": float(eps) if eps else None,
+        "defense": f"chain of {name}",
+        "ndcg@10": number,
+        "ndcg@10_ci95": [number - 0.1, number + 0.1],
+        "ndcg@10_difference": -number,
+        "ndcg@10_difference_ci95": [-number - 0.2, -number + 0.1],
+    }
+    return found | changes
+
+
+ROWS = [
+    row("none", 0.5, **{"ndcg@10_difference": None, "ndcg@10_difference_ci95": None}),
+    row("published, eps 1", 0.1),
+    row("published, eps 2", 0.2),
+    row("published, eps 2", 0.25, click_model="navigational"),
+    row("click-rr:eps=1", 0.3),
+    row("published, eps 2", 0.4, learner="foltr-es", **{"ndcg@10_difference": None}),
+]
+
+
+def report(**changes: Any) -> CompareReport:
+    """A comparison in which every row has an attack and a baseline, and the rows of one learner a claim."""
+    fields: dict[str, Any] = {each.name: () for each in dataclasses.fields(CompareReport)}
+    fields["config"] = {"audit": True}
+    fields["results"] = ROWS
+    fields["attacks"] = [
+        {**one, "method": method, "baseline": method == "prior", "auc": one["ndcg@10"]}
+        for one in ROWS
+        for method in ("prior", "olsr")
+    ]
+    fields["claims"] = [{**one, "view": "individual"} for one in ROWS if one["learner"] == "fpdgd"]
+    return CompareReport(**(fields | changes))
+
+
+def found(*, defenses: tuple[str, ...] = (), eps: tuple[float, ...] = (), **changes: Any) -> list[Subject]:
+    return subjects_of(report(**changes), defenses, eps)
+
+
+def test_each_row_has_what_is_its_own() -> None:
+    for subject, own in zip(found(), ROWS[1:], strict=True):
+        assert subject.ndcg.value == own["ndcg@10"]
+        assert [one["auc"] for one in subject.attacks] == [own["ndcg@10"]]
+        assert [one["method"] for one in subject.attacks] == ["olsr"]
+        if own["learner"] == "fpdgd":
+            assert {one["name"] for one in subject.claims} == {own["name"]}
+        else:
+            assert not subject.claims
+
+
+def test_names_tell_rows_apart() -> None:
+    assert [subject.name for subject in found()] == [
+        "published, eps 1, perfect clicks, fpdgd",
+        "published, eps 2, perfect clicks, fpdgd",
+        "published, eps 2, navigational clicks, fpdgd",
+        "click-rr:eps=1, perfect clicks, fpdgd",
+        "published, eps 2, perfect clicks, foltr-es",
+    ]
+    assert found(results=[row("a\x1b[31m\n", 0.1)])[0].name == "a?[31m?, perfect clicks"
+
+
+def test_a_loss_is_the_difference_turned_round() -> None:
+    first = found(defenses=("published",), eps=(1,))[0].loss
+    assert first.value == pytest.approx(0.1)
+    assert first.interval == pytest.approx((0.0, 0.3))
+    assert found(defenses=("none",))[0].loss.value == 0.0
+    assert "without a defense" in found()[-1].loss.missing
+
+
+def test_rows_are_chosen_by_defense_and_epsilon() -> None:
+    assert len(found(eps=(1,))) == 2  # click-rr is the same for every epsilon
+    assert len(found(defenses=("published",), eps=(1, 2))) == 4
+    assert len(found(defenses=("none", "click-rr:eps=1"))) == 2
+    with pytest.raises(UsageError, match="3 is no epsilon of this comparison; expected of 1, 2"):
+        found(eps=(3,))
+    with pytest.raises(UsageError, match="nothing but no defense"):
+        found(results=ROWS[:1])
+    left = [{"learner": "fpdgd", "defense": "metric-rr:eps=1", "why": "it has no metric stage"}]
+    with pytest.raises(UsageError, match="left out: it has no metric stage"):
+        found(defenses=("metric-rr:eps=1",), left_out=left)
+
+
+def test_why_there_is_no_audit() -> None:
+    assert found(config={"audit": False})[0].no_audit == "the comparison was made without audits"
+    left = [{"learner": "foltr-es", "defense": "audit", "why": "it sends metrics"}]
+    assert found(left_out=left)[-1].no_audit == "it sends metrics"
+
+
+def test_refused_attacks_go_with_their_row() -> None:
+    refused = [{**ROWS[2], "method": name, "reason": "no law"} for name in ("position-prior", "map")]
+    subjects = found(refused=refused)
+    assert [subject.refused for subject in subjects] == [{}, {"map": "no law"}, {}, {}, {}]
+    assert not any(subject.all_attacks for subject in subjects)
+
+
+def test_warnings_are_of_the_judged_rows_and_of_what_was_left_out() -> None:
+    warnings = [{"name": one["name"], "learner": "fpdgd", "warning": "odd"} for one in ROWS]
+    left = [{"learner": "dbgd", "defense": "audit", "why": "no"}]
+    told = list(warnings_of(report(warnings=warnings, left_out=left), ["published, eps 1"]))
+    assert told == ["published, eps 1: odd", "left out of the comparison: dbgd, audit: no"]
