@@ -16,7 +16,7 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Expansion, Grid, Planned, default_attacks
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
-from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.plan import Plan
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.compare import CompareReport
@@ -189,11 +189,9 @@ def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:
             )
 
 
-_KINDS = {UsageError.exit_code: UsageError, TraceError.exit_code: TraceError}
-
-
 def _error(failed: Failed, limits: Limits) -> FoltrAuditError:
     """The error of a cell that could not be run, with the limits that it was for."""
-    kind = _KINDS.get(failed.exit_code, FoltrAuditError)
     names = limits.given if failed.spec.audit is None else limits.audited
-    return kind(f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}")
+    return type(failed.error)(
+        f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}"
+    )
