@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foltr_audit.comparing.cells import StoredCell
@@ -18,6 +18,7 @@ from foltr_audit.report.compare_rows import (
     curve_row,
     group_attack_rows,
     label_text,
+    served_rows,
     setting_row,
 )
 from foltr_audit.report.pareto import Choice, beaten_by
@@ -39,12 +40,14 @@ class CompareReport:
         config: the grid as a plain table.
         dataset: source, fingerprints and sizes of the data.
         cells: how many cells of each kind were asked for.
+        unfinished: settings of which cells are not done yet, one row per kind; see `partial` of `of`.
         left_out: combinations that cannot be, and why.
         failed: cells that could not be run, and why.
         warnings: wrong pairings in the chains, one row per defense and warning.
         claims: one row per audited view, unit and canary of every defense.
         attacks: one row per guesser and setting, baselines first.
         groups: attack success by group of clients; empty where clients do not differ.
+        served: online nDCG@10 by group of clients; likewise.
         curves: nDCG@10 by round, one row per setting.
         results: one row per world, learner and defense.
     """
@@ -54,37 +57,53 @@ class CompareReport:
     config: Row
     dataset: Row
     cells: Row
+    unfinished: list[Row] = field(default_factory=list)
     left_out: list[Row]
     failed: list[Row]
     warnings: list[Row]
     claims: list[Row]
     attacks: list[Row]
     groups: list[Row]
+    served: list[Row] = field(default_factory=list)
     curves: list[Row]
     results: list[Row]
 
     @classmethod
     def of(
-        cls, folder: ComparisonFolder, failed: Sequence[Failed] = (), progress: Progress = SILENT
+        cls,
+        folder: ComparisonFolder,
+        failed: Sequence[Failed] = (),
+        progress: Progress = SILENT,
+        *,
+        partial: bool = False,
     ) -> CompareReport:
-        """The report on the finished cells of a folder; pooled over repetitions.
+        """The report on the cells of a folder; pooled over repetitions.
+
+        Args:
+            folder: the comparison.
+            failed: cells that could not be run; they are left out.
+            progress: shows how far this is.
+            partial: whether cells that are not done yet are left out too, and counted.
 
         Raises:
             TraceError: a cell is missing or damaged.
         """
         lost = {one.spec for one in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
-        builder = _Builder(folder, cells, progress)
+        done = [cell for cell in cells if not partial or folder.done(cell.spec)]
+        builder = _Builder(folder, done, progress)
         return cls(
             config=folder.grid.table(),
             dataset=dataset_table(builder.data) if builder.data else {},
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
+            unfinished=_unfinished(cells, set(done)),
             left_out=[one._asdict() for one in folder.left_out()],
             failed=[_failed_row(one) for one in failed],
             warnings=builder.warnings,
             claims=builder.claims,
             attacks=builder.attacks,
             groups=builder.groups,
+            served=builder.served,
             curves=builder.curves,
             results=with_front(builder.results),
         )
@@ -139,6 +158,36 @@ def _failed_row(failed: Failed) -> Row:
     }
 
 
+def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+    rows = []
+    for group in _pooled(cells):
+        finished = sum(cell in done for cell in group)
+        if finished < len(group):
+            first = group[0]
+            rows.append(
+                {
+                    "kind": first.kind,
+                    "scenario": first.spec.population.scenario,
+                    "click_model": first.spec.train.click_model,
+                    "learner": first.spec.train.learner,
+                    "name": label_text(first.label),
+                    "cells": len(group),
+                    "done": finished,
+                }
+            )
+    return rows
+
+
+def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
+    """The cells by everything but repetition and fold."""
+    found: dict[str, list[Planned]] = {}
+    for cell in cells:
+        table = flat(cell.spec.table())
+        table = {name: value for name, value in table.items() if name not in ("repetition", "data.fold")}
+        found.setdefault(json_text(table), []).append(cell)
+    return list(found.values())
+
+
 class _Builder:
     """Reads the cells of a folder setting by setting, so that only one is in memory."""
 
@@ -149,26 +198,18 @@ class _Builder:
         self.claims: list[Row] = []
         self.attacks: list[Row] = []
         self.groups: list[Row] = []
+        self.served: list[Row] = []
         self.curves: list[Row] = []
         self.results: list[Row] = []
         self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
         self._bases: dict[str, Setting] = {}
-        pooled = self._pooled([cell for cell in cells if cell.kind == "attack"])
+        pooled = _pooled([cell for cell in cells if cell.kind == "attack"])
         for cell in (one for one in pooled if one[0].spec.defense == ("none",)):
             self._bases[self._world(cell[0])] = self._read(cell)
         with progress.task("report", len(pooled)) as tick:
             for group in pooled:
                 self._add(group)
                 tick()
-
-    @staticmethod
-    def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
-        found: dict[str, list[Planned]] = {}
-        for cell in cells:
-            table = flat(cell.spec.table())
-            table = {name: value for name, value in table.items() if name not in ("repetition", "data.fold")}
-            found.setdefault(json_text(table), []).append(cell)
-        return list(found.values())
 
     @staticmethod
     def _world(cell: Planned) -> str:
@@ -198,6 +239,7 @@ class _Builder:
         self.data += [cell.facts["data"] for cell in setting.cells]
         self.attacks += rows
         self.groups += groups
+        self.served += served_rows(setting)
         self.curves.append(curve_row(setting))
         self.results.append(row)
         self._add_claims(setting)
