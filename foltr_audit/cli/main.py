@@ -22,6 +22,7 @@ from foltr_audit.cli import (
     diff,
     listing,
     merge,
+    report,
     scenario,
     significance,
     trace,
@@ -47,6 +48,7 @@ app.command("train")(train.train)
 app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)
 app.command("merge")(merge.merge)
+app.command("report")(report.report)
 app.add_typer(data.app, name="data")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(trace.app, name="trace")

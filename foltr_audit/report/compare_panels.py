@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import GLYPHS, MEASURES, Look, known
 from foltr_audit.report.compare_worlds import World, families, worlds
-from foltr_audit.report.curves import Curve, draw_panel
+from foltr_audit.report.curves import PANELS, Curve, draw_panel
 from foltr_audit.report.document import Key
 from foltr_audit.report.pictures import save_picture
 from foltr_audit.report.plain import epsilon
@@ -102,20 +103,19 @@ def ladders(report: CompareReport) -> Iterator[Panelled]:
                 )
 
 
-def learning(report: CompareReport, metric: str) -> Iterator[Panelled]:
-    """Learning curves: a panel for each world, learner and epsilon, with the defenses without one."""
+def learning(report: CompareReport) -> Iterator[Panelled]:
+    """Learning curves, offline and online: for each world, learner and epsilon, with defenses without one."""
     names = families(report)
     for world in worlds(report):
-        for learner, called in world.learners.items():
+        for learner in world.learners:
             rows = [row for row in world.curves if row["learner"] == learner]
             every = list(dict.fromkeys(row["eps"] for row in rows if row["eps"] is not None)) or [None]
-            for eps in every:
+            for eps, metric in product(every, PANELS):
                 found = [_curve(row, metric, names) for row in rows if row["eps"] in (None, eps)]
-                parts = [called] if len(world.learners) > 1 else []
-                parts += [] if eps is None else [f"eps {epsilon(eps)}"]
+                name = metric.partition("_")[0] + ("" if eps is None else f", eps {epsilon(eps)}")
                 yield Panelled(
-                    ", ".join([*parts, *([world.name] if world.name else [])]) or "All defenses",
-                    lambda axis, found=found: _draw_learning(axis, metric, found),  # type: ignore[misc]
+                    _title(name, world, rows[0]),
+                    lambda axis, metric=metric, found=found: _draw_learning(axis, metric, found),  # type: ignore[misc]
                 )
 
 
@@ -138,7 +138,7 @@ def _draw_learning(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
 
 
 def group_bars(report: CompareReport) -> Iterator[Panelled]:
-    """What groups of clients give away and how they are served, under each defense at the smallest epsilon."""
+    """What groups of clients give away and how they are served, by world and defense, smallest epsilon."""
     for world in worlds(report):
         for row in at_smallest(world.results):
             title = _title(world.called(row), world)

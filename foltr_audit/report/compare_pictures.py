@@ -6,7 +6,7 @@ Colours and marks are those of a defense, whatever its epsilon, and the same in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -122,7 +122,11 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
         axis.set_xlabel("claimed epsilon")
     else:
         names = [str(row["alternative"]).replace("+", "\n+ ") for row in shown]
-        slope = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
+        slope: dict[str, Any] = {
+            "rotation": 35,
+            "rotation_mode": "anchor",
+            "horizontalalignment": "right",
+        }
         axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
     axis.set_xlim(-0.5, len(shown) - 0.5)
     axis.set_ylim(-0.03, 1.03)

@@ -10,6 +10,7 @@ from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
+from foltr_audit.report.compare_rows import VIEWS
 from foltr_audit.report.compare_worlds import World, worlds
 from foltr_audit.report.meaning import sure_auc
 from foltr_audit.report.plain import epsilon, short
@@ -173,7 +174,7 @@ def _beats(best: Row, guess: Row, choices: int) -> bool:
     the two do not meet, which is stricter than a test of their difference.
     """
     if guess["method"].startswith("random:"):
-        return sure_auc(best, choices) > guess["auc"]
+        return sure_auc(best, choices) > float(guess["auc"])
     if best["auc_ci95"] is None or guess["auc_ci95"] is None:
         return False
     return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])
@@ -189,17 +190,18 @@ def leaks_said(world: World) -> list[str]:
     held = [leak for leak in found if leak.held]
     sentences = []
     if read:
-        row = read[0].row
+        first = next((leak for leak in read if leak.row["alternative"] != "none"), read[0])
+        row = first.row
         sentences.append(
             f"The best attack reads clicks that no guess without a message finds under "
-            f"{_shortened(read)}. Under {read[0].name}, {short_method(row['attack'])} finds "
+            f"{_shortened(read)}. Under {first.name}, {short_method(row['attack'])} finds "
             f"{_percent(row['recall'])} of the clicks, and {_percent(row['precision'])} of what it names was "
             "clicked."
         )
     if between:
         sentences.append(
-            f"It tells more than positions do, but is not shown to beat a server that knows the grades of the "
-            f"documents ({_KNOWS_GRADES}), under {_shortened(between)}."
+            f"It tells more than positions do, but is not shown to beat a server that knows the grades of "
+            f"the documents ({_KNOWS_GRADES}), under {_shortened(between)}."
         )
     if held:
         guesses = dict.fromkeys(str(leak.bound["method"]) for leak in held if leak.bound is not None)
@@ -212,20 +214,46 @@ def leaks_said(world: World) -> list[str]:
 
 
 def kept_said(world: World) -> str:
-    """Which of the defenses that hold off the attacks keeps the most nDCG@10, and at what price."""
+    """Which of the defenses that hold off the attacks keeps the most nDCG@10, at what price.
+
+    If its claim was checked and is not proven, the best one with a proven claim too.
+    """
     found = [leak for leak in leaks(world) if leak.row["alternative"] != "none"]
     held = [leak for leak in found if leak.held and leak.row["ndcg@10"] is not None]
     if not held:
         return "None of these defenses keeps the best attack from reading clicks." if found else ""
-    best = max(held, key=lambda leak: float(leak.row["ndcg@10"]))
-    row = best.row
-    text = f"Of the defenses that hold it off, {best.name} keeps the most nDCG@10, {short(row['ndcg@10'])}"
-    difference = row["ndcg@10_difference"]
+    best = _most_useful(held)
+    text = f"Of the defenses that hold it off, {_price(best, world)}"
+    verdicts = set(_verdicts(best.row))
+    if verdicts <= {"proven"}:
+        return f"{text}."
+    proven = [leak for leak in held if set(_verdicts(leak.row)) == {"proven"}]
+    text += (
+        "; but its claim is false. "
+        if verdicts & set(FALSE)
+        else "; its claim is neither refuted nor proven. "
+    )
+    if not proven:
+        return text + "None that holds it off has a proven claim."
+    return f"{text}Of those with a proven claim, {_price(_most_useful(proven), world)}."
+
+
+def _verdicts(row: Row) -> list[str]:
+    return [str(row[f"verdict_{view}"]) for view in VIEWS if f"verdict_{view}" in row]
+
+
+def _most_useful(several: Sequence[Leak]) -> Leak:
+    return max(several, key=lambda leak: float(leak.row["ndcg@10"]))
+
+
+def _price(leak: Leak, world: World) -> str:
+    row, difference = leak.row, leak.row["ndcg@10_difference"]
+    text = f"{leak.name} keeps the most nDCG@10, {short(row['ndcg@10'])}"
     if difference is None:
-        return f"{text}; there is no run without a defense to compare it with."
+        return f"{text}; there is no run without a defense to compare it with"
     p = world.corrected().get((row["learner"], row["name"]))
     test = "not tested" if p is None else f"{'a' if p < LEAST else 'no'} significant difference, {p_text(p)}"
-    return f"{text}, which is {_apart(difference)} no defense ({test})."
+    return f"{text}, which is {_apart(difference)} no defense ({test})"
 
 
 def front_said(world: World) -> str:
@@ -235,7 +263,7 @@ def front_said(world: World) -> str:
         return ""
     front = [world.called(row) for row in known if row["pareto"]]
     beaten = len(known) - len(front)
-    rest = f"; the other {beaten} {_is(beaten)} beaten in both by one of these" if beaten else ""
+    rest = f"; the other {beaten} {_is(beaten)} dominated by one of these" if beaten else ""
     return f"On the front of attack AUC and nDCG@10: {_shortened(front, 8)}{rest}."
 
 
@@ -259,7 +287,7 @@ def p_text(p: float) -> str:
     >>> p_text(0.0321), p_text(1e-9)
     ('p = .032', 'p < .001')
     """
-    return "p < .001" if p < 0.001 else f"p = {short(p)}"
+    return "p < .001" if p < 0.001 else f"p = {short(p)}".replace("1.000", "1")
 
 
 def _apart(difference: float) -> str:

@@ -58,11 +58,12 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
 
 
 @contextmanager
-def looking(**more: Any) -> Iterator[None]:
+def looking(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
     """The settings that a picture depends on, whatever a user's own are, and `more`; put back afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update({**_LOOK, **more})
+        matplotlib.rcParams.update(_LOOK)
+        matplotlib.rcParams.update(more or {})
         yield

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foltr_audit.report.pictures import COLOURS, UNDATED, looking
 
@@ -22,7 +22,7 @@ THEME = {
 }
 """What each colour of a picture is called in the page's style."""
 
-_LOOK = {"svg.fonttype": "none", "savefig.transparent": True}
+_LOOK: Mapping[str, Any] = {"svg.fonttype": "none", "savefig.transparent": True}
 
 
 def inline_svg(draw: Callable[[], Figure], title: str, name: str) -> str:
@@ -34,7 +34,7 @@ def inline_svg(draw: Callable[[], Figure], title: str, name: str) -> str:
         name: sets its names of parts apart from other pictures of the page; letters, digits and `-`.
     """
     buffer = io.BytesIO()
-    with looking(**_LOOK):
+    with looking(_LOOK):
         draw().savefig(buffer, format="svg", metadata=UNDATED[".svg"])
     text = buffer.getvalue().decode("utf-8")
     text = text[text.index("<svg") :]

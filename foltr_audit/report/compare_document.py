@@ -1,0 +1,186 @@
+"""A comparison as a document: the summary first, then pictures, tables, and how to make it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from foltr_audit.report import compare_panels as panels
+from foltr_audit.report import compare_sheets as sheets
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.compare_panels import Panelled, figure_of
+from foltr_audit.report.compare_summary import cells_done, summary
+from foltr_audit.report.compare_worlds import worlds
+from foltr_audit.report.document import (
+    Block,
+    Code,
+    Document,
+    Entry,
+    Heading,
+    Items,
+    Key,
+    Notice,
+    Panel,
+    Part,
+    Pictures,
+    Section,
+    Table,
+    Words,
+)
+from foltr_audit.report.plain import epsilon
+from foltr_audit.report.provenance import Provenance
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_PANELS = 36
+"""Pictures of one kind in a document; of more, the tables tell."""
+
+_GUESSES = [Key("◆", 1, "attack"), Key("○", None, "guess without a message")]
+_BAR = [Key("■", 0, "a group of clients"), Key("|", 1, "all clients")]
+
+_TRADE_OFF = (
+    "Each point is a defense: to the left, the best attack finds less; further up, the ranker is better. "
+    "Filled points on the grey line are the front: no other is as good in both and better in one. Labels are "
+    "claimed epsilons, or names where there is only one. Thin lines are 95 % intervals, the dashed line is "
+    "chance."
+)
+_BY_EPSILON = (
+    "Precision and recall of the attack with the best AUC, and offline nDCG@10. Last: no defense. Where "
+    "there is no precision, the attack named nothing. Thin lines are 95 % intervals."
+)
+_LEARNING = (
+    "Offline: nDCG@10 of the global model on the test part after each round. Online: nDCG@10 of the lists "
+    "that users were shown in it. Means over runs."
+)
+_LADDER = "AUC of every attack, with 95 % intervals; the dashed line is chance."
+
+
+def document(report: CompareReport, provenance: Provenance, *, pictures: bool = True) -> Document:
+    """The document of a comparison.
+
+    Args:
+        report: what it found.
+        provenance: how to make it again.
+        pictures: whether it has pictures, and tables with all columns.
+    """
+    source = report.dataset.get("source", "no data yet")
+    kind = "Synthetic data" if report.dataset.get("synthetic") else "Data"
+    return Document(
+        title="Defenses of federated online learning to rank, compared",
+        subtitle=f"{kind} {source}",
+        sections=[
+            Section("In short", "summary", list(_summary(report))),
+            Section("At a glance", "glance", [sheets.at_a_glance(world) for world in worlds(report)]),
+            *(_pictures(report) if pictures else []),
+            Section("Claims", "claims", [sheets.claims(report)] if report.claims else []),
+            Section("All results", "results", _tables(report, every=pictures)),
+            Section("Warnings and gaps", "warnings", _gaps(report)),
+            Section("How it was made", "made", list(_made(report, provenance))),
+        ],
+        made_by=f"foltr-audit {provenance.versions['foltr-audit']}",
+    )
+
+
+def _summary(report: CompareReport) -> Iterator[Block]:
+    asked, done = cells_done(report)
+    if done < asked:
+        yield Notice(f"Not finished: {done} of {asked} cells are done.")
+    if report.dataset.get("synthetic"):
+        yield Words("The data are synthetic: what holds here need not hold for real users.")
+    several = len(worlds(report)) > 1
+    for said in summary(report):
+        if several and said.world:
+            yield Part(said.world)
+        if said.sentences:
+            yield Items(said.sentences)
+
+
+def _pictures(report: CompareReport) -> Iterator[Section]:
+    defenses = panels.defense_keys(report)
+    smallest = min((row["eps"] for row in report.results if row["eps"] is not None), default=None)
+    at = "" if smallest is None else f" At a claimed epsilon of {epsilon(smallest)}, the smallest."
+    yield Section(
+        "Privacy against utility",
+        "trade-off",
+        _drawn("trade-off", panels.trade_offs(report), _TRADE_OFF, defenses, wide=True),
+    )
+    yield Section(
+        "What epsilon buys",
+        "epsilon",
+        _drawn("epsilon", panels.by_epsilon(report), _BY_EPSILON, panels.measure_keys()),
+    )
+    yield Section("Attack ladder", "ladder", _drawn("ladder", panels.ladders(report), _LADDER + at, _GUESSES))
+    curves = _drawn("learning", panels.learning(report), _LEARNING, defenses)
+    yield Section("Learning curves", "learning", curves)
+    bars = _drawn("groups", panels.group_bars(report), f"By group of clients, worst first.{at}", _BAR)
+    tables = [table for table in map(sheets.groups, worlds(report)) if table is not None]
+    yield Section("Groups of clients", "groups", [*bars, *tables])
+
+
+def _drawn(
+    name: str, found: Iterable[Panelled], caption: str, legend: Sequence[Key], *, wide: bool = False
+) -> list[Block]:
+    """A block of pictures; none where there is nothing to draw."""
+    from foltr_audit.report.svg import inline_svg
+
+    several = list(islice(found, MOST_PANELS + 1))
+    if not several:
+        return []
+    if len(several) > MOST_PANELS:
+        caption += f" Only the first {MOST_PANELS} are drawn; the tables have all."
+    width = panels.WIDTH * (1.15 if wide and len(several) == 1 else 1.0)
+    drawn = [
+        Panel(inline_svg(_figure(panel, width), f"{panel.title}. {caption}", f"{name}-{number}"), panel.title)
+        for number, panel in enumerate(several[:MOST_PANELS])
+    ]
+    return [Pictures(caption=caption, panels=drawn, legend=legend, wide=wide)]
+
+
+def _figure(panel: Panelled, width: float) -> Callable[[], Figure]:
+    return lambda: figure_of(panel, width)
+
+
+def _tables(report: CompareReport, *, every: bool) -> list[Block]:
+    found: list[Block] = []
+    for world in worlds(report):
+        found.append(sheets.everything(world))
+        if every and world.attacks:
+            found.append(sheets.attacks(world))
+    return found
+
+
+def _gaps(report: CompareReport) -> list[Block]:
+    return list(sheets.notes_of(report).values())
+
+
+def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
+    yield Part("Data")
+    folds = report.dataset.get("folds", [])
+    if folds:
+        names = ["fold", "fingerprint", "train", "vali", "test"]
+        facts = f"{report.dataset['features']} features, {report.dataset['normalised']}"
+        rows = [[str(fold.get(name, "-")) for name in names] for fold in folds]
+        yield _plain_table(f"{report.dataset['source']}: {facts}", names, rows)
+    yield Part("Versions and seeds")
+    yield Words(
+        f"Seed {', '.join(map(str, provenance.seeds))}; run i is repetition i of it. Versions are "
+        "those that made this report."
+    )
+    yield _plain_table("Versions", ["package", "version"], [[*pair] for pair in provenance.versions.items()])
+    yield Part("Make it again")
+    yield Words("Inside of the folder of the comparison; the same seed gives the same numbers.")
+    yield Code(provenance.command)
+    yield Words("Its configuration, grid.toml:")
+    yield Code(provenance.grid)
+    yield Words("One cell by itself, with all that the command has to say on it:")
+    yield _plain_table("Cells", ["cell", "command"], [[one.name, one.command] for one in provenance.cells])
+
+
+def _plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return Table(
+        caption=caption,
+        headings=[Heading(text, numeric=False) for text in headings],
+        rows=[[Entry(text) for text in row] for row in rows],
+    )
