@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -91,7 +92,7 @@ class CompareReport:
         lost = {one.spec for one in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
-        builder = _Builder(folder, done, progress)
+        builder = _Builder(folder, done, progress, Counter(map(_pool, cells)))
         return cls(
             config=folder.grid.table(),
             dataset=dataset_table(builder.data) if builder.data else {},
@@ -182,17 +183,23 @@ def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
     """The cells by everything but repetition and fold."""
     found: dict[str, list[Planned]] = {}
     for cell in cells:
-        table = flat(cell.spec.table())
-        table = {name: value for name, value in table.items() if name not in ("repetition", "data.fold")}
-        found.setdefault(json_text(table), []).append(cell)
+        found.setdefault(_pool(cell), []).append(cell)
     return list(found.values())
+
+
+def _pool(cell: Planned) -> str:
+    table = flat(cell.spec.table())
+    return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
 
 
 class _Builder:
     """Reads the cells of a folder setting by setting, so that only one is in memory."""
 
-    def __init__(self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress) -> None:
+    def __init__(
+        self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress, asked: Mapping[str, int]
+    ) -> None:
         self.folder = folder
+        self.asked = asked
         self.data: list[Row] = []
         self.warnings: list[Row] = []
         self.claims: list[Row] = []
@@ -235,7 +242,7 @@ class _Builder:
         rows = attack_rows_of(setting)
         groups = group_attack_rows(setting)
         row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
-        row |= _hit_hardest(groups, row["attack"])
+        row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
         self.data += [cell.facts["data"] for cell in setting.cells]
         self.attacks += rows
         self.groups += groups

@@ -163,6 +163,13 @@ def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
         facts = f"{report.dataset['features']} features, {report.dataset['normalised']}"
         rows = [[str(fold.get(name, "-")) for name in names] for fold in folds]
         yield _plain_table(f"{report.dataset['source']}: {facts}", names, rows)
+    chains = dict.fromkeys((row["name"], row["defense"]) for row in report.results)
+    if chains:
+        yield Part("What was run")
+        yield _plain_table("Chains of defenses", ["defense", "chain"], list(chains))
+        names = ["learner", "scenario", "click_model"]
+        kinds = dict.fromkeys(tuple(row[name] for name in names) for row in report.results)
+        yield _plain_table("Learners and clients", ["learner", "scenario", "clicks"], list(kinds))
     yield Part("Versions and seeds")
     yield Words(
         f"Seed {', '.join(map(str, provenance.seeds))}; run i is repetition i of it. Versions are "

@@ -58,8 +58,8 @@ def at_a_glance(world: World) -> Table:
     notes = (
         "Small: 95 % intervals, and p-values of a paired t-test over queries, Bonferroni-corrected for the "
         "tests of this table. AUC: marked red where the attack is shown to beat every guess without a "
-        "message, green where it is not shown to beat one by position or at random. On the front: no other row is as "
-        "good in AUC and nDCG@10, and better in one."
+        "message, green where it is not shown to beat one by position or at random. On the front: no other "
+        "row is as good in AUC and nDCG@10, and better in one."
     )
     return Table(caption=_caption("Defenses at a glance", world), headings=headings, rows=rows, notes=notes)
 

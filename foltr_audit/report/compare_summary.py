@@ -274,10 +274,11 @@ def groups_said(world: World) -> str:
         return ""
     row = rows[0]
     often = sum(one["worst_served_group"] == row["worst_served_group"] for one in rows)
-    served = short(row["worst_served_online"])
+    worst, everybody = short(row["worst_served_online"]), short(row["online_mean"])
     return (
         f"Clients differ: under {world.called(row)} the group {row['worst_served_group']!r} is served worst "
-        f"(online nDCG@10 {served}), and this is so under {often} of {_counted(len(rows), 'setting')}."
+        f"(online nDCG@10 {worst}; of all clients {everybody}), and this is so under {often} of "
+        f"{_counted(len(rows), 'setting')}."
     )
 
 

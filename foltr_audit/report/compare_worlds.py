@@ -31,8 +31,10 @@ class World:
     learners: dict[str, str]
 
     def called(self, row: Row) -> str:
-        """What a row is called in its world: by its learner too, where there are several."""
-        return f"{self.learners[row['learner']]}, {row['name']}" if len(self.learners) > 1 else row["name"]
+        """What a row is called in its world: with its learner, where there are several, and missing runs."""
+        learner = f"{self.learners[row['learner']]}, " if len(self.learners) > 1 else ""
+        asked, done = row["runs_asked"], row["runs"]
+        return f"{learner}{row['name']}" + (f" ({done} of {asked} runs)" if done < asked else "")
 
     def rivals(self, row: Row) -> list[str]:
         """What the rows that dominate a row are called."""
