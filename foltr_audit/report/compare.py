@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foltr_audit.comparing.cells import StoredCell
@@ -24,7 +25,7 @@ from foltr_audit.report.compare_rows import (
 )
 from foltr_audit.report.pareto import Choice, beaten_by
 from foltr_audit.report.plain import json_text
-from foltr_audit.spec import flat
+from foltr_audit.spec import Spec, flat
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,7 +44,7 @@ class CompareReport:
         cells: how many cells of each kind were asked for.
         unfinished: settings of which cells are not done yet, one row per kind; see `partial` of `of`.
         left_out: combinations that cannot be, and why.
-        failed: cells that could not be run, and why.
+        failed: cells that could not be run, and why; with `partial` those of the last run too.
         warnings: wrong pairings in the chains, one row per defense and warning.
         claims: one row per audited view, unit and canary of every defense.
         attacks: one row per guesser and setting, baselines first.
@@ -99,7 +100,8 @@ class CompareReport:
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
             unfinished=_unfinished(cells, set(done)),
             left_out=[one._asdict() for one in folder.left_out()],
-            failed=[_failed_row(one) for one in failed],
+            failed=[_failed_row(one.spec, one.why) for one in failed]
+            + _failed_before(folder, cells, set(done)),
             warnings=builder.warnings,
             claims=builder.claims,
             attacks=builder.attacks,
@@ -128,13 +130,17 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
     """The rows with `pareto` and `dominated_by`, among those of the same world."""
     found: list[Row] = []
     for rows_of_world in _by_world(rows).values():
-        beaten = beaten_by([Choice(row["auc"], row["ndcg@10"]) for row in rows_of_world])
+        choices = [Choice(_number(row["auc"]), _number(row["ndcg@10"])) for row in rows_of_world]
+        beaten = beaten_by(choices)
         several = len({row["learner"] for row in rows_of_world}) > 1
-        for row, numbers in zip(rows_of_world, beaten, strict=True):
-            known = Choice(row["auc"], row["ndcg@10"]).known
+        for row, choice, numbers in zip(rows_of_world, choices, beaten, strict=True):
             names = [_named(rows_of_world[number], several=several) for number in numbers]
-            found.append({**row, "pareto": not numbers if known else None, "dominated_by": names})
+            found.append({**row, "pareto": not numbers if choice.known else None, "dominated_by": names})
     return found
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or isnan(value) else value
 
 
 def _named(row: Row, *, several: bool) -> str:
@@ -148,15 +154,28 @@ def _by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
     return found
 
 
-def _failed_row(failed: Failed) -> Row:
-    spec = failed.spec
+def _failed_row(spec: Spec, why: str) -> Row:
     return {
         "defense": "+".join(spec.defense),
         "learner": spec.train.learner,
         "click_model": spec.train.click_model,
         "run": spec.repetition,
-        "why": failed.why,
+        "why": why,
     }
+
+
+def _failed_before(folder: ComparisonFolder, cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+    """Cells that are not done, and that the results that were written last call failed."""
+    missing = [cell for cell in cells if cell not in done]
+    told = folder.results().get("failed") if missing else None
+    reasons = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    rows = []
+    for cell in missing:
+        blank = _failed_row(cell.spec, "")
+        why = next((row.get("why") for row in reasons if {**row, "why": ""} == blank), None)
+        if why is not None:
+            rows.append({**blank, "why": str(why)})
+    return rows
 
 
 def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
