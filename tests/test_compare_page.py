@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.report import compare_document
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_document import document
 from foltr_audit.report.flat_csv import csv_text
@@ -145,6 +146,22 @@ def test_a_comparison_without_anything_has_a_page() -> None:
     text = Reader(page_of(report())).text
     assert "No cell of this comparison is done" in text
     assert "At a glance" not in text
+
+
+def test_large_comparisons_have_fewer_pictures_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_document, "MOST_DRAWN", 10_000)
+    monkeypatch.setattr(compare_document, "MOST_ATTACKS", 5)
+    monkeypatch.setattr(compare_document, "MOST_CELLS", 0)
+    found = report(setting("none", auc=0.9), setting("none", auc=0.9, click_model="informational"))
+    reader = Reader(page_of(found))
+    assert [tag for tag, _ in reader.tags].count("svg") == 1
+    for words in (
+        "1 of 2 are drawn",
+        "2 pictures are left out",
+        "see `--to json`",
+        "The other cells (1) alike",
+    ):
+        assert words in reader.text
 
 
 def test_odd_values_are_dashes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from foltr_audit.report import compare_panels as panels
@@ -34,8 +33,14 @@ from foltr_audit.report.provenance import Provenance
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_PANELS = 36
-"""Pictures of one kind in a document; of more, the tables tell."""
+MOST_DRAWN = 1_400_000
+"""Letters of all pictures of a document: more slow a reader down."""
+
+MOST_CELLS = 200
+"""Cells whose commands are told one by one."""
+
+MOST_ATTACKS = 1000
+"""Rows of the tables of every attack; more are in JSON only."""
 
 _GUESSES = [Key("◆", 1, "attack"), Key("○", None, "guess without a message")]
 _BAR = [Key("■", 0, "a group of clients"), Key("|", 1, "all clients")]
@@ -65,6 +70,7 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         provenance: how to make it again.
         pictures: whether it has pictures, and tables with all columns.
     """
+    drawer = _Drawer() if pictures else None
     source = report.dataset.get("source", "no data yet")
     kind = "Synthetic data" if report.dataset.get("synthetic") else "Data"
     return Document(
@@ -72,8 +78,9 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         subtitle=f"{kind} {source}",
         sections=[
             Section("In short", "summary", list(_summary(report))),
-            Section("At a glance", "glance", [sheets.at_a_glance(world) for world in worlds(report)]),
-            *(_pictures(report) if pictures else []),
+            Section("At a glance", "glance", _glance(report, marked=pictures)),
+            *([] if drawer is None else _pictures(report, drawer)),
+            Section("Groups of clients", "groups", _groups(report, drawer)),
             Section("Claims", "claims", [sheets.claims(report)] if report.claims else []),
             Section("All results", "results", _tables(report, every=pictures)),
             Section("Warnings and gaps", "warnings", _gaps(report)),
@@ -97,45 +104,61 @@ def _summary(report: CompareReport) -> Iterator[Block]:
             yield Items(said.sentences)
 
 
-def _pictures(report: CompareReport) -> Iterator[Section]:
-    defenses = panels.defense_keys(report)
-    smallest = min((row["eps"] for row in report.results if row["eps"] is not None), default=None)
-    at = "" if smallest is None else f" At a claimed epsilon of {epsilon(smallest)}, the smallest."
+def _glance(report: CompareReport, *, marked: bool) -> list[Block]:
+    return [sheets.at_a_glance(world, marked=marked) for world in worlds(report)]
+
+
+def _pictures(report: CompareReport, drawer: _Drawer) -> Iterator[Section]:
+    defenses, at = panels.defense_keys(report), _smallest(report)
+    drawn = drawer.drawn("trade-off", panels.trade_offs(report), _TRADE_OFF, defenses, wide=True)
+    yield Section("Privacy against utility", "trade-off", drawn)
+    drawn = drawer.drawn("epsilon", panels.by_epsilon(report), _BY_EPSILON, panels.measure_keys())
+    yield Section("What epsilon buys", "epsilon", drawn)
     yield Section(
-        "Privacy against utility",
-        "trade-off",
-        _drawn("trade-off", panels.trade_offs(report), _TRADE_OFF, defenses, wide=True),
+        "Attack ladder", "ladder", drawer.drawn("ladder", panels.ladders(report), _LADDER + at, _GUESSES)
     )
-    yield Section(
-        "What epsilon buys",
-        "epsilon",
-        _drawn("epsilon", panels.by_epsilon(report), _BY_EPSILON, panels.measure_keys()),
-    )
-    yield Section("Attack ladder", "ladder", _drawn("ladder", panels.ladders(report), _LADDER + at, _GUESSES))
-    curves = _drawn("learning", panels.learning(report), _LEARNING, defenses)
-    yield Section("Learning curves", "learning", curves)
-    bars = _drawn("groups", panels.group_bars(report), f"By group of clients, worst first.{at}", _BAR)
-    tables = [table for table in map(sheets.groups, worlds(report)) if table is not None]
-    yield Section("Groups of clients", "groups", [*bars, *tables])
+    drawn = drawer.drawn("learning", panels.learning(report), _LEARNING, defenses)
+    yield Section("Learning curves", "learning", drawn)
 
 
-def _drawn(
-    name: str, found: Iterable[Panelled], caption: str, legend: Sequence[Key], *, wide: bool = False
-) -> list[Block]:
-    """A block of pictures; none where there is nothing to draw."""
-    from foltr_audit.report.svg import inline_svg
+def _groups(report: CompareReport, drawer: _Drawer | None) -> list[Block]:
+    caption = f"By group of clients, worst first.{_smallest(report)}"
+    bars = [] if drawer is None else drawer.drawn("groups", panels.group_bars(report), caption, _BAR)
+    return [*bars, *(table for table in map(sheets.groups, worlds(report)) if table is not None)]
 
-    several = list(islice(found, MOST_PANELS + 1))
-    if not several:
-        return []
-    if len(several) > MOST_PANELS:
-        caption += f" Only the first {MOST_PANELS} are drawn; the tables have all."
-    width = panels.WIDTH * (1.15 if wide and len(several) == 1 else 1.0)
-    drawn = [
-        Panel(inline_svg(_figure(panel, width), f"{panel.title}. {caption}", f"{name}-{number}"), panel.title)
-        for number, panel in enumerate(several[:MOST_PANELS])
-    ]
-    return [Pictures(caption=caption, panels=drawn, legend=legend, wide=wide)]
+
+def _smallest(report: CompareReport) -> str:
+    every = [row["eps"] for row in report.results if row["eps"] is not None]
+    return f" At a claimed epsilon of {epsilon(min(every))}, the smallest." if every else ""
+
+
+class _Drawer:
+    """Draws pictures until they fill the page."""
+
+    def __init__(self) -> None:
+        self.left = MOST_DRAWN
+
+    def drawn(
+        self, name: str, found: Iterable[Panelled], caption: str, legend: Sequence[Key], *, wide: bool = False
+    ) -> list[Block]:
+        """A block of pictures; none where there is nothing to draw."""
+        from foltr_audit.report.svg import inline_svg
+
+        several = list(found)
+        width = panels.WIDTH * (1.15 if wide and len(several) == 1 else 1.0)
+        drawn = []
+        for number, panel in enumerate(several):
+            if self.left > 0:
+                svg = inline_svg(_figure(panel, width), f"{name}: {panel.title}", f"{name}-{number}")
+                self.left -= len(svg)
+                drawn.append(Panel(svg, panel.title))
+        if not several:
+            return []
+        if not drawn:
+            return [Words(f"{len(several)} pictures are left out for their size; the tables tell the same.")]
+        if len(drawn) < len(several):
+            caption += f" {len(drawn)} of {len(several)} are drawn, for their size; the tables have all."
+        return [Pictures(caption=caption, panels=drawn, legend=legend, wide=wide)]
 
 
 def _figure(panel: Panelled, width: float) -> Callable[[], Figure]:
@@ -144,10 +167,13 @@ def _figure(panel: Panelled, width: float) -> Callable[[], Figure]:
 
 def _tables(report: CompareReport, *, every: bool) -> list[Block]:
     found: list[Block] = []
+    told = every and len(report.attacks) <= MOST_ATTACKS
     for world in worlds(report):
         found.append(sheets.everything(world))
-        if every and world.attacks:
+        if told and world.attacks:
             found.append(sheets.attacks(world))
+    if found and not told:
+        found.append(Words("Every attack, and not only the best one: see `--to json`."))
     return found
 
 
@@ -182,7 +208,11 @@ def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
     yield Words("Its configuration, grid.toml:")
     yield Code(provenance.grid)
     yield Words("One cell by itself, with all that the command has to say on it:")
-    yield _plain_table("Cells", ["cell", "command"], [[one.name, one.command] for one in provenance.cells])
+    rows = [[one.name, one.command] for one in provenance.cells[:MOST_CELLS]]
+    yield _plain_table("Cells", ["cell", "command"], rows)
+    if len(provenance.cells) > MOST_CELLS:
+        more = len(provenance.cells) - MOST_CELLS
+        yield Words(f"The other cells ({more}) alike; comparison.json names them.")
 
 
 def _plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -28,8 +28,13 @@ BEST = {
 NONE = Entry("-", mark="dim")
 
 
-def at_a_glance(world: World) -> Table:
-    """One row per defense: its claim, what the best attack reads, and what it keeps."""
+def at_a_glance(world: World, *, marked: bool = True) -> Table:
+    """One row per defense: its claim, what the best attack reads, and what it keeps.
+
+    Args:
+        world: whose defenses.
+        marked: whether marks are seen as colours.
+    """
     reading = {(leak.row["learner"], leak.row["name"]): leak for leak in leaks(world)}
     corrected = world.corrected()
     rows = []
@@ -56,11 +61,15 @@ def at_a_glance(world: World) -> Table:
         Heading("front", numeric=False),
     ]
     notes = (
-        "Small: 95 % intervals, and p-values of a paired t-test over queries, Bonferroni-corrected for the "
-        "tests of this table. AUC: marked red where the attack is shown to beat every guess without a "
-        "message, green where it is not shown to beat one by position or at random. On the front: no other "
-        "row is as good in AUC and nDCG@10, and better in one."
+        "Below a value or in brackets: 95 % intervals, and p-values of a paired t-test over queries, "
+        "Bonferroni-corrected for the tests of this table. On the front: no other row is as good in AUC and "
+        "nDCG@10, and better in one."
     )
+    if marked:
+        notes += (
+            " An AUC is red where the attack is shown to beat every guess without a message, green where it "
+            "is not shown to beat one by position or at random."
+        )
     return Table(caption=_caption("Defenses at a glance", world), headings=headings, rows=rows, notes=notes)
 
 
@@ -93,9 +102,9 @@ def everything(world: World) -> Table:
         entries += [_worst_group(row)] if grouped else []
         rows.append([*entries, Entry(str(row["runs"])), _front(world, row, every=True)])
     notes = (
-        "Small: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of online nDCG@10 "
-        "over runs. Measured epsilon: with the ceiling that so many trials could show. Differences are to no "
-        "defense. Offline p: paired t-test over queries, Bonferroni-corrected for the tests of this table; "
+        "Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of "
+        "online nDCG@10 over runs. Measured epsilon: with the ceiling that so many trials could show. "
+        "Differences are to no defense. Offline p: paired t-test over queries, Bonferroni-corrected for the tests of this table; "
         "online p: over runs, not corrected."
     )
     return Table(caption=_caption("All columns", world), headings=headings, rows=rows, notes=notes)
