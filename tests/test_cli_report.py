@@ -14,7 +14,7 @@ from foltr_audit.comparing.cells import FACTS
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Expansion, Grid
 from foltr_audit.comparing.runner import run_cell
-from foltr_audit.report.compare import _failed_row
+from foltr_audit.report.compare import failed_row
 from foltr_audit.study import Study
 from tests.command import run
 
@@ -104,7 +104,7 @@ def test_an_unfinished_comparison_tells_what_is_done(cut: Path) -> None:
 def test_why_a_cell_failed_is_known_from_the_last_run(cut: Path) -> None:
     folder = ComparisonFolder.open(cut)
     specs = [cell.spec for cell in folder.cells()]
-    rows = [{**_failed_row(spec, f"reason {number}")} for number, spec in enumerate(specs)]
+    rows = [{**failed_row(spec, f"reason {number}")} for number, spec in enumerate(specs)]
     folder.save_results(json.dumps({"failed": [*rows, "nonsense", {"why": 1}]}))
     (missing,) = [number for number, spec in enumerate(specs) if not folder.done(spec)]
     assert [row["why"] for row in run("report", cut, "--to", "json").json()["failed"]] == [

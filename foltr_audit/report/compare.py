@@ -100,7 +100,7 @@ class CompareReport:
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
             unfinished=_unfinished(cells, set(done)),
             left_out=[one._asdict() for one in folder.left_out()],
-            failed=[_failed_row(one.spec, one.why) for one in failed]
+            failed=[failed_row(one.spec, one.why) for one in failed]
             + _failed_before(folder, cells, set(done)),
             warnings=builder.warnings,
             claims=builder.claims,
@@ -154,7 +154,8 @@ def _by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
     return found
 
 
-def _failed_row(spec: Spec, why: str) -> Row:
+def failed_row(spec: Spec, why: str) -> Row:
+    """The row of a cell that could not be run."""
     return {
         "defense": "+".join(spec.defense),
         "learner": spec.train.learner,
@@ -171,7 +172,7 @@ def _failed_before(folder: ComparisonFolder, cells: Sequence[Planned], done: set
     reasons = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
     rows = []
     for cell in missing:
-        blank = _failed_row(cell.spec, "")
+        blank = failed_row(cell.spec, "")
         why = next((row.get("why") for row in reasons if {**row, "why": ""} == blank), None)
         if why is not None:
             rows.append({**blank, "why": str(why)})

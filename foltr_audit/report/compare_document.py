@@ -173,7 +173,7 @@ def _tables(report: CompareReport, *, every: bool) -> list[Block]:
         if told and world.attacks:
             found.append(sheets.attacks(world))
     if found and not told:
-        found.append(Words("Every attack, and not only the best one: see `--to json`."))
+        found.append(Words("Every attack, and not only the best one: see --to json."))
     return found
 
 

@@ -104,8 +104,8 @@ def everything(world: World) -> Table:
     notes = (
         "Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of "
         "online nDCG@10 over runs. Measured epsilon: with the ceiling that so many trials could show. "
-        "Differences are to no defense. Offline p: paired t-test over queries, Bonferroni-corrected for the tests of this table; "
-        "online p: over runs, not corrected."
+        "Differences are to no defense. Offline p: paired t-test over queries, Bonferroni-corrected for the "
+        "tests of this table; online p: over runs, not corrected."
     )
     return Table(caption=_caption("All columns", world), headings=headings, rows=rows, notes=notes)
 

@@ -71,7 +71,7 @@ def progress_of(report: CompareReport) -> list[str]:
     if done < asked:
         found.append(
             f"{done} of {asked} cells are done: what follows is of these and will change. "
-            "`compare --resume` ends the rest."
+            "compare --resume ends the rest."
         )
     if report.failed:
         found.append(f"{_counted(len(report.failed), 'cell')} could not be run and are left out (see below).")
