@@ -251,3 +251,25 @@ def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
 
 def test_the_same_results_are_the_same_bytes() -> None:
     assert page_of(several()) == page()
+
+
+def contrast(one: str, other: str) -> float:
+    """How far two colours are apart (WCAG 2.2, "contrast ratio")."""
+    shares = [[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in (one, other)]
+    linear = [
+        [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in three] for three in shares
+    ]
+    low, high = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in linear)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_words_and_lines_stand_out_in_light_dark_and_print() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    blocks = re.findall(r":root \{(.*?)\}", page(), re.DOTALL)
+    schemes = [dict(re.findall(r"--([\w-]+): (#\w{6})", text)) for text in blocks]
+    assert len(schemes) == 3
+    for scheme in schemes:
+        for paper in (scheme["paper"], scheme["card"]):
+            assert min(contrast(scheme[name], paper) for name in ("ink", "dim", "link")) >= 4.5
+            assert min(contrast(scheme[f"c{number}"], paper) for number in range(1, 8)) >= 3.0
+        assert min(contrast(scheme[name], scheme[f"{name}-paper"]) for name in ("good", "bad")) >= 4.5
