@@ -7,10 +7,12 @@ import pytest
 
 from tests.command import run
 
-HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels")
+HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["attack", "--help"], ["list", "defenses", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["attack", "--help"], ["report", "--help"], ["list", "defenses", "--help"]]
+)
 def test_help_starts_without_heavy_imports(arguments: list[str]) -> None:
     program = (
         "import sys\nfrom foltr_audit.cli.main import main\n"

@@ -24,6 +24,7 @@ from foltr_audit.cli import (
     diff,
     listing,
     merge,
+    report,
     scenario,
     significance,
     trace,
@@ -51,6 +52,7 @@ app.command("train")(train.train)
 app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)
 app.command("merge")(merge.merge)
+app.command("report")(report.report)
 app.add_typer(data.app, name="data")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(trace.app, name="trace")

@@ -229,6 +229,14 @@ class ComparisonFolder:
         for cell in self.cells():
             yield cell, self.read(cell.spec)
 
+    def results(self) -> dict[str, Any]:
+        """The results that were written last; empty if there are none that can be read."""
+        try:
+            found = json.loads((self.path / RESULTS).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def save_results(self, text: str) -> None:
         """Write the results of the whole comparison."""
         with writing(self.path):

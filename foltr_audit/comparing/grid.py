@@ -22,13 +22,8 @@ from foltr_audit.study import Study
 
 
 def _known(base: type[Plugin]) -> AfterValidator:
-    """Refuses the text of a plug-in that is not there, or that refuses its parameters."""
-
-    def same(text: str) -> str:
-        make(base, text)
-        return text
-
-    return AfterValidator(same)
+    """The canonical text of a plug-in; refuses one that is not there, or that refuses its parameters."""
+    return AfterValidator(lambda text: make(base, text).text)
 
 
 Kind = Literal["attack", "audit", "select"]
@@ -313,7 +308,7 @@ class Expansion:
         try:
             return self.grid.spec_of(learner, scenario, click_model, run, kind)
         except UsageError as error:
-            self.left_out[LeftOut(learner, kind, str(error))] = None
+            self.left_out[LeftOut(make(Learner, learner).label, kind, str(error))] = None
             return None
 
     def _auditable(self, learner: str, scenario: str) -> Spec | None:
@@ -326,7 +321,7 @@ class Expansion:
         try:
             Audit(self.study.setup(blank), blank.audit)
         except UsageError as error:
-            self.left_out[LeftOut(learner, "audit", str(error))] = None
+            self.left_out[LeftOut(make(Learner, learner).label, "audit", str(error))] = None
             return None
         return blank
 
@@ -365,5 +360,5 @@ class Expansion:
                 )
             return Spec.parse({**blank.table(), "defense": list(self._chains[key])}, "")
         except UsageError as error:
-            self.left_out[LeftOut(learner, label.alternative, str(error))] = None
+            self.left_out[LeftOut(make(Learner, learner).label, label.alternative, str(error))] = None
             return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foltr_audit.comparing.cells import StoredCell
@@ -19,11 +21,12 @@ from foltr_audit.report.compare_rows import (
     group_attack_rows,
     label_text,
     refused_rows_of,
+    served_rows,
     setting_row,
 )
 from foltr_audit.report.pareto import Choice, beaten_by
 from foltr_audit.report.plain import json_text
-from foltr_audit.spec import flat
+from foltr_audit.spec import Spec, flat
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,13 +44,15 @@ class CompareReport:
         dataset: source, fingerprints and sizes of the data.
         cells: how many cells of each kind were asked for.
         sensitivities: Deltas that were tried on the validation part, see `--sensitivity-grid`.
+        unfinished: settings of which cells are not done yet, one row per kind; see `partial` of `of`.
         left_out: combinations that cannot be, and why.
-        failed: cells that could not be run, and why.
+        failed: cells that could not be run, and why; with `partial` those of the last run too.
         warnings: wrong pairings in the chains, one row per defense and warning.
         claims: one row per audited view, unit and canary of every defense.
         attacks: one row per guesser and setting, baselines first.
         refused: one row per attack and setting in which it could not run, and why.
         groups: attack success by group of clients; empty where clients do not differ.
+        served: online nDCG@10 by group of clients; likewise.
         curves: nDCG@10 by round, one row per setting.
         results: one row per world, learner and defense.
     """
@@ -57,41 +62,58 @@ class CompareReport:
     config: Row
     dataset: Row
     cells: Row
-    sensitivities: list[Row]
+    sensitivities: list[Row] = field(default_factory=list)
+    unfinished: list[Row] = field(default_factory=list)
     left_out: list[Row]
     failed: list[Row]
     warnings: list[Row]
     claims: list[Row]
     attacks: list[Row]
-    refused: list[Row]
+    refused: list[Row] = field(default_factory=list)
     groups: list[Row]
+    served: list[Row] = field(default_factory=list)
     curves: list[Row]
     results: list[Row]
 
     @classmethod
     def of(
-        cls, folder: ComparisonFolder, failed: Sequence[Failed] = (), progress: Progress = SILENT
+        cls,
+        folder: ComparisonFolder,
+        failed: Sequence[Failed] = (),
+        progress: Progress = SILENT,
+        *,
+        partial: bool = False,
     ) -> CompareReport:
-        """The report on the finished cells of a folder; pooled over repetitions.
+        """The report on the cells of a folder; pooled over repetitions.
+
+        Args:
+            folder: the comparison.
+            failed: cells that could not be run; they are left out.
+            progress: shows how far this is.
+            partial: whether cells that are not done yet are left out too, and counted.
 
         Raises:
             TraceError: a cell is missing or damaged.
         """
         lost = {one.spec for one in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
-        builder = _Builder(folder, cells, progress)
+        done = [cell for cell in cells if not partial or folder.done(cell.spec)]
+        builder = _Builder(folder, done, progress, Counter(map(_pool, cells)))
         return cls(
             config=folder.grid.table(),
             dataset=dataset_table(builder.data) if builder.data else {},
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
             sensitivities=folder.sensitivities(),
+            unfinished=_unfinished(cells, set(done)),
             left_out=[one._asdict() for one in folder.left_out()],
-            failed=[_failed_row(one) for one in failed],
+            failed=[failed_row(one.spec, one.why) for one in failed]
+            + _failed_before(folder, cells, set(done)),
             warnings=builder.warnings,
             claims=builder.claims,
             attacks=builder.attacks,
             refused=builder.refused,
             groups=builder.groups,
+            served=builder.served,
             curves=builder.curves,
             results=with_front(builder.results),
         )
@@ -115,13 +137,17 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
     """The rows with `pareto` and `dominated_by`, among those of the same world."""
     found: list[Row] = []
     for rows_of_world in rows_by_world(rows).values():
-        beaten = beaten_by([Choice(row["auc"], row["ndcg@10"]) for row in rows_of_world])
+        choices = [Choice(_number(row["auc"]), _number(row["ndcg@10"])) for row in rows_of_world]
+        beaten = beaten_by(choices)
         several = len({row["learner"] for row in rows_of_world}) > 1
-        for row, numbers in zip(rows_of_world, beaten, strict=True):
-            known = Choice(row["auc"], row["ndcg@10"]).known
+        for row, choice, numbers in zip(rows_of_world, choices, beaten, strict=True):
             names = [_named(rows_of_world[number], several=several) for number in numbers]
-            found.append({**row, "pareto": not numbers if known else None, "dominated_by": names})
+            found.append({**row, "pareto": not numbers if choice.known else None, "dominated_by": names})
     return found
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or isnan(value) else value
 
 
 def _named(row: Row, *, several: bool) -> str:
@@ -136,48 +162,90 @@ def rows_by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
     return found
 
 
-def _failed_row(failed: Failed) -> Row:
-    spec = failed.spec
+def failed_row(spec: Spec, why: str) -> Row:
+    """The row of a cell that could not be run."""
     return {
         "defense": "+".join(spec.defense),
         "learner": spec.train.learner,
         "click_model": spec.train.click_model,
         "run": spec.repetition,
-        "why": failed.why,
+        "why": why,
     }
+
+
+def _failed_before(folder: ComparisonFolder, cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+    """Cells that are not done, and that the results that were written last call failed."""
+    missing = [cell for cell in cells if cell not in done]
+    told = folder.results().get("failed") if missing else None
+    reasons = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    rows = []
+    for cell in missing:
+        blank = failed_row(cell.spec, "")
+        why = next((row.get("why") for row in reasons if {**row, "why": ""} == blank), None)
+        if why is not None:
+            rows.append({**blank, "why": str(why)})
+    return rows
+
+
+def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+    rows = []
+    for group in _pooled(cells):
+        finished = sum(cell in done for cell in group)
+        if finished < len(group):
+            first = group[0]
+            rows.append(
+                {
+                    "kind": first.kind,
+                    "scenario": first.spec.population.scenario,
+                    "click_model": first.spec.train.click_model,
+                    "learner": first.spec.train.learner,
+                    "name": label_text(first.label),
+                    "cells": len(group),
+                    "done": finished,
+                }
+            )
+    return rows
+
+
+def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
+    """The cells by everything but repetition and fold."""
+    found: dict[str, list[Planned]] = {}
+    for cell in cells:
+        found.setdefault(_pool(cell), []).append(cell)
+    return list(found.values())
+
+
+def _pool(cell: Planned) -> str:
+    table = flat(cell.spec.table())
+    return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
 
 
 class _Builder:
     """Reads the cells of a folder setting by setting, so that only one is in memory."""
 
-    def __init__(self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress) -> None:
+    def __init__(
+        self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress, asked: Mapping[str, int]
+    ) -> None:
         self.folder = folder
+        self.asked = asked
         self.data: list[Row] = []
         self.warnings: list[Row] = []
         self.claims: list[Row] = []
         self.attacks: list[Row] = []
         self.refused: list[Row] = []
         self.groups: list[Row] = []
+        self.served: list[Row] = []
         self.curves: list[Row] = []
         self.results: list[Row] = []
         self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
         self._bases: dict[str, Setting] = {}
-        pooled = self._pooled([cell for cell in cells if cell.kind == "attack"])
+        pooled = _pooled([cell for cell in cells if cell.kind == "attack"])
         for cell in (one for one in pooled if one[0].spec.defense == ("none",)):
             self._bases[self._world(cell[0])] = self._read(cell)
         with progress.task("report", len(pooled)) as tick:
             for group in pooled:
                 self._add(group)
                 tick()
-
-    @staticmethod
-    def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
-        found: dict[str, list[Planned]] = {}
-        for cell in cells:
-            table = flat(cell.spec.table())
-            table = {name: value for name, value in table.items() if name not in ("repetition", "data.fold")}
-            found.setdefault(json_text(table), []).append(cell)
-        return list(found.values())
 
     @staticmethod
     def _world(cell: Planned) -> str:
@@ -203,11 +271,12 @@ class _Builder:
         rows = attack_rows_of(setting)
         groups = group_attack_rows(setting)
         row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
-        row |= _hit_hardest(groups, row["attack"])
+        row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
         self.data += [cell.facts["data"] for cell in setting.cells]
         self.attacks += rows
         self.refused += refused_rows_of(setting)
         self.groups += groups
+        self.served += served_rows(setting)
         self.curves.append(curve_row(setting))
         self.results.append(row)
         self._add_claims(setting)

@@ -235,18 +235,27 @@ def _over_runs(values: NDArray[np.float64]) -> Score:
 
 
 def _worst_group(setting: Setting) -> Row:
-    """The group of clients that is served worst, and the one whose clicks are found best."""
+    """The group of clients that is served worst."""
+    rows = served_rows(setting)
+    worst = rows[0] if rows else None
+    return {
+        "worst_served_group": None if worst is None else worst["group"],
+        "worst_served_online": None if worst is None else worst["online_mean"],
+        "groups": len(rows) or None,
+    }
+
+
+def served_rows(setting: Setting) -> list[Row]:
+    """Mean online nDCG@10 of each group of clients, served worst first; none where clients do not differ."""
     served = {
-        name: np.mean([mean_of_rounds(cell.rounds[f"{_ONLINE}/{name}"]) for cell in setting.cells])
+        name: float(np.mean([mean_of_rounds(cell.rounds[f"{_ONLINE}/{name}"]) for cell in setting.cells]))
         for name in setting.cells[0].facts["groups"]
         if all(f"{_ONLINE}/{name}" in cell.rounds for cell in setting.cells)
     }
-    worst = min(served, key=lambda name: served[name], default=None)
-    return {
-        "worst_served_group": worst,
-        "worst_served_online": None if worst is None else float(served[worst]),
-        "groups": len(served) or None,
-    }
+    return [
+        {**setting.where, "group": name, "online_mean": served[name]}
+        for name in sorted(served, key=lambda name: served[name])
+    ]
 
 
 def group_attack_rows(setting: Setting) -> list[Row]:

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 PANELS = ("offline_ndcg@10", "online_ndcg@10")
 """The metrics that are drawn, one panel each."""
 
-_STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2.5)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2.5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+"""Styles of lines and marks of points, in the order of the colours."""
+
 _MARKS = 10
 _LEGEND = 120  # letters that fit side by side below the panels
 
@@ -51,6 +53,7 @@ class Curve:
         part: which queries an offline metric is of.
         spans: when which intent leads; empty where that does not change.
         beside: number of the curve that it is held against; None of a curve by itself.
+        number: number of its colour and mark; None for its place among the curves.
     """
 
     label: str
@@ -61,6 +64,7 @@ class Curve:
     part: str = "the test part"
     spans: tuple[Span, ...] = ()
     beside: int | None = None
+    number: int | None = None
 
     @classmethod
     def of(cls, label: str, group: Group, metric: str) -> Curve:
@@ -181,14 +185,15 @@ def draw(panels: Mapping[str, Sequence[Curve]], dataset: Row) -> Figure:
     figure.suptitle(f"Learning curves on {kind} {dataset['source']}", fontsize=11.0)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (metric, found) in zip(axes, panels.items(), strict=True):
-        _draw_panel(axis, metric, found)
+        draw_panel(axis, metric, found)
     lines, _ = axes[0].get_legend_handles_labels()
     handles = [*lines, *_bands(first)]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)))
     return figure
 
 
-def _draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
+def draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
+    """Curves of one metric on empty axes."""
     from matplotlib.ticker import MaxNLocator
 
     offline = metric in OFFLINE
@@ -202,7 +207,8 @@ def _draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
     axis.set_ylabel(f"{'offline' if offline else 'online'} {label}")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     mark_changes(axis, [curve.spans for curve in found])
-    for number, curve in enumerate(found):
+    for place, curve in enumerate(found):
+        number = place if curve.number is None else curve.number
         if curve.beside is not None:
             x, y = interrupted(curve.rounds, curve.mean, curve.spans)
             colour = COLOURS[curve.beside % len(COLOURS)]
@@ -214,10 +220,10 @@ def _draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
             curve.mean,
             label=curve.label,
             color=colour,
-            linestyle=_STYLES[number % len(_STYLES)],
+            linestyle=STYLES[number % len(STYLES)],
             markeredgecolor="white",
             markeredgewidth=0.7,
-            marker=_MARKERS[number % len(_MARKERS)],
+            marker=MARKERS[number % len(MARKERS)],
             markevery=_marked(curve.rounds.size, number),
             zorder=3,
         )

@@ -36,11 +36,12 @@ _LOOK: Mapping[Any, Any] = {
     "legend.frameon": False,
     "legend.handlelength": 3.2,
 }
-_UNDATED: Mapping[str, Mapping[str, Any]] = {
+UNDATED: Mapping[str, Mapping[str, Any]] = {
     ".svg": {"Date": None},
     ".pdf": {"CreationDate": None},
     ".png": {},
 }
+"""Metadata of a picture by its ending, so that the same figure is the same bytes."""
 
 
 def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
@@ -50,18 +51,19 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
         FoltrAuditError: the file cannot be written.
     """
     picture, suffix = io.BytesIO(), path.suffix.lower()
-    with _look():
-        draw().savefig(picture, format=suffix[1:], dpi=200, metadata=dict(_UNDATED[suffix]))
+    with looking():
+        draw().savefig(picture, format=suffix[1:], dpi=200, metadata=dict(UNDATED[suffix]))
     with writing(path):
         atomic.write_bytes(path, picture.getvalue())
 
 
 @contextmanager
-def _look() -> Iterator[None]:
-    """The settings that a picture depends on, whatever a user's own are; put back afterwards."""
+def looking(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
+    """The settings that a picture depends on, whatever a user's own are, and `more`; put back afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_LOOK)
+        matplotlib.rcParams.update(more or {})
         yield

@@ -1,0 +1,98 @@
+"""`foltr-audit report`: what a stored comparison found, as a page, Markdown, JSON or CSV."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foltr_audit.cli.output import note, print_line
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.report.compare import CompareReport
+
+
+class Form(StrEnum):
+    """What a report is written as."""
+
+    html = "html"
+    md = "md"
+    json = "json"
+    csv = "csv"
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that compare --out has made.")],
+    to: Annotated[
+        Form,
+        typer.Option(
+            "--to",
+            help="html: one file with pictures, which needs no network; md: tables for a README; json: what "
+            "compare --json prints; csv: the results, one line per row.",
+        ),
+    ] = Form.html,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a file instead of stdout.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file in --out.")] = False,
+) -> None:
+    """Tell what a comparison found in words, pictures and tables; of an unfinished one what is done."""
+    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.progress import on_terminal
+    from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.compare_summary import cells_done
+
+    _check(out, overwrite=overwrite)
+    stored = ComparisonFolder.open(folder)
+    found = CompareReport.of(stored, progress=on_terminal(), partial=True)
+    asked, done = cells_done(found)
+    if done < asked:
+        note(f"unfinished: {done} of {asked} cells are done; compare --resume ends the rest")
+    text = _text(found, stored, to)
+    if out is None:
+        print_line(text.removesuffix("\n"))
+        return
+    from foltr_audit import atomic
+    from foltr_audit.run_folder import writing
+
+    with writing(out):
+        atomic.write_text(out, text)
+    note(f"wrote {out}")
+
+
+def _check(out: Path | None, *, overwrite: bool) -> None:
+    """Refuse a file that could not be written, before the report is made."""
+    if out is None:
+        if overwrite:
+            raise UsageError("--overwrite: only with --out")
+        return
+    if out.is_dir():
+        raise UsageError(f"--out: {out} is a folder; expected the name of a file")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out: {out}: no such folder {out.parent}")
+    if out.exists() and not overwrite:
+        raise UsageError(f"--out: {out} is there already; give --overwrite to replace it")
+
+
+def _text(found: CompareReport, stored: ComparisonFolder, to: Form) -> str:
+    if to is Form.json:
+        return found.json() + "\n"
+    if to is Form.csv:
+        from foltr_audit.report.flat_csv import csv_text
+
+        return csv_text(found.results)
+    from foltr_audit.report.compare_document import document
+    from foltr_audit.report.provenance import Provenance
+
+    provenance = Provenance.of(stored)
+    if to is Form.md:
+        from foltr_audit.report.markdown import markdown
+
+        return markdown(document(found, provenance, pictures=False))
+    from foltr_audit.report.page import html_page
+
+    return html_page(document(found, provenance))

@@ -1,0 +1,323 @@
+"""What a comparison found, in plain sentences whose every number is taken from its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.report.base import Row
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.compare_pictures import short_method
+from foltr_audit.report.compare_rows import VIEWS
+from foltr_audit.report.compare_worlds import World, worlds
+from foltr_audit.report.meaning import sure_auc
+from foltr_audit.report.plain import epsilon, short
+
+LEAST = 0.05
+"""Corrected p-values below this make a difference."""
+
+_MOST = 4  # names in one sentence
+
+_KNOWS_GRADES = "relevance-prior"
+"""The guess of a server that has the grades of the documents; the others know positions at most."""
+
+
+class Said(NamedTuple):
+    """Sentences on one world.
+
+    Attributes:
+        world: its name; empty for sentences on everything, or where there is only one world.
+        sentences: in order.
+    """
+
+    world: str
+    sentences: list[str]
+
+
+def summary(report: CompareReport) -> list[Said]:
+    """The sentences, those on everything first."""
+    first = [scope(report), *progress_of(report), claims_said(report.claims)]
+    said = [Said("", [sentence for sentence in first if sentence])]
+    for world in worlds(report):
+        sentences = [*leaks_said(world), kept_said(world), front_said(world), groups_said(world)]
+        said.append(Said(world.name, [sentence for sentence in sentences if sentence]))
+    return said
+
+
+def scope(report: CompareReport) -> str:
+    """What was compared on what; that nothing is done where nothing is."""
+    rows = report.results
+    if not rows:
+        return "No cell of this comparison is done, so nothing can be said yet."
+    defenses = list(dict.fromkeys(row["alternative"] for row in rows))
+    every = sorted({row["eps"] for row in rows if row["eps"] is not None})
+    eps = f" at a claimed epsilon of {_listed([epsilon(one) for one in every], 'or')}" if every else ""
+    clicks = list(dict.fromkeys(row["click_model"] for row in rows))
+    runs = sorted({row["runs"] for row in rows})
+    kind = "synthetic data" if report.dataset["synthetic"] else "data"
+    what = f"{_counted(len(defenses), 'defense')} ({', '.join(defenses)}){eps}"
+    text = f"{what}, on {kind} {report.dataset['source']}, with {_listed(clicks)} clicks"
+    if runs == [1]:
+        return f"{text}: one run each, so that no interval here says how another run would differ."
+    return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
+
+
+def progress_of(report: CompareReport) -> list[str]:
+    """What is not done and what could not be done."""
+    asked, done = cells_done(report)
+    found = []
+    if done < asked:
+        found.append(
+            f"{done} of {asked} cells are done: what follows is of these and will change. "
+            "compare --resume ends the rest."
+        )
+    if report.failed:
+        found.append(f"{_counted(len(report.failed), 'cell')} could not be run and are left out (see below).")
+    if report.left_out:
+        found.append(f"{_counted(len(report.left_out), 'combination')} cannot be (see below).")
+    return [
+        text.replace("1 cell could not be run and are", "1 cell could not be run and is") for text in found
+    ]
+
+
+def cells_done(report: CompareReport) -> tuple[int, int]:
+    """How many cells were asked for, and how many of them are done."""
+    asked = sum(report.cells.values())
+    return asked, asked - sum(row["cells"] - row["done"] for row in report.unfinished)
+
+
+def claims_said(claims: Sequence[Row]) -> str:
+    """How many of the checked claims are false or proven, and which."""
+    claimed = [row for row in claims if not math.isinf(row["eps_claimed"])]
+    if not claims:
+        return "No claim was checked."
+    if not claimed:
+        return "No defense claims an epsilon, so there was nothing to refute."
+    false = [row for row in claimed if row["verdict"] in FALSE]
+    proven = [row for row in claimed if row["verdict"] == "proven"]
+    rest = len(claimed) - len(false) - len(proven)
+    parts = [f"Of {_counted(len(claimed), 'checked claim')}, {len(false) or 'none'} {_is(len(false))} false"]
+    if false:
+        parts.append(f" ({_shortened(_false(false))})")
+    parts.append(f", {'' if rest else 'and '}{len(proven) or 'none'} {_is(len(proven))} proven")
+    if proven:
+        parts.append(f" ({_shortened(list(dict.fromkeys(row['name'] for row in proven)))})")
+    if rest:
+        parts.append(f", and {rest} {_is(rest)} neither: trials that refute nothing are no proof")
+    return "".join(parts) + "."
+
+
+def _false(rows: Sequence[Row]) -> list[str]:
+    """Each defense with a false claim once, with its worst view."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = (row["learner"], row["name"])
+        if key not in found or _shown_loss(row) > _shown_loss(found[key]):
+            found[key] = row
+    return [f"{row['name']}: {_shown(row)}, {row['view']} view" for row in found.values()]
+
+
+def _shown_loss(row: Row) -> float:
+    return float(row["eps_lower"] if row["verdict"] == "refuted" else row["eps_exact"])
+
+
+def _shown(row: Row) -> str:
+    if row["verdict"] == "refuted":
+        return f"at least {row['eps_lower']:.3g} measured"
+    exact = row["eps_exact"]
+    return "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
+
+
+class Leak(NamedTuple):
+    """What the best attack on one setting tells beyond guesses without a message.
+
+    Attributes:
+        row: of the results.
+        name: what the setting is called.
+        bound: the weakest guess that the attack is not shown to beat; None where it beats them all.
+    """
+
+    row: Row
+    name: str
+    bound: Row | None
+
+    @property
+    def held(self) -> bool:
+        """Whether the attack is not shown to do better than a guess by position, or at random."""
+        return self.bound is not None and self.bound["method"] != _KNOWS_GRADES
+
+    def __str__(self) -> str:
+        return f"{self.name} (AUC {short(self.row['auc'])})"
+
+
+def leaks(world: World) -> list[Leak]:
+    """The settings of a world that an attack ran on."""
+    found = []
+    for row in world.results:
+        rows = world.attacks_on(row)
+        best = next((one for one in rows if one["method"] == row["attack"]), None)
+        if best is None or row["auc"] is None or math.isnan(row["auc"]):
+            continue
+        guesses = [one for one in rows if one["baseline"] and one["auc"] is not None]
+        unbeaten = [one for one in guesses if not _beats(best, one, row["attacks"])]
+        bound = min(unbeaten, key=lambda one: (float(one["auc"]), str(one["method"])), default=None)
+        found.append(Leak(row, world.called(row), bound))
+    return found
+
+
+def _beats(best: Row, guess: Row, choices: int) -> bool:
+    """Whether the best of `choices` attacks is shown to be better than a guess.
+
+    Than a random one: by its interval, widened for the choice. Than another, which has an interval too: if
+    the two do not meet, which is stricter than a test of their difference.
+    """
+    if guess["method"].startswith("random:"):
+        return sure_auc(best, choices) > float(guess["auc"])
+    if best["auc_ci95"] is None or guess["auc_ci95"] is None:
+        return False
+    return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])
+
+
+def leaks_said(world: World) -> list[str]:
+    """Under which defenses the best attack reads clicks, and under which it does no better than a guess."""
+    found = leaks(world)
+    if not found:
+        return ["No list with a click was attacked, so nothing can be said on attacks."]
+    read = [leak for leak in found if leak.bound is None]
+    between = [leak for leak in found if leak.bound is not None and not leak.held]
+    held = [leak for leak in found if leak.held]
+    sentences = []
+    if read:
+        first = next((leak for leak in read if leak.row["alternative"] != "none"), read[0])
+        row = first.row
+        sentences.append(
+            f"The best attack reads clicks that no guess without a message finds under "
+            f"{_shortened(read)}. Under {first.name}, {short_method(row['attack'])} finds "
+            f"{_percent(row['recall'])} of the clicks, and {_percent(row['precision'])} of what it names was "
+            "clicked."
+        )
+    if between:
+        sentences.append(
+            f"It tells more than positions do, but is not shown to beat a server that knows the grades of "
+            f"the documents ({_KNOWS_GRADES}), under {_shortened(between)}."
+        )
+    if held:
+        guesses = dict.fromkeys(str(leak.bound["method"]) for leak in held if leak.bound is not None)
+        names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
+        sentences.append(
+            f"It is not shown to do better than a guess that needs no message ({_listed(names, 'or')}) under "
+            f"{_shortened(held)}."
+        )
+    return sentences
+
+
+def kept_said(world: World) -> str:
+    """Which of the defenses that hold off the attacks keeps the most nDCG@10, at what price.
+
+    If its claim was checked and is not proven, the best one with a proven claim too.
+    """
+    found = [leak for leak in leaks(world) if leak.row["alternative"] != "none"]
+    held = [leak for leak in found if leak.held and leak.row["ndcg@10"] is not None]
+    if not held:
+        return "None of these defenses keeps the best attack from reading clicks." if found else ""
+    best = _most_useful(held)
+    text = f"Of the defenses that hold it off, {_price(best, world)}"
+    verdicts = set(_verdicts(best.row))
+    if verdicts <= {"proven"}:
+        return f"{text}."
+    proven = [leak for leak in held if set(_verdicts(leak.row)) == {"proven"}]
+    text += (
+        "; but its claim is false. "
+        if verdicts & set(FALSE)
+        else "; its claim is neither refuted nor proven. "
+    )
+    if not proven:
+        return text + "None that holds it off has a proven claim."
+    return f"{text}Of those with a proven claim, {_price(_most_useful(proven), world)}."
+
+
+def _verdicts(row: Row) -> list[str]:
+    return [str(row[f"verdict_{view}"]) for view in VIEWS if f"verdict_{view}" in row]
+
+
+def _most_useful(several: Sequence[Leak]) -> Leak:
+    return max(several, key=lambda leak: float(leak.row["ndcg@10"]))
+
+
+def _price(leak: Leak, world: World) -> str:
+    row, difference = leak.row, leak.row["ndcg@10_difference"]
+    text = f"{leak.name} keeps the most nDCG@10, {short(row['ndcg@10'])}"
+    if difference is None:
+        return f"{text}; there is no run without a defense to compare it with"
+    p = world.corrected().get((row["learner"], row["name"]))
+    test = "not tested" if p is None else f"{'a' if p < LEAST else 'no'} significant difference, {p_text(p)}"
+    return f"{text}, which is {_apart(difference)} no defense ({test})"
+
+
+def front_said(world: World) -> str:
+    """Which settings no other beats in both privacy and utility."""
+    known = [row for row in world.results if row["pareto"] is not None]
+    if len(known) < 2:
+        return ""
+    front = [world.called(row) for row in known if row["pareto"]]
+    beaten = len(known) - len(front)
+    rest = f"; the other {beaten} {_is(beaten)} dominated by one of these" if beaten else ""
+    return f"On the front of attack AUC and nDCG@10: {_shortened(front, 8)}{rest}."
+
+
+def groups_said(world: World) -> str:
+    """Which group of clients is served worst, under the first defense that tells."""
+    rows = [row for row in world.results if row["worst_served_group"] is not None]
+    if not rows:
+        return ""
+    row = rows[0]
+    often = sum(one["worst_served_group"] == row["worst_served_group"] for one in rows)
+    worst, everybody = short(row["worst_served_online"]), short(row["online_mean"])
+    return (
+        f"Clients differ: under {world.called(row)} the group {row['worst_served_group']!r} is served worst "
+        f"(online nDCG@10 {worst}; of all clients {everybody}), and this is so under {often} of "
+        f"{_counted(len(rows), 'setting')}."
+    )
+
+
+def p_text(p: float) -> str:
+    """A p-value as text.
+
+    >>> p_text(0.0321), p_text(1e-9)
+    ('p = .032', 'p < .001')
+    """
+    return "p < .001" if p < 0.001 else f"p = {short(p)}".replace("1.000", "1")
+
+
+def _apart(difference: float) -> str:
+    text = short(abs(difference))
+    if text == ".000":
+        return "within .001 of"
+    return f"{text} {'below' if difference < 0 else 'above'}"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _listed(names: Sequence[str], word: str = "and") -> str:
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def _shortened(these: Sequence[object], most: int = _MOST) -> str:
+    """Names in a sentence, not too many."""
+    names = list(map(str, these))
+    if len(names) <= most + 1:
+        return "; ".join(names)
+    return "; ".join(names[:most]) + f"; and {len(names) - most} more"

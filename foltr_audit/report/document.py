@@ -1,0 +1,191 @@
+"""A report as headings, words, tables and pictures, before it is HTML or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
+
+Mark = Literal["", "good", "bad", "dim"]
+
+
+class Heading(NamedTuple):
+    """Head of a column.
+
+    Attributes:
+        text: its name.
+        group: what stands above it and its neighbours of the same group.
+        numeric: whether its values are numbers.
+    """
+
+    text: str
+    group: str = ""
+    numeric: bool = True
+
+
+class Entry(NamedTuple):
+    """One entry of a table.
+
+    Attributes:
+        text: the value.
+        below: smaller, e.g. its interval.
+        mark: how it is set off.
+    """
+
+    text: str
+    below: str = ""
+    mark: Mark = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table whose first column names its rows.
+
+    Attributes:
+        caption: what it shows.
+        headings: one per column.
+        rows: entries, one per column.
+        notes: what stands below.
+    """
+
+    kind: ClassVar[str] = "table"
+
+    caption: str
+    headings: Sequence[Heading]
+    rows: Sequence[Sequence[Entry]]
+    notes: str = ""
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Heads above the heads, and over how many columns each stands; empty where no column has one."""
+        found: list[tuple[str, int]] = []
+        for heading in self.headings:
+            if found and found[-1][0] == heading.group and heading.group:
+                found[-1] = (heading.group, found[-1][1] + 1)
+            else:
+                found.append((heading.group, 1))
+        return found if any(heading.group for heading in self.headings) else []
+
+
+class Key(NamedTuple):
+    """One entry of a legend: a mark, the number of its colour (None for the colour of words), its meaning."""
+
+    glyph: str
+    colour: int | None
+    text: str
+
+
+class Panel(NamedTuple):
+    """One picture.
+
+    Attributes:
+        svg: an inline SVG, see `report.svg`; it has a title of its own.
+        title: what it shows.
+    """
+
+    svg: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Pictures of one kind, side by side.
+
+    Attributes:
+        caption: how to read them.
+        legend: what the marks mean.
+        panels: the pictures.
+        wide: whether they need twice the room.
+    """
+
+    kind: ClassVar[str] = "pictures"
+
+    caption: str
+    panels: Sequence[Panel]
+    legend: Sequence[Key] = ()
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph."""
+
+    kind: ClassVar[str] = "words"
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A paragraph that nobody should miss."""
+
+    kind: ClassVar[str] = "notice"
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    kind: ClassVar[str] = "items"
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Commands, or a file."""
+
+    kind: ClassVar[str] = "code"
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A heading below a section's."""
+
+    kind: ClassVar[str] = "part"
+
+    title: str
+
+
+Block = Table | Pictures | Words | Notice | Items | Code | Part
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it.
+
+    Attributes:
+        title: the heading.
+        anchor: name for links.
+        blocks: in order.
+    """
+
+    title: str
+    anchor: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A whole report.
+
+    Attributes:
+        title: its heading.
+        subtitle: what it is of, in one line.
+        sections: those without a block are left out.
+        made_by: the last line.
+    """
+
+    title: str
+    subtitle: str
+    sections: Sequence[Section] = field(default_factory=list)
+    made_by: str = ""
+
+    @property
+    def shown(self) -> list[Section]:
+        """The sections that hold something."""
+        return [section for section in self.sections if section.blocks]
