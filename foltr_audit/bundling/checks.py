@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from foltr_audit.bundling.unpack import Unpacked, shown
+from foltr_audit.bundling.unpack import Unpacked
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.run_folder import SPEC
 from foltr_audit.spec import Spec
@@ -19,7 +20,7 @@ MOST_SPEC_BYTES = 2**20
 """A longer Spec is not read."""
 
 FOREIGN = (
-    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError),
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
     FoltrAuditError,
 )
 """What values of any kind in a foreign file may raise where they are used."""
@@ -39,6 +40,10 @@ class Check:
     state: State
     found: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Foreign names and texts reach a terminal in printable characters only."""
+        object.__setattr__(self, "found", tuple(printable(line) for line in self.found))
+
     @classmethod
     def of(cls, name: str, problems: Iterable[str], otherwise: str = "") -> Check:
         """A check that holds unless there are problems; `otherwise` says what holds."""
@@ -53,7 +58,10 @@ class NotPossibleError(FoltrAuditError):
 def guarded(name: str, check: Callable[[], Check], *, here: bool = False) -> Check:
     """The check, or what foreign values made of it; `here`: what goes wrong is for want of this machine."""
     try:
-        return check()
+        with warnings.catch_warnings():
+            if not here:
+                warnings.simplefilter("ignore")  # of numbers that no cell of ours has
+            return check()
     except (NotPossibleError, MemoryError) as error:
         return Check(name, "not possible", (said(error),))
     except FOREIGN as error:
@@ -64,8 +72,12 @@ def guarded(name: str, check: Callable[[], Check], *, here: bool = False) -> Che
 def said(error: BaseException) -> str:
     """An error on foreign values as one line."""
     text = " ".join(str(error).split())
-    text = text if isinstance(error, FoltrAuditError) else f"{type(error).__name__}: {text}"
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:400]
+    return text[:400] if isinstance(error, FoltrAuditError) else f"{type(error).__name__}: {text[:400]}"
+
+
+def printable(line: str) -> str:
+    """A line without control characters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def check_files(bundle: Unpacked) -> Check:
@@ -74,24 +86,19 @@ def check_files(bundle: Unpacked) -> Check:
     size = sum(file.size for file in manifest.files.values())
     return Check.of(
         "files",
-        (shown_line(problem) for problem in bundle.problems),
+        bundle.problems,
         f"{len(manifest.files)} files, {size:,} bytes: every SHA-256 is right, none is missing or extra",
     )
-
-
-def shown_line(text: str) -> str:
-    """A line of foreign text in printable characters."""
-    return text if text.isprintable() else shown(text)
 
 
 def check_specs(bundle: Unpacked) -> Check:
     """Whether each Spec is canonical, hashes to the name of its folder, and is the one of the manifest."""
     manifest = bundle.manifest
     named = {name for name in manifest.files if name.rpartition("/")[2] == SPEC}
-    problems = [f"{shown_line(name)}: named as a Spec, and is none" for name in manifest.specs.keys() - named]
+    problems = [f"{name}: named as a Spec, and is none" for name in manifest.specs.keys() - named]
     for name in sorted(named):
         problems += _spec_problems(bundle.root / name, name, manifest.specs.get(name))
-    return Check.of("Specs", problems, f"{len(named)} Specs hash to their names")
+    return Check.of("Specs", problems, f"{len(named)}, each hashes to its name")
 
 
 def _spec_problems(path: Path, name: str, digest: str | None) -> list[str]:

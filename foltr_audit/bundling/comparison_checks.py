@@ -11,7 +11,7 @@ from pathlib import Path
 from foltr_audit.bundling.arrays import cell_arrays
 from foltr_audit.bundling.checks import FOREIGN, Check, NotPossibleError, said
 from foltr_audit.bundling.contents import failed_key, failures, missing_cells
-from foltr_audit.bundling.differences import Tolerance, named, table_differences
+from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.comparing.cells import ARRAYS, FACTS, SCHEMA
 from foltr_audit.comparing.folder import ComparisonFolder
@@ -20,7 +20,7 @@ from foltr_audit.comparing.runner import Failed
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.plain import json_ready, json_text
+from foltr_audit.report.plain import json_text
 from foltr_audit.run_folder import RESULTS
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
@@ -43,7 +43,7 @@ def finished_specs(root: Path, manifest: Manifest) -> list[Spec]:
 def check_cells(root: Path, manifest: Manifest) -> Check:
     """Whether each cell is of its Spec and whole, and none is missing that the list of cells names."""
     folder = ComparisonFolder(root)
-    cells, known = folder.cells(), failures(root)
+    cells, known = folder.cells(), {name for name, _ in failures(root)}
     missing = [cell for cell in missing_cells(folder) if failed_key(cell.spec) not in known]
     problems = [] if manifest.partial else [f"{folder.cell(cell.spec).name}: missing" for cell in missing]
     problems += [
@@ -57,7 +57,7 @@ def check_cells(root: Path, manifest: Manifest) -> Check:
             problems.append(f"{spec.hash[:12]}: {said(error)}".replace(f"{root}/", ""))
     lost = f", {len(missing)} missing" if missing else ""
     failed = f", {len(known)} that could not be run" if known else ""
-    return Check.of("cells", problems, f"{len(specs)} whole cells of their Specs{lost}{failed}")
+    return Check.of("cells", problems, f"{len(specs)}, whole and of their Specs{lost}{failed}")
 
 
 def _mistaken(cells: list[Planned]) -> Iterator[Planned]:
@@ -81,13 +81,20 @@ def check_results(root: Path, tolerance: Tolerance, progress: Progress = SILENT)
     """Whether the results are what the report makes of the cells."""
     if not (root / RESULTS).is_file():
         raise NotPossibleError(f"there is no {RESULTS}: the comparison was packed before its end")
-    folder, known = ComparisonFolder(root), failures(root)
-    failed = [
-        Failed(cell.spec, known.get(failed_key(cell.spec), ""), FoltrAuditError.exit_code)
-        for cell in missing_cells(folder)
-    ]
-    report = CompareReport.of(folder, failed, progress)
+    folder = ComparisonFolder(root)
+    report = CompareReport.of(folder, list(_failed(folder)), progress)
     return compare_results(root, report.json(), "recomputed from the cells", tolerance)
+
+
+def _failed(folder: ComparisonFolder) -> Iterator[Failed]:
+    """The cells that are not there, in the order of the results that name them."""
+    missing = [cell.spec for cell in missing_cells(folder)]
+    for name, why in failures(folder.path):
+        spec = next((spec for spec in missing if failed_key(spec) == name), None)
+        if spec is not None:
+            missing.remove(spec)
+            yield Failed(spec, why, FoltrAuditError.exit_code)
+    yield from (Failed(spec, "", FoltrAuditError.exit_code) for spec in missing)
 
 
 def compare_results(
@@ -97,10 +104,12 @@ def compare_results(
     stored_text = (root / RESULTS).read_text(encoding="utf-8")
     if stored_text == text + "\n":
         return Check("results", "holds", (f"{RESULTS} is {how}, byte for byte",))
-    stored, found = json.loads(stored_text), json_ready(json.loads(text))
+    stored, found = json.loads(stored_text), json.loads(text)
     others = [name for name in beside if name in stored and name not in found]
-    left = {name: value for name, value in stored.items() if name not in others}
-    problems = named(table_differences(left, found, tolerance))
+    found |= {name: stored[name] for name in others}
+    problems = named(table_differences(stored, found, tolerance))
+    if not problems and tolerance == EXACT and stored_text != json_text(found) + "\n":
+        problems = [OTHER_BYTES]
     within = f"within {tolerance}" if any(tolerance) else "value by value"
     note = f"; not recomputed: {', '.join(others)}" if others else ""
     return Check.of(

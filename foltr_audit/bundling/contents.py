@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from foltr_audit.bundling.manifest import Kind
 from foltr_audit.comparing.cells import ARRAYS, FACTS
@@ -19,6 +20,9 @@ from foltr_audit.stored_runs import StoredRun, stored_plan
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
+
+CellName = tuple[Any, ...]
+"""What names a cell in the results of a comparison: chain, learner, click model and repetition."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,11 @@ def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> Contents:
     found.add(folder.path, GRID, INDEX)
     found.add_if_there(folder.path, RESULTS)
     cells = folder.cells()
-    missing = [cell for cell in cells if not folder.done(cell.spec)]
+    missing = missing_cells(folder)
     for spec in dict.fromkeys([cell.spec for cell in cells] + list(_trainings(folder))):
         _add_cell(found, folder, spec)
-    unexplained = [cell for cell in missing if failed_key(cell.spec) not in failures(folder.path)]
+    known = {name for name, _ in failures(folder.path)}
+    unexplained = [cell for cell in missing if failed_key(cell.spec) not in known]
     if unexplained:
         found.unfinished.append(f"{len(unexplained)} of {len(cells)} cells are missing")
     if not (folder.path / RESULTS).is_file():
@@ -126,24 +131,23 @@ def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:
             yield spec
 
 
-def failures(path: Path) -> dict[tuple[str, str, str, int], str]:
-    """Why cells could not be run, as the results of a comparison say, by `failed_key`.
+def failures(path: Path) -> list[tuple[CellName, str]]:
+    """The cells that could not be run, by `failed_key`, and why; as the results of a comparison say.
 
     Raises:
         TraceError: the results are damaged.
     """
     try:
         rows = json.loads((path / RESULTS).read_text(encoding="utf-8"))["failed"]
-        return {
-            (row["defense"], row["learner"], row["click_model"], row["run"]): str(row["why"]) for row in rows
-        }
+        names = ("defense", "learner", "click_model", "run")
+        return [((*(row[name] for name in names),), str(row["why"])) for row in rows]
     except FileNotFoundError:
-        return {}
+        return []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TraceError(f"{path / RESULTS}: damaged: {error}") from error
 
 
-def failed_key(spec: Spec) -> tuple[str, str, str, int]:
+def failed_key(spec: Spec) -> CellName:
     """What names a cell in the `failed` rows of a comparison's results."""
     return "+".join(spec.defense), spec.train.learner, spec.train.click_model, spec.repetition
 

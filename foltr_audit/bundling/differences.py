@@ -13,6 +13,7 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """How far numbers may be apart where versions or machines differ."""
 
 MOST_NAMED = 5
+OTHER_BYTES = "the same values in other bytes"
 _MISSING = object()
 
 

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 from foltr_audit.bundling.arrays import cell_arrays
 from foltr_audit.bundling.checks import NotPossibleError
-from foltr_audit.bundling.differences import EXACT, Tolerance, array_differences, named, table_differences
+from foltr_audit.bundling.differences import (
+    EXACT,
+    OTHER_BYTES,
+    Tolerance,
+    array_differences,
+    named,
+    table_differences,
+)
 from foltr_audit.bundling.place import Place
 from foltr_audit.comparing.cells import ARRAYS, FACTS, Files
 from foltr_audit.comparing.folder import ComparisonFolder
@@ -133,7 +140,7 @@ class CellsAgain:
             return Compared(spec, same_bytes=True)
         problems = named(self._differences(spec, again.files))
         if not problems and self.tolerance == EXACT:
-            problems = ["the same values in other bytes"]
+            problems = [OTHER_BYTES]
         return Compared(spec, problems=tuple(problems))
 
     def _same_bytes(self, spec: Spec, files: Files) -> bool:
