@@ -73,8 +73,6 @@ def _unpack(path: Path, stream: IO[bytes], root: Path) -> Unpacked:
         raise TraceError(f"{path}: damaged, or no bundle: {error}") from error
     with archive:
         infos = _checked(path, archive.infolist(), path.stat().st_size)
-        if NAME not in infos:
-            raise TraceError(f"{path}: no bundle: no {NAME} in it")
         manifest = _manifest(path, archive, infos.pop(NAME))
         problems = [f"{name}: missing" for name in manifest.files if name not in infos]
         for name, info in infos.items():
@@ -91,6 +89,8 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[str, z
     Raises:
         TraceError: one is not.
     """
+    if NAME not in [info.filename for info in infos]:
+        raise TraceError(f"{path}: damaged, or no bundle: no {NAME} in it")
     if len(infos) > MOST_ENTRIES:
         raise TraceError(f"{path}: damaged: {len(infos)} entries; expected at most {MOST_ENTRIES}")
     for info in infos:
