@@ -63,7 +63,7 @@ def first_listed(path: Path) -> int:
 # --- damage ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_any_damage_is_found_and_never_a_traceback(small_bundle: Path, data: st.DataObject) -> None:
     good = small_bundle.read_bytes()
@@ -87,7 +87,7 @@ def test_any_damage_is_found_and_never_a_traceback(small_bundle: Path, data: st.
     assert "Traceback" not in done.err
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_hostile_values_under_right_hashes_never_make_a_traceback(
     small_bundle: Path, data: st.DataObject
