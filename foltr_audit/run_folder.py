@@ -37,6 +37,11 @@ _OURS = re.compile(
 """Every file that a Run, or a folder of Runs, is made of."""
 
 
+def is_part(name: str) -> bool:
+    """Whether a Run, or a folder of Runs, may hold a file of this relative path."""
+    return _OURS.fullmatch(name) is not None
+
+
 class RunFolder:
     """A folder that holds one Run.
 
@@ -235,7 +240,7 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
         )
     option = "--overwrite" if overwrite else "--resume"
     for file in held:
-        if not (_OURS.fullmatch(file.as_posix()) or atomic.is_temporary(file.name)):
+        if not (is_part(file.as_posix()) or atomic.is_temporary(file.name)):
             raise UsageError(f"{option}: {path} holds {str(file)!r}, which is no part of a Run")
     for file in held:
         if file.name == SPEC:

@@ -149,7 +149,7 @@ def refuse_twice(runs: Sequence[StoredRun]) -> None:
 
 def _planned(path: Path) -> list[StoredRun]:
     runs = []
-    for spec in _plan(path).specs:
+    for spec in stored_plan(path).specs:
         inner = path / spec.hash[:12]
         if not (inner / SPEC).is_file():
             raise UsageError(
@@ -163,7 +163,12 @@ def _planned(path: Path) -> list[StoredRun]:
     return runs
 
 
-def _plan(path: Path) -> Plan:
+def stored_plan(path: Path) -> Plan:
+    """The plan of an `--out` folder with several Runs.
+
+    Raises:
+        TraceError: it is damaged.
+    """
     where = str(path / PLAN)
     try:
         return Plan.of(read_tables((path / PLAN).read_text(encoding="utf-8"), where), where)

@@ -123,3 +123,19 @@ def letor_file(tmp_path: Path) -> Path:
     path = tmp_path / "some.txt"
     path.write_text(TEXT)
     return path
+
+
+@pytest.fixture(scope="session")
+def small_comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished comparison of two cells; nobody may change it."""
+    from tests.bundled import write_comparison
+
+    return write_comparison(tmp_path_factory.mktemp("comparison") / "compared").path
+
+
+@pytest.fixture(scope="session")
+def small_bundle(small_comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its bundle; nobody may change it."""
+    from foltr_audit.bundling.pack import pack
+
+    return pack(small_comparison, tmp_path_factory.mktemp("bundle") / "small.zip").path

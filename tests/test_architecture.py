@@ -60,7 +60,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("study", "group_scores"),
     ("comparing",),
     ("report",),
-    ("recorded", "merging"),
+    ("recorded", "merging", "bundling"),
     ("checking",),
     ("api",),
     ("cli",),

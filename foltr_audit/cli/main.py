@@ -17,6 +17,7 @@ from typer.main import get_command
 from foltr_audit.cli import (
     attack,
     audit,
+    bundle,
     calibrate,
     check,
     compare,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command("attack")(attack.attack)
 app.command("audit")(audit.audit)
+app.command("bundle")(bundle.bundle)
 app.command("calibrate")(calibrate.calibrate)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
@@ -53,6 +55,7 @@ app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)
 app.command("merge")(merge.merge)
 app.command("report")(report.report)
+app.command("verify")(bundle.verify)
 app.add_typer(data.app, name="data")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(trace.app, name="trace")

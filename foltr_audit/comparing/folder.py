@@ -38,6 +38,11 @@ _OURS = re.compile(
 )
 
 
+def is_part(name: str) -> bool:
+    """Whether a comparison may hold a file of this relative path."""
+    return _OURS.fullmatch(name) is not None
+
+
 class Claim:
     """A cell that this process alone may run, until it is let go of."""
 
@@ -76,7 +81,7 @@ class ComparisonFolder:
             )
         option = "--overwrite" if overwrite else "--resume"
         for name in held:
-            if not (_OURS.fullmatch(name) or atomic.is_temporary(Path(name).name)):
+            if not (is_part(name) or atomic.is_temporary(Path(name).name)):
                 raise UsageError(f"{option}: {path} holds {name!r}, which is no part of a comparison")
         with writing(path):
             if overwrite and held:

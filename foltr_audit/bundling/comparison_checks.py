@@ -1,0 +1,183 @@
+"""Whether what a comparison's bundle holds fits together: grid, cells and results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from math import prod
+from pathlib import Path
+
+from foltr_audit.bundling.arrays import cell_arrays
+from foltr_audit.bundling.checks import FOREIGN, Check, NotPossibleError, said
+from foltr_audit.bundling.contents import failed_key, failures, missing_cells
+from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
+from foltr_audit.bundling.manifest import Manifest
+from foltr_audit.comparing.cells import ARRAYS, FACTS, SCHEMA
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Expansion, Grid, LeftOut, Planned
+from foltr_audit.comparing.runner import Failed
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.plain import json_text
+from foltr_audit.run_folder import RESULTS
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study
+
+MOST_POINTS = 1_000_000
+"""A grid of more points is not spelt out."""
+
+_NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.])")
+
+
+def finished_specs(root: Path, manifest: Manifest) -> list[Spec]:
+    """The Specs of the cells that are in a bundle, in order of their names."""
+    folder = ComparisonFolder(root)
+    specs = (
+        Spec.from_toml((root / name).read_text(encoding="utf-8"), name) for name in sorted(manifest.specs)
+    )
+    return [spec for spec in specs if folder.done(spec)]
+
+
+def check_cells(root: Path, manifest: Manifest) -> Check:
+    """Whether each cell is of its Spec and whole, and none is missing that the list of cells names."""
+    folder = ComparisonFolder(root)
+    cells, known = folder.cells(), {name for name, _ in failures(root)}
+    missing = [cell for cell in missing_cells(folder) if failed_key(cell.spec) not in known]
+    problems = [] if manifest.partial else [f"{folder.cell(cell.spec).name}: missing" for cell in missing]
+    problems += [
+        f"{cell.spec.hash[:12]}: a cell to {cell.kind} has another Spec" for cell in _mistaken(cells)
+    ]
+    specs = finished_specs(root, manifest)
+    for spec in specs:
+        try:
+            _check_cell(folder, spec, lists=manifest.lists)
+        except FOREIGN as error:
+            problems.append(f"{spec.hash[:12]}: {said(error)}".replace(f"{root}/", ""))
+    lost = f", {len(missing)} missing" if missing else ""
+    failed = f", {len(known)} that could not be run" if known else ""
+    return Check.of("cells", problems, f"{len(specs)}, whole and of their Specs{lost}{failed}")
+
+
+def _mistaken(cells: list[Planned]) -> Iterator[Planned]:
+    for cell in cells:
+        kinds = {"attack": cell.spec.attack, "audit": cell.spec.audit}
+        if cell.kind not in kinds or kinds[cell.kind] is None:
+            yield cell
+
+
+def _check_cell(folder: ComparisonFolder, spec: Spec, *, lists: bool) -> None:
+    if lists:
+        cell_arrays(folder.cell(spec) / ARRAYS)
+        folder.read(spec)
+        return
+    facts = json.loads((folder.cell(spec) / FACTS).read_text(encoding="utf-8"))
+    if facts["schema"] != SCHEMA or facts["spec_sha256"] != spec.hash:
+        raise TraceError(f"{FACTS}: made by another Spec, or another schema than {SCHEMA}")
+
+
+def check_results(root: Path, tolerance: Tolerance, progress: Progress = SILENT) -> Check:
+    """Whether the results are what the report makes of the cells."""
+    if not (root / RESULTS).is_file():
+        raise NotPossibleError(f"there is no {RESULTS}: the comparison was packed before its end")
+    folder = ComparisonFolder(root)
+    report = CompareReport.of(folder, list(_failed(folder)), progress)
+    return compare_results(root, report.json(), "recomputed from the cells", tolerance)
+
+
+def _failed(folder: ComparisonFolder) -> Iterator[Failed]:
+    """The cells that are not there, in the order of the results that name them."""
+    missing = [cell.spec for cell in missing_cells(folder)]
+    for name, why in failures(folder.path):
+        spec = next((spec for spec in missing if failed_key(spec) == name), None)
+        if spec is not None:
+            missing.remove(spec)
+            yield Failed(spec, why, FoltrAuditError.exit_code)
+    yield from (Failed(spec, "", FoltrAuditError.exit_code) for spec in missing)
+
+
+def compare_results(
+    root: Path, text: str, how: str, tolerance: Tolerance, beside: tuple[str, ...] = ()
+) -> Check:
+    """Whether the results are those of a report in JSON; fields `beside` it are not of the report."""
+    stored_text = (root / RESULTS).read_text(encoding="utf-8")
+    if stored_text == text + "\n":
+        return Check("results", "holds", (f"{RESULTS} is {how}, byte for byte",))
+    stored, found = json.loads(stored_text), json.loads(text)
+    others = [name for name in beside if name in stored and name not in found]
+    found |= {name: stored[name] for name in others}
+    problems = named(table_differences(stored, found, tolerance))
+    if not problems and tolerance == EXACT and stored_text != json_text(found) + "\n":
+        problems = [OTHER_BYTES]
+    within = f"within {tolerance}" if any(tolerance) else "value by value"
+    note = f"; not recomputed: {', '.join(others)}" if others else ""
+    return Check.of(
+        "results", (f"{RESULTS}: {line}" for line in problems), f"{RESULTS} is {how}, {within}{note}"
+    )
+
+
+def check_grid(root: Path, study: Study, tolerance: Tolerance) -> Check:
+    """Whether the grid makes exactly the listed cells under their names, so that none was picked or renamed.
+
+    Raises:
+        NotPossibleError: the data are not here.
+    """
+    folder = ComparisonFolder(root)
+    grid, listed = folder.grid, folder.cells()
+    axes = (grid.learners, grid.scenarios, grid.click_models, grid.defenses, grid.eps)
+    if grid.runs * prod(len(axis) for axis in axes) > MOST_POINTS:
+        return Check("grid", "fails", (f"more than {MOST_POINTS} points",))
+    expansion = Expansion(grid, study, _chosen(grid, listed))
+    try:
+        made = {_place(cell): cell.spec for cell in expansion.cells()}
+    except UsageError as error:
+        return Check("grid", "fails", (said(error),))
+    there = {_place(cell): cell.spec for cell in listed}
+    problems = [
+        f"{made[place].hash[:12]}: not listed, and the grid makes it" for place in made.keys() - there
+    ]
+    problems += [
+        f"{there[place].hash[:12]}: listed, and not made by the grid" for place in there.keys() - made
+    ]
+    problems += [
+        f"{there[place].hash[:12]}: {'+'.join(there[place].defense)}, where the grid makes "
+        f"{'+'.join(made[place].defense)}"
+        for place in there.keys() & made
+        if not _same_chain(there[place].defense, made[place].defense, tolerance)
+    ]
+    if _combinations(expansion.left_out) != _combinations(folder.left_out()):
+        problems.append("other combinations were left out than the grid leaves out")
+    return Check.of("grid", named(iter(sorted(problems))), f"it makes exactly the {len(listed)} listed cells")
+
+
+def _place(cell: Planned) -> str:
+    """A cell without the numbers of its defense, which were computed."""
+    table = {name: value for name, value in cell.spec.table().items() if name != "defense"}
+    return json_text([cell.kind, list(cell.label), table])
+
+
+def _same_chain(a: tuple[str, ...], b: tuple[str, ...], tolerance: Tolerance) -> bool:
+    """Whether two chains are the same but for numbers that agree."""
+    pieces, others = (_NUMBER.split(" ".join(chain)) for chain in (a, b))
+    return len(pieces) == len(others) and all(
+        piece == other or (i % 2 == 1 and tolerance.agree(float(piece), float(other)))
+        for i, (piece, other) in enumerate(zip(pieces, others, strict=True))
+    )
+
+
+def _combinations(left_out: Iterable[LeftOut]) -> set[tuple[str, str]]:
+    return {(one.learner, one.defense) for one in left_out}
+
+
+def _chosen(grid: Grid, listed: list[Planned]) -> dict[tuple[str, str, str, float], float]:
+    """The sensitivities that the cells were made with; they count only where the grid leaves them open."""
+    if not grid.sensitivity_grid:
+        return {}
+    found = {}
+    for cell in listed:
+        spec, label = cell.spec, cell.label
+        if cell.kind == "attack" and label.eps is not None and label.sensitivity in grid.sensitivity_grid:
+            point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps)
+            found[point] = float(label.sensitivity)
+    return found

@@ -1,0 +1,206 @@
+"""Which files of a comparison or of Runs go into a bundle, and which are left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foltr_audit.bundling.manifest import Kind
+from foltr_audit.comparing.cells import ARRAYS, FACTS
+from foltr_audit.comparing.folder import CELLS, GRID, INDEX, ComparisonFolder
+from foltr_audit.comparing.grid import Planned
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.report.train import ROUNDS
+from foltr_audit.run_folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
+from foltr_audit.spec import Spec
+from foltr_audit.stored_runs import StoredRun, stored_plan
+from foltr_audit.trace import Trace
+from foltr_audit.trace.header import HEADER
+from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
+
+CellName = tuple[Any, ...]
+"""What names a cell in the results of a comparison: chain, learner, click model and repetition."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to pack.
+
+    Attributes:
+        path: where it is.
+        sha256: what its content must be, where another file says so.
+    """
+
+    path: Path
+    sha256: str | None = None
+
+
+@dataclass
+class Contents:
+    """What goes into a bundle.
+
+    Attributes:
+        kind: of the folder.
+        lists, trace: as in the manifest.
+        files: by name in the bundle.
+        specs: hash by the name of the Spec's file.
+        unfinished: what is missing, in words; a bundle of it is partial.
+    """
+
+    kind: Kind
+    lists: bool = False
+    trace: bool = False
+    files: dict[str, Source] = field(default_factory=dict)
+    specs: dict[str, str] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
+
+    def add(self, root: Path, *names: str) -> None:
+        """Pack files of a folder under their own names."""
+        self.files |= {name: Source(root / name) for name in names}
+
+    def add_if_there(self, root: Path, *names: str) -> None:
+        """The same, of those that exist."""
+        self.add(root, *(name for name in names if (root / name).is_file()))
+
+
+def contents_of(path: Path, *, with_trace: bool, without_lists: bool) -> Contents:
+    """What is packed of a folder.
+
+    Raises:
+        UsageError: no such folder, neither a comparison nor Runs, or an option that it cannot be packed with.
+        TraceError: it is damaged.
+    """
+    if (path / INDEX).is_file():
+        if with_trace:
+            raise UsageError(
+                f"--with-trace: {path} is a comparison, which keeps no traces; record one cell with "
+                "attack --config SPEC --out DIR and pack that"
+            )
+        return _of_comparison(ComparisonFolder.open(path), lists=not without_lists)
+    if without_lists:
+        raise UsageError(f"--without-lists: {path} is no comparison; only their cells hold judged lists")
+    return _of_runs(path, with_trace=with_trace)
+
+
+def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> Contents:
+    found = Contents("comparison", lists=lists)
+    _ = folder.grid  # a damaged one is refused
+    found.add(folder.path, GRID, INDEX)
+    found.add_if_there(folder.path, RESULTS)
+    cells = folder.cells()
+    missing = missing_cells(folder)
+    for spec in dict.fromkeys([cell.spec for cell in cells] + list(_trainings(folder))):
+        _add_cell(found, folder, spec)
+    known = {name for name, _ in failures(folder.path)}
+    unexplained = [cell for cell in missing if failed_key(cell.spec) not in known]
+    if unexplained:
+        found.unfinished.append(f"{len(unexplained)} of {len(cells)} cells are missing")
+    if not (folder.path / RESULTS).is_file():
+        found.unfinished.append(f"there is no {RESULTS}")
+    elif unexplained:
+        del found.files[RESULTS]  # of an earlier and smaller grid
+    return found
+
+
+def _add_cell(found: Contents, folder: ComparisonFolder, spec: Spec) -> None:
+    root, inside = folder.cell(spec), f"{CELLS}/{spec.hash[:12]}"
+    found.add(folder.path, f"{inside}/{SPEC}")
+    found.specs[f"{inside}/{SPEC}"] = spec.hash
+    if not folder.done(spec):
+        return
+    found.add(folder.path, f"{inside}/{FACTS}")
+    if found.lists:
+        found.files[f"{inside}/{ARRAYS}"] = Source(root / ARRAYS, _arrays_digest(root / FACTS))
+
+
+def _arrays_digest(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["arrays_sha256"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TraceError(f"{path}: damaged: {error}") from error
+
+
+def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:
+    """Finished cells that were trained to choose a sensitivity; no index names them."""
+    for path in sorted((folder.path / CELLS).glob(f"*/{FACTS}")):
+        spec = RunFolder(path.parent).spec
+        if spec.attack is None and spec.audit is None:
+            yield spec
+
+
+def failures(path: Path) -> list[tuple[CellName, str]]:
+    """The cells that could not be run, by `failed_key`, and why; as the results of a comparison say.
+
+    Raises:
+        TraceError: the results are damaged.
+    """
+    try:
+        rows = json.loads((path / RESULTS).read_text(encoding="utf-8"))["failed"]
+        names = ("defense", "learner", "click_model", "run")
+        return [((*(row[name] for name in names),), str(row["why"])) for row in rows]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TraceError(f"{path / RESULTS}: damaged: {error}") from error
+
+
+def failed_key(spec: Spec) -> CellName:
+    """What names a cell in the `failed` rows of a comparison's results."""
+    return "+".join(spec.defense), spec.train.learner, spec.train.click_model, spec.repetition
+
+
+def missing_cells(folder: ComparisonFolder) -> list[Planned]:
+    """Cells of the last grid that are not finished."""
+    return [cell for cell in folder.cells() if not folder.done(cell.spec)]
+
+
+def _of_runs(path: Path, *, with_trace: bool) -> Contents:
+    several = (path / PLAN).is_file()
+    found = Contents("plan" if several else "run", trace=with_trace)
+    if not several:
+        _add_run(found, path, "", StoredRun.open(path))
+    else:
+        found.add(path, PLAN)
+        for spec in stored_plan(path).specs:
+            name = spec.hash[:12]
+            if (path / name / SPEC).is_file():
+                _add_run(found, path, f"{name}/", StoredRun.open(path / name))
+            else:
+                found.unfinished.append(f"Run {name} is missing")
+    found.add_if_there(path, RESULTS, ROUNDS)
+    if RESULTS not in found.files:
+        found.unfinished.append(f"there is no {RESULTS}")
+    return found
+
+
+def _add_run(found: Contents, root: Path, inside: str, run: StoredRun) -> None:
+    found.add(root, f"{inside}{SPEC}")
+    found.add_if_there(root, f"{inside}{MODEL}")
+    found.specs[f"{inside}{SPEC}"] = run.spec.hash
+    if not run.finished or f"{inside}{MODEL}" not in found.files:
+        found.unfinished.append(f"{run.path} has {run.n_rounds} of {run.spec.train.rounds} rounds")
+    if not found.trace:
+        return
+    if run.trace is not None:
+        _add_trace(found, f"{inside}{TRAINING}", run.trace)
+    for name, trace in _fresh(run).items():
+        _add_trace(found, f"{inside}{FRESH}/{name}", trace)
+
+
+def _fresh(run: StoredRun) -> dict[str, Trace]:
+    folders = sorted(entry for entry in (run.path / FRESH).glob("*") if entry.is_dir())
+    return {folder.name: Trace.open(folder) for folder in folders}
+
+
+def _add_trace(found: Contents, inside: str, trace: Trace) -> None:
+    """The observed side of a trace: its truth stays where it is."""
+    found.files[f"{inside}/{HEADER}"] = Source(trace.folder / HEADER, trace.trace_id)
+    for part in trace.parts:
+        marker = marker_name(part.index)
+        found.files[f"{inside}/{marker}"] = Source(trace.folder / marker)
+        for table in OBSERVED:
+            name = file_name(table, part.index)
+            found.files[f"{inside}/{name}"] = Source(trace.folder / name, part.files[table].sha256)

@@ -1,0 +1,114 @@
+"""What differs between stored and recomputed values: tables as in JSON, and arrays, number by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+RELATIVE, ABSOLUTE = 1e-6, 1e-9
+"""How far numbers may be apart where versions or machines differ."""
+
+MOST_NAMED = 5
+OTHER_BYTES = "the same values in other bytes"
+_MISSING = object()
+
+
+class Tolerance(NamedTuple):
+    """Numbers agree if they are at most `absolute`, or `relative` times the larger one, apart."""
+
+    relative: float
+    absolute: float
+
+    def agree(self, a: float, b: float) -> bool:
+        """Whether two numbers do; NaN agrees with NaN."""
+        if math.isnan(a) or math.isnan(b):
+            return math.isnan(a) and math.isnan(b)
+        return math.isclose(a, b, rel_tol=self.relative, abs_tol=self.absolute)
+
+    def __str__(self) -> str:
+        return f"relative {self.relative:g}, absolute {self.absolute:g}"
+
+
+EXACT = Tolerance(0.0, 0.0)
+ACROSS_VERSIONS = Tolerance(RELATIVE, ABSOLUTE)
+
+
+def table_differences(stored: Any, found: Any, tolerance: Tolerance, where: str = "") -> Iterator[str]:
+    """Where two values as in JSON differ, one line each."""
+    if isinstance(stored, Mapping) and isinstance(found, Mapping):
+        for name in {**stored, **found}:
+            inner = f"{where}.{name}" if where else str(name)
+            pair = stored.get(name, _MISSING), found.get(name, _MISSING)
+            yield from table_differences(*pair, tolerance, inner)
+    elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
+        for number, pair in enumerate(zip(stored, found, strict=True)):
+            yield from table_differences(*pair, tolerance, f"{where}[{number}]")
+    elif isinstance(stored, list) and isinstance(found, list):
+        yield f"{where}: {len(stored)} values, found {len(found)}"
+    elif not _same(stored, found, tolerance):
+        yield f"{where}: {_text(stored)}, found {_text(found)}"
+
+
+def _same(stored: Any, found: Any, tolerance: Tolerance) -> bool:
+    if _is_float(stored, found):
+        return tolerance.agree(float(stored), float(found))
+    return type(stored) is type(found) and bool(stored == found)
+
+
+def _is_float(*values: Any) -> bool:
+    """Whether all are numbers, and one of them is no whole one; whole numbers must be equal."""
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return numbers and any(isinstance(value, float) for value in values)
+
+
+def _text(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    if isinstance(value, list | Mapping):
+        return f"{len(value)} values"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def array_differences(
+    stored: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]], tolerance: Tolerance
+) -> Iterator[str]:
+    """Where arrays of the same names differ, one line for each."""
+    for name in {**stored, **found}:
+        if name not in stored or name not in found:
+            yield f"{name}: only {'stored' if name in stored else 'found'}"
+            continue
+        a, b = stored[name], found[name]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            yield f"{name}: {a.dtype} {list(a.shape)}, found {b.dtype} {list(b.shape)}"
+            continue
+        apart = ~_agree(a, b, tolerance)
+        if apart.any():
+            first = np.unravel_index(int(np.argmax(apart)), a.shape)
+            place = ", ".join(str(int(i)) for i in first)
+            yield (
+                f"{name}: {int(apart.sum())} of {a.size} values differ, "
+                f"the first at [{place}]: {_text(a[first].item())}, found {_text(b[first].item())}"
+            )
+
+
+def _agree(a: NDArray[Any], b: NDArray[Any], tolerance: Tolerance) -> NDArray[np.bool_]:
+    if a.dtype.kind != "f":
+        return np.asarray(a == b)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(a - b) <= np.maximum(
+            tolerance.absolute, tolerance.relative * np.maximum(np.abs(a), np.abs(b))
+        )
+    finite = np.isfinite(a) & np.isfinite(b)
+    return np.asarray((near & finite) | (a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+def named(differences: Iterator[str]) -> list[str]:
+    """The first few differences, and how many more there are."""
+    found = list(differences)
+    more = len(found) - MOST_NAMED
+    return found[:MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])

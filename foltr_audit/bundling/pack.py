@@ -1,0 +1,138 @@
+"""Packs a comparison or Runs into one file: Specs, results, what cells found, hashes and versions.
+
+What is packed is what it takes to check the results: of a comparison every cell's facts and arrays, whose
+judged lists hold the clicks of simulated users. These are no secret to anybody who has the data, for the
+Spec beside them draws them again; `lists=False` leaves them out for data that are not public. Of a trace,
+the observed side at most: its truth is never packed.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+from foltr_audit import atomic
+from foltr_audit.bundling.archive import BundleWriter, digest_of
+from foltr_audit.bundling.contents import Contents, Source, contents_of
+from foltr_audit.bundling.manifest import NAME, Manifest, Packed
+from foltr_audit.bundling.versions import versions
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.run_folder import writing
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was packed.
+
+    Attributes:
+        path: the file.
+        sha256: of the whole file (hex).
+        size: in bytes.
+        manifest: what it holds.
+        unfinished: what is missing in it, in words.
+    """
+
+    path: Path
+    sha256: str
+    size: int
+    manifest: Manifest
+    unfinished: tuple[str, ...] = ()
+
+    def table(self) -> dict[str, Any]:
+        """As one plain table."""
+        manifest = self.manifest
+        return {
+            "schema": manifest.schema_,
+            "bundle": str(self.path),
+            "sha256": self.sha256,
+            "bytes": self.size,
+            "files": len(manifest.files),
+            "kind": manifest.kind,
+            "partial": manifest.partial,
+            "lists": manifest.lists,
+            "trace": manifest.trace,
+            "unfinished": list(self.unfinished),
+            "versions": manifest.versions,
+        }
+
+
+def pack(
+    folder: Path,
+    to: Path,
+    *,
+    with_trace: bool = False,
+    without_lists: bool = False,
+    partial: bool = False,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Bundle:
+    """Pack a folder that `compare`, `attack`, `audit` or `train` has made; the same folder, the same bytes.
+
+    Raises:
+        UsageError: nothing to pack, an unfinished folder without `partial`, or a file in the way.
+        TraceError: the folder is damaged.
+        FoltrAuditError: the bundle cannot be written.
+    """
+    _refuse_place(folder, to, overwrite=overwrite)
+    contents = contents_of(folder, with_trace=with_trace, without_lists=without_lists)
+    if contents.unfinished and not partial:
+        raise UsageError(
+            f"{folder}: unfinished: {contents.unfinished[0]}; end it with --resume, "
+            "or give --partial to pack what is there"
+        )
+    with writing(to), atomic.whole_file(to) as stream:
+        manifest = _write(contents, stream, progress)
+    with to.open("rb") as packed:
+        digest = digest_of(packed)
+    return Bundle(to, digest, to.stat().st_size, manifest, tuple(contents.unfinished))
+
+
+def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder")
+    if to.is_dir():
+        raise UsageError(f"--to: {to} is a folder; expected the name of a file")
+    if to.exists() and not overwrite:
+        raise UsageError(f"--to: {to} is there already; give --overwrite to replace it")
+    if not to.parent.is_dir():
+        raise UsageError(f"--to: {to.parent}: no such folder")
+    if to.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"--to: {to} is inside of {folder}; expected a place beside it")
+
+
+def _write(contents: Contents, stream: BufferedIOBase, progress: Progress) -> Manifest:
+    files = {}
+    with BundleWriter.writing(stream) as writer:
+        with progress.task("pack", len(contents.files)) as tick:
+            for name in sorted(contents.files):
+                files[name] = _add(writer, name, contents.files[name])
+                tick()
+        manifest = Manifest(
+            kind=contents.kind,
+            partial=bool(contents.unfinished),
+            lists=contents.lists,
+            trace=contents.trace,
+            versions=dict(versions()),
+            specs=contents.specs,
+            files=files,
+        )
+        text = manifest.text.encode()
+        writer.add(NAME, io.BytesIO(text), len(text))
+    return manifest
+
+
+def _add(writer: BundleWriter, name: str, source: Source) -> Packed:
+    try:
+        with source.path.open("rb") as content:
+            size, digest = writer.add(name, content, source.path.stat().st_size)
+    except FileNotFoundError as error:
+        raise TraceError(f"{source.path}: missing") from error
+    except PermissionError as error:
+        raise FoltrAuditError(f"{source.path}: cannot be read: {error.strerror}") from error
+    if source.sha256 is not None and digest != source.sha256:
+        raise TraceError(f"{source.path}: damaged: not the content that its folder names")
+    return Packed(size=size, sha256=digest)

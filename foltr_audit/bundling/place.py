@@ -1,0 +1,87 @@
+"""Where the data of a bundle's Specs are on this machine, and whether they are the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from foltr_audit.bundling.checks import NotPossibleError
+from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.load import SYNTHETIC, load_collection
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.records import Collection
+from foltr_audit.spec import DataSpec, Spec
+from foltr_audit.study import Study
+
+
+@dataclass
+class Place:
+    """Finds data and makes studies of them; the last data set is kept at hand.
+
+    Attributes:
+        data: where the data are, other than the Specs say; synthetic data are made anyway.
+    """
+
+    data: str | None = None
+    _last: tuple[tuple[DataSpec, int], Collection] | None = field(default=None, repr=False)
+
+    def study(
+        self, spec: Spec, fingerprint: str | None, progress: Progress = SILENT, *, with_undefended: bool
+    ) -> Study:
+        """A study on the data of a Spec, which must have a fingerprint if one is given.
+
+        Raises:
+            NotPossibleError: they are not here, or other data.
+        """
+        collection = self._collection(spec)
+        if fingerprint is not None and collection.fingerprint != fingerprint:
+            raise NotPossibleError(
+                f"{self.data or spec.data.source}: other data than the bundle's: "
+                f"fingerprint {collection.fingerprint[:12]}, expected {fingerprint[:12]}"
+            )
+        return Study(progress, collection, with_undefended=with_undefended)
+
+    def _collection(self, spec: Spec) -> Collection:
+        key = (spec.data, spec.seed)
+        if self._last is None or self._last[0] != key:
+            self._last = None
+            self._last = (key, self._load(spec))
+        return self._last[1]
+
+    def _load(self, spec: Spec) -> Collection:
+        data, moved = spec.data, self.data is not None and not _is_synthetic(spec.data)
+        if moved:
+            data = data.model_copy(update={"source": self.data})
+        for what, path in (("data", data.source), ("intents", data.intents), ("init", spec.train.init)):
+            if path is not None and not path.startswith(f"{SYNTHETIC}:") and not _is_there(path):
+                raise NotPossibleError(
+                    f"{what} {path!a}: not here; --data PATH names another place of the data"
+                )
+        try:
+            collection = load_collection(data, spec.seed)
+        except (FoltrAuditError, OSError) as error:
+            raise NotPossibleError(f"the data cannot be read: {error}") from error
+        return replace(collection, source=spec.data.source) if moved else collection
+
+
+def refuse_vain_place(data: str | None, specs: Sequence[Spec]) -> None:
+    """Refuse a place of data that no Spec reads.
+
+    Raises:
+        UsageError: all data are synthetic.
+    """
+    if data is not None and all(_is_synthetic(spec.data) for spec in specs):
+        raise UsageError(f"--data: {data}: the data of this bundle are synthetic; expected no other place")
+
+
+def _is_synthetic(data: DataSpec) -> bool:
+    return data.source.partition(":")[0] == SYNTHETIC
+
+
+def _is_there(path: str) -> bool:
+    """Whether it is a folder or plain file: a foreign Spec shall not make us read a device."""
+    try:
+        return Path(path).is_dir() or Path(path).is_file()
+    except (OSError, ValueError):
+        return False

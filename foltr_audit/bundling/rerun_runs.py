@@ -1,0 +1,192 @@
+"""Re-runs Runs and holds their models, traces and results against what is stored."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foltr_audit.bundling.arrays import vector
+from foltr_audit.bundling.checks import Check, NotPossibleError
+from foltr_audit.bundling.comparison_checks import compare_results
+from foltr_audit.bundling.differences import EXACT, Tolerance, array_differences, named, table_differences
+from foltr_audit.bundling.manifest import Manifest
+from foltr_audit.bundling.place import Place
+from foltr_audit.bundling.rerun_cells import Compared
+from foltr_audit.bundling.run_checks import stored_results
+from foltr_audit.errors import FoltrAuditError, TraceError
+from foltr_audit.plan import Plan
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.report.attack import AttackReport
+from foltr_audit.report.audit import AuditReport
+from foltr_audit.report.base import Report
+from foltr_audit.report.train import ROUNDS, TrainReport
+from foltr_audit.run_folder import MODEL, RESULTS, RunFolder
+from foltr_audit.spec import Spec
+from foltr_audit.study import Cell
+from foltr_audit.trace import Trace
+from foltr_audit.trace.header import HEADER
+from foltr_audit.trace.marker import OBSERVED
+
+REPORTS: dict[str, type[AttackReport | AuditReport | TrainReport]] = {
+    report.SCHEMA: report for report in (AttackReport, AuditReport, TrainReport)
+}
+BESIDE = ("published",)
+"""What stands in results beside a report, and comes from a preset."""
+
+
+class RunsAgain:
+    """Re-runs some Runs of an unpacked bundle, one after the other.
+
+    Attributes:
+        root: the unpacked bundle.
+        manifest: what it holds.
+        place: where the data are.
+        tolerance: within which numbers must agree.
+        cells: what was re-run so far.
+    """
+
+    def __init__(self, root: Path, manifest: Manifest, data: str | None, tolerance: Tolerance) -> None:
+        self.root = root
+        self.manifest = manifest
+        self.place = Place(data)
+        self.tolerance = tolerance
+        self.cells: dict[Spec, Cell] = {}
+        self._folders = {digest: name for name, digest in manifest.runs.items()}
+
+    def compared(self, specs: Sequence[Spec], into: Path, progress: Progress = SILENT) -> list[Compared]:
+        """Each Run beside its stored form, in order; they are run into folders of `into`."""
+        return [self._compared(spec, into / spec.hash[:12], progress) for spec in specs]
+
+    def _compared(self, spec: Spec, into: Path, progress: Progress) -> Compared:
+        fingerprint = fingerprint_of(stored_results(self.root), spec.data.fold)
+        try:
+            study = self.place.study(spec, fingerprint, progress, with_undefended=True)
+        except NotPossibleError as error:
+            return Compared(spec, missing=str(error))
+        try:
+            self.cells[spec] = study.run(spec, RunFolder.create(into, spec))
+        except FoltrAuditError as error:
+            return Compared(spec, problems=(f"cannot be run: {error}",))
+        return self._compare(spec, into)
+
+    def _compare(self, spec: Spec, again: Path) -> Compared:
+        inside = self._folders[spec.hash]
+        here = self.root / inside if inside else self.root
+        names = [name.removeprefix(f"{inside}/") for name in self._names(inside)]
+        missing = [name for name in names if not (again / name).is_file()]
+        other = [
+            name
+            for name in names
+            if name not in missing and (here / name).read_bytes() != (again / name).read_bytes()
+        ]
+        if not missing and not other:
+            return Compared(spec, same_bytes=True)
+        problems = [f"{name}: not made again" for name in missing]
+        if self.tolerance == EXACT:
+            problems += [f"{name}: other bytes{_first_number(here, again, name)}" for name in other]
+        else:
+            problems += list(_differences(here, again, other, self.tolerance))
+        return Compared(spec, problems=tuple(named(iter(problems))))
+
+    def _names(self, inside: str) -> list[str]:
+        """The files of one Run, without what stands beside it in the folder of a single one."""
+        if inside:
+            return [name for name in self.manifest.files if name.startswith(f"{inside}/")]
+        return [name for name in self.manifest.files if name not in (RESULTS, ROUNDS)]
+
+    def check_results(self, plan: Plan, into: Path) -> Check:
+        """Whether the results are those of the re-run Runs.
+
+        Raises:
+            NotPossibleError: not all of the plan were re-run, or there are no results.
+        """
+        stored = stored_results(self.root)
+        if stored is None:
+            raise NotPossibleError("there are no results: the Runs were packed before their end")
+        if any(spec not in self.cells for spec in plan.specs):
+            raise NotPossibleError(
+                f"the results are of {len(plan.specs)} Runs, and {len(self.cells)} were re-run; give --all"
+            )
+        report = REPORTS[stored["schema"]].of(plan, [self.cells[spec] for spec in plan.specs])
+        check = compare_results(
+            self.root, report.json(), "what the re-run Runs give", self.tolerance, beside=BESIDE
+        )
+        problems = list(self._rounds_problems(report, into))
+        return Check("results", "fails", (*check.found, *problems)) if problems else check
+
+    def _rounds_problems(self, report: Report, into: Path) -> Iterator[str]:
+        if ROUNDS not in self.manifest.files or not isinstance(report, TrainReport):
+            return
+        report.save_rounds(into)
+        stored, found = (root / ROUNDS for root in (self.root, into))
+        if stored.read_bytes() != found.read_bytes():
+            yield from _frame_differences(stored, found, ROUNDS, self.tolerance)
+
+
+def fingerprint_of(results: Mapping[str, Any] | None, fold: int) -> str | None:
+    """Fingerprint of a fold as results name it; None where they do not."""
+    folds = [] if results is None else results["dataset"]["folds"]
+    return next((str(row["fingerprint"]) for row in folds if row["fold"] == fold), None)
+
+
+def _first_number(here: Path, again: Path, name: str) -> str:
+    """Where the models part."""
+    if name != MODEL:
+        return ""
+    return "".join(f": {line}" for line in _vector_differences(here, again, EXACT))
+
+
+def _vector_differences(here: Path, again: Path, tolerance: Tolerance) -> Iterator[str]:
+    stored, found = ({"model": vector(root / MODEL)} for root in (here, again))
+    yield from array_differences(stored, found, tolerance)
+
+
+def _differences(here: Path, again: Path, names: Sequence[str], tolerance: Tolerance) -> Iterator[str]:
+    """What is apart in files whose bytes differ."""
+    traces = {name.removesuffix(f"/{HEADER}") for name in names if name.endswith(f"/{HEADER}")}
+    traces |= {name.rpartition("/")[0] for name in names if "/part-" in name}
+    traces |= {name.rpartition("/observed/")[0] for name in names if "/observed/" in name}
+    if MODEL in names:
+        yield from (f"{MODEL}: {line}" for line in _vector_differences(here, again, tolerance))
+    for name in sorted(traces):
+        yield from _trace_differences(here / name, again / name, name, tolerance)
+
+
+def _trace_differences(here: Path, again: Path, name: str, tolerance: Tolerance) -> Iterator[str]:
+    before, after = (tomllib.loads((root / HEADER).read_text(encoding="utf-8")) for root in (here, again))
+    yield from table_differences(before, after, tolerance, f"{name}/{HEADER}")
+    stored, found = Trace.open(here), Trace.open(again)
+    if [part.n_rounds for part in stored.parts] != [part.n_rounds for part in found.parts]:
+        yield f"{name}: {stored.n_rounds} rounds, found {found.n_rounds}, or in other parts"
+        return
+    for part, other in zip(stored.parts, found.parts, strict=True):
+        for table in OBSERVED:
+            pair = (stored.frame(part, table), found.frame(other, table))
+            yield from _unequal(*pair, f"{name}/{table}, part {part.index}", tolerance)
+
+
+def _frame_differences(stored: Path, found: Path, name: str, tolerance: Tolerance) -> Iterator[str]:
+    import polars as pl
+
+    try:
+        pair = pl.read_parquet(stored), pl.read_parquet(found)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceError(f"{name}: damaged: {error}") from error
+    yield from _unequal(*pair, name, tolerance)
+
+
+def _unequal(stored: Any, found: Any, name: str, tolerance: Tolerance) -> Iterator[str]:
+    from polars.testing import assert_frame_equal
+
+    try:
+        assert_frame_equal(
+            stored,
+            found,
+            check_exact=tolerance == EXACT,
+            rel_tol=tolerance.relative,
+            abs_tol=tolerance.absolute,
+        )
+    except AssertionError as error:
+        yield f"{name}: {' '.join(str(error).split())[:200]}"

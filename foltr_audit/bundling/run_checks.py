@@ -1,0 +1,81 @@
+"""Whether what a bundle of Runs holds fits together: plan, Specs, results and traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from foltr_audit.bundling.arrays import vector
+from foltr_audit.bundling.checks import FOREIGN, Check, said
+from foltr_audit.bundling.differences import EXACT, named, table_differences
+from foltr_audit.bundling.manifest import Manifest
+from foltr_audit.plan import Plan
+from foltr_audit.report.plain import json_ready
+from foltr_audit.run_folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
+from foltr_audit.stored_runs import stored_plan
+from foltr_audit.trace import Trace
+
+
+def stored_results(root: Path) -> dict[str, Any] | None:
+    """The results of a bundle of Runs; None where it has none."""
+    path = root / RESULTS
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+def plan_of(root: Path, manifest: Manifest) -> Plan:
+    """The plan of a bundle of Runs.
+
+    Raises:
+        TraceError: it is damaged.
+    """
+    return Plan((RunFolder(root).spec,)) if manifest.kind == "run" else stored_plan(root)
+
+
+def check_runs(root: Path, manifest: Manifest) -> Check:
+    """Whether Runs are those of the plan, the results of that plan, and models and traces whole."""
+    plan = plan_of(root, manifest)
+    planned = {"" if manifest.kind == "run" else spec.hash[:12] for spec in plan.specs}
+    problems = [f"{name or 'the Run'}: not in the plan" for name in sorted(manifest.runs.keys() - planned)]
+    if not manifest.partial:
+        problems += [f"{name}: missing" for name in sorted(planned - manifest.runs.keys())]
+    results = stored_results(root)
+    if results is None and not manifest.partial:
+        problems.append(f"{RESULTS}: missing")
+    if results is not None:
+        wanted = json_ready(plan.table())
+        problems += named(table_differences(results["config"], wanted, EXACT, f"{RESULTS}: config"))
+    traces = 0
+    for name in sorted(manifest.runs.keys() & planned):
+        folder = RunFolder(root / name)
+        try:
+            traces += _check_run(folder, manifest)
+        except FOREIGN as error:
+            problems.append(f"{name}: {said(error)}".replace(f"{root}/", ""))
+    told = f", {traces} whole traces without their truth" if manifest.trace else ""
+    return Check.of("Runs", problems, f"{len(manifest.runs)} of {len(plan.specs)} Runs of the plan{told}")
+
+
+def _check_run(folder: RunFolder, manifest: Manifest) -> int:
+    """Look at the model and the traces of a Run; how many traces there are."""
+    if (folder.path / MODEL).is_file():
+        vector(folder.path / MODEL)
+    elif not manifest.partial:
+        raise ValueError(f"{MODEL}: missing")
+    problems = folder.problems()
+    if problems:
+        raise ValueError(problems[0])
+    found = 0
+    for place in _traces(folder.path) if manifest.trace else ():
+        trace = Trace.open(place)
+        trace.check_files()
+        found += 1
+    if manifest.trace and not manifest.partial and not (folder.path / TRAINING).is_dir():
+        raise ValueError(f"{TRAINING}: missing")
+    return found
+
+
+def _traces(path: Path) -> Iterator[Path]:
+    yield from (folder for folder in (path / TRAINING,) if folder.is_dir())
+    yield from sorted(folder for folder in (path / FRESH).glob("*") if folder.is_dir())

@@ -1,0 +1,46 @@
+"""A verification on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.bundling.verify import Verification
+from foltr_audit.report.layout import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_verification(found: Verification, console: Console) -> None:
+    """The checks, what differs here, and the verdict."""
+    partial = ", partial: something of it was not finished" if found.partial else ""
+    console.print(f"{escape(str(found.path))}: a {found.kind}{partial}", highlight=False, soft_wrap=True)
+    console.print(f"SHA-256 {found.sha256}", highlight=False, soft_wrap=True)
+    console.print()
+    rows = table("Checks")
+    for heading in ("check", "result", "found"):
+        rows.add_column(heading, overflow="fold", no_wrap=heading != "found")
+    for check in found.checks:
+        rows.add_row(check.name, check.state, escape("\n".join(check.found)))
+    console.print(rows)
+    console.print()
+    if found.differs:
+        console.print(f"Other versions here: numbers had to agree within {found.tolerance}.", highlight=False)
+        for name, (there, here) in found.differs.items():
+            console.print(
+                escape(f"  {name}: packed with {_short(there)}, here {_short(here)}"), highlight=False
+            )
+    if found.rerun and len(found.rerun) < found.of:
+        console.print(
+            f"Re-run were {len(found.rerun)} of {found.of}, drawn by --seed {found.seed}.", highlight=False
+        )
+    console.print(f"Verdict: {found.verdict}", style="bold", highlight=False)
+
+
+def _short(version: str | None) -> str:
+    if version is None:
+        return "none"
+    text = version if version.isprintable() else ascii(version)
+    return text if len(text) <= 40 else text[:12]

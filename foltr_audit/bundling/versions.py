@@ -1,0 +1,62 @@
+"""What numbers may depend on beside a Spec: versions of code and libraries, and the kind of machine."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+from foltr_audit.registry import GROUPS
+
+DISTRIBUTION = "foltr-audit"
+LIBRARIES = ("numpy", "numba", "scipy", "polars")
+_FOLDERS = ("foltr_audit", "attacks", "defenses", "scenarios")
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Versions by name; two places with the same ones must find the same bytes.
+
+    `code` is the SHA-256 of our own sources, `plug-ins NAME` the version of another distribution that has
+    registered some. Nothing of it names a user or a host.
+    """
+    found = {
+        DISTRIBUTION: version(DISTRIBUTION),
+        "code": _code(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        **{name: version(name) for name in LIBRARIES},
+        "platform": " ".join(
+            part for part in (platform.system(), platform.machine(), *platform.libc_ver()) if part
+        ),
+        "processor": _processor(),
+    }
+    return found | _plugins()
+
+
+def differing(packed: Mapping[str, str], here: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    """What is another version there than here, by name; None where one side has none."""
+    names = sorted({*packed, *here})
+    return {name: (packed.get(name), here.get(name)) for name in names if packed.get(name) != here.get(name)}
+
+
+def _processor() -> str:
+    from llvmlite.binding import get_host_cpu_name  # kernels are compiled for it
+
+    return str(get_host_cpu_name())
+
+
+def _code() -> str:
+    root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
+    for folder in _FOLDERS:
+        for path in sorted((root / folder).rglob("*.py")):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _plugins() -> dict[str, str]:
+    owners = {point.dist for group in GROUPS.values() for point in entry_points(group=group) if point.dist}
+    return {f"plug-ins {owner.name}": owner.version for owner in owners if owner.name != DISTRIBUTION}
