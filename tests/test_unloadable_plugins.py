@@ -85,7 +85,7 @@ def test_compare_warns_itself_before_workers_run(missing: None, monkeypatch: pyt
 
 def test_check_goes_on_without_it(tmp_path: Path, missing: None) -> None:
     limits = tmp_path / "limits.toml"
-    limits.write_text("max_attack_auc = 1.0\n")
+    limits.write_text("max_attack_auc = 0.999\n")
     run("train", *SMALL, "--out", tmp_path / "run")
     warned(run("check", limits, "--trace", tmp_path / "run", "--method", "olsr"))
 
