@@ -148,7 +148,7 @@ def test_the_page_of_commands_has_every_command_and_no_other() -> None:
 
 def test_the_page_of_exit_codes_has_every_code() -> None:
     page = (DOCS / "runs.md").read_text(encoding="utf-8")
-    errors = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
+    errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
         0,
         INTERRUPTED,
