@@ -14,7 +14,6 @@ release = version = version_of("foltr-audit")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3  # links as a web page of the repository has them: #a-heading
-suppress_warnings = ["myst.header"]  # what is taken from README.md starts at its second level
 
 default_role = "code"  # docstrings write `name`
 autodoc_member_order = "bysource"
@@ -28,6 +27,8 @@ nitpick_ignore_regex = [
 ]
 
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_title = f"{project} {release}"
 html_copy_source = False
 html_show_sphinx = False

@@ -1,4 +1,4 @@
-"""The ordered chain of defenses, grouped into its five stages."""
+"""The ordered chain of defenses, grouped by the stage in which they act."""
 
 from __future__ import annotations
 

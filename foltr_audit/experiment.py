@@ -25,7 +25,7 @@ from foltr_audit.progress import SILENT, Progress, Stopwatch
 from foltr_audit.recording import Recording, record_rounds, trace_header
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
-from foltr_audit.registry import make, names, plugin_class
+from foltr_audit.registry import loadable, make, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
 from foltr_audit.setup import Setup
@@ -150,8 +150,8 @@ class Findings(NamedTuple):
 
 
 def make_attacks(methods: Sequence[str]) -> list[Attack]:
-    """Attacks of a Spec, with every registered baseline in front."""
-    baselines = [name for name in names(Attack) if plugin_class(Attack, name).baseline]
+    """Attacks of a Spec, with every registered baseline that can be loaded in front."""
+    baselines = [name for name in loadable(Attack) if plugin_class(Attack, name).baseline]
     chosen = [make(Attack, text) for text in (*baselines, *methods)]
     return list({attack.label: attack for attack in chosen}.values())
 

@@ -52,6 +52,23 @@ def names(base: type[Plugin]) -> tuple[str, ...]:
     return tuple(sorted(_registered(GROUPS[base])))
 
 
+@cache
+def unloadable(base: type[Plugin]) -> dict[str, str]:
+    """Registered plug-ins of a kind that cannot be loaded, by name, each with the reason on one line."""
+    found = {}
+    for name in names(base):
+        try:
+            plugin_class(base, name)
+        except PluginError as error:
+            found[name] = " ".join(str(error).split())
+    return found
+
+
+def loadable(base: type[Plugin]) -> tuple[str, ...]:
+    """Names of all registered plug-ins of a kind that can be loaded, sorted: for whoever names none."""
+    return tuple(name for name in names(base) if name not in unloadable(base))
+
+
 def _roots(distribution: Distribution) -> list[Path]:
     """Folders that an editable distribution's modules live in (from PEP 610 `direct_url.json`)."""
     text = distribution.read_text("direct_url.json")
@@ -104,7 +121,7 @@ def _load(base: type[P], point: EntryPoint) -> type[P]:
         loaded = point.load()
     except PluginError:
         raise
-    except Exception as error:  # whatever a foreign module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever a foreign module does when it is imported
         raise PluginError(f"plug-ins: {point.name!r} ({point.value}) cannot be loaded: {error}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"plug-ins: {point.value} is no {SINGULAR[base]}")

@@ -17,7 +17,8 @@ from tests.command import run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(sorted((ROOT / "docs").glob("*.md")))
-DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES)
+README = ROOT / "README.md"
+DOCUMENTS = (README, ROOT / "CONTRIBUTING.md", *PAGES)
 
 CONSOLE = re.compile(r"^\$ (?P<command>.*)\n(?P<printed>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -92,7 +93,7 @@ def unknown_options(command: str) -> set[str]:
 
     `COMMAND` stands for any command.
     """
-    words, at = shlex.split(command)[1:], _application()
+    words, at = shlex.split(command)[1:], application()
     while getattr(at, "commands", None) and words and not words[0].startswith("-"):
         if words[0] not in at.commands:
             return {words[0]} - {"COMMAND"}
@@ -103,7 +104,8 @@ def unknown_options(command: str) -> set[str]:
 
 
 @cache
-def _application() -> Any:
+def application() -> Any:
+    """The command line with its commands and their parameters."""
     return get_command(app)
 
 

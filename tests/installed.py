@@ -48,5 +48,6 @@ class Installer:
         """Have nothing of entry points and these modules in memory."""
         registry._registered.cache_clear()
         registry._load.cache_clear()
+        registry.unloadable.cache_clear()
         for module in self.modules:
             sys.modules.pop(module, None)

@@ -15,12 +15,18 @@ import pytest
 import foltr_audit
 from foltr_audit import plugins
 from foltr_audit.chain import STAGES
+from foltr_audit.cli.main import INTERRUPTED
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.plugins import Attack, Defense, Learner, Plugin, Scenario
+from foltr_audit.registry import GROUPS, SINGULAR, names, plugin_class
 from tests.documents import (
     DOCUMENTS,
     PAGES,
+    README,
     ROOT,
     Block,
     anchors,
+    application,
     blocks,
     broken_links,
     commands,
@@ -30,6 +36,7 @@ from tests.documents import (
 from tests.installed import Installer
 
 DOCS = ROOT / "docs"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIVE = [page for page in PAGES if any(block.is_program or block.commands for block in blocks(page))]
 LONG = [page for page in LIVE if any(block.is_long for block in blocks(page))]
 PLUGINS = [page for page in LIVE if any(block.kind == "toml" for block in blocks(page))]
@@ -121,6 +128,47 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert listed | {"index"} == {page.stem for page in PAGES}
 
 
+def test_the_readme_leads_to_every_page_but_those_that_show_a_file_of_the_root() -> None:
+    showing = {page.name for page in PAGES if any("{include}" in block.kind for block in blocks(page))}
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)", README.read_text(encoding="utf-8")))
+    assert linked == {page.name for page in PAGES} - showing - {"index.md"}
+
+
+def test_the_readme_is_plain_markdown() -> None:
+    """It is shown where nobody knows the site's directives and roles, or its whole commands' pages."""
+    text = README.read_text(encoding="utf-8")
+    assert not re.findall(r"^```\{|^:::|\{[\w-]+\}`|^\(.*\)=$", text, re.MULTILINE)
+    assert len(text.splitlines()) <= 150, "what is longer belongs to docs/"
+
+
+def test_the_page_of_commands_has_every_command_and_no_other() -> None:
+    page = (DOCS / "commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)`", page, re.MULTILINE)) == set(application().commands)
+
+
+def test_the_page_of_exit_codes_has_every_code() -> None:
+    page = (DOCS / "runs.md").read_text(encoding="utf-8")
+    errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
+        0,
+        INTERRUPTED,
+        *(error.exit_code for error in errors),
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "base"),
+    [("attacks", Attack), ("defenses", Defense), ("learners", Learner), ("worlds", Scenario)],
+)
+def test_a_page_of_plug_ins_has_every_one_and_no_other(page: str, base: type[Plugin]) -> None:
+    """Baselines are named where results are read, and no defense needs no row."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    table = re.split(r"\n\n", text[text.index(f"| {SINGULAR[base]} |") :])[0]
+    named = {name for row in table.splitlines() for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    baselines = {name for name in names(Attack) if plugin_class(Attack, name).baseline}
+    assert named == set(PROJECT["entry-points"][GROUPS[base]]) - baselines - {"none"}
+
+
 def test_the_api_page_has_every_public_name() -> None:
     shown = set(
         re.findall(r"auto(?:class|function|exception):: (?:[\w.]*\.)?(\w+)", (DOCS / "api.md").read_text())
@@ -135,12 +183,11 @@ def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\ntitle: {project['name']}\n" in citation
-    assert f"\nversion: {project['version']}\n" in citation
-    assert f"\nlicense: {project['license']}\n" in citation
-    assert f"version = {{{project['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
+    assert f"\ntitle: {PROJECT['name']}\n" in citation
+    assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert f"\nlicense: {PROJECT['license']}\n" in citation
+    assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foltr_audit
-from tests.documents import ROOT, blocks
+from tests.documents import README, ROOT, blocks
 
 MODULES = sorted(
     info.name
@@ -26,7 +26,7 @@ def run_program(path: Path) -> dict[str, object]:
 
 
 def test_the_program_in_the_readme_runs() -> None:
-    names = run_program(ROOT / "README.md")
+    names = run_program(README)
     assert "olsr" in str(names["table"])
 
 

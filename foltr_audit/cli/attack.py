@@ -10,7 +10,7 @@ import typer
 
 from foltr_audit.cli.common import Common, listed, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, refuse_others
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn_of_unloadable
 from foltr_audit.cli.preset import Chosen, attack_preset, beside
 from foltr_audit.errors import UsageError
 
@@ -165,10 +165,12 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
     Raises:
         FoltrAuditError: something cannot be run or written.
     """
+    from foltr_audit.plugins import Attack
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.study import Study, run_plan
 
+    warn_of_unloadable(Attack)
     output = common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
@@ -208,6 +210,7 @@ def _named(queries: str | None) -> list[str] | None:
 def _attack_trace(
     path: Path, target: str | None, common: Common, guesses: Path | None, changes: dict[str, Any]
 ) -> None:
+    from foltr_audit.plugins import Attack
     from foltr_audit.progress import on_terminal
     from foltr_audit.recorded import Recorded
 
@@ -219,6 +222,7 @@ def _attack_trace(
         intents=common.intents,
         changes=changes,
     )
+    warn_of_unloadable(Attack)
     if guesses is not None:
         recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")

@@ -11,7 +11,7 @@ import typer
 
 from foltr_audit.cli.common import Common, read_config, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -179,8 +179,11 @@ def _every(method: list[str] | None) -> bool:
 
 def _methods(method: list[str] | None) -> tuple[str, ...]:
     from foltr_audit.checking.attacks import click_attacks
+    from foltr_audit.plugins import Attack
 
-    return click_attacks(methods_of(method) or (), every=_every(method))
+    chosen = click_attacks(methods_of(method) or (), every=_every(method))
+    warn_of_unloadable(Attack)
+    return chosen
 
 
 def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, listed, takes_common
 from foltr_audit.cli.grids import grid_of, numbers
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -187,10 +187,12 @@ def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
 
 def _compare(grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common) -> None:
     from foltr_audit.comparing import comparison
+    from foltr_audit.plugins import Attack
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_tables import print_compare
 
+    warn_of_unloadable(Attack)
     progress = on_terminal()
     failed = comparison.compare(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)

@@ -29,16 +29,16 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> Non
 
 
 def methods_of(given: list[str] | None) -> list[str] | None:
-    """The attacks of --method, with `all` spelt out; None if it was not given."""
+    """The attacks of --method, with `all` spelt out as those that can be loaded; None if it was not given."""
     if not given:
         return None
     if "all" not in given:
         return given
     from foltr_audit.plugins import Attack
-    from foltr_audit.registry import names
+    from foltr_audit.registry import loadable
 
     return list(
-        dict.fromkeys(name for text in given for name in (names(Attack) if text == "all" else [text]))
+        dict.fromkeys(name for text in given for name in (loadable(Attack) if text == "all" else [text]))
     )
 
 

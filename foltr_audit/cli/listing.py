@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.cli.output import print_line, stdout_console, warn_of_unloadable
 from foltr_audit.errors import UsageError, did_you_mean
 
 KNOWLEDGE = "knowledge"
@@ -51,11 +51,12 @@ def _print_knowledge(rows: list[dict[str, Any]]) -> None:
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
-    from foltr_audit.registry import GROUPS, names, parameters, plugin_class
+    from foltr_audit.registry import GROUPS, loadable, parameters, plugin_class
 
     base = next(base for base, group in GROUPS.items() if group.endswith(kind.replace("-", "_")))
+    warn_of_unloadable(base)
     rows = []
-    for name in names(base):
+    for name in loadable(base):
         cls = plugin_class(base, name)
         row: dict[str, Any] = {"name": name, "status": cls.status}
         if hasattr(cls, "stage"):

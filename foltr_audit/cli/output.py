@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from foltr_audit.comparing.grid import Grid
     from foltr_audit.plan import Plan
+    from foltr_audit.plugins import Plugin
 
 
 def stdout_console(label: str = "") -> Console:
@@ -45,6 +46,14 @@ def print_line(text: str) -> None:
 def note(text: str) -> None:
     """One line on stderr."""
     sys.stderr.write(text + "\n")
+
+
+def warn_of_unloadable(kind: type[Plugin]) -> None:
+    """One line on stderr for each plug-in of a kind that cannot be loaded, where nobody named it."""
+    from foltr_audit.registry import unloadable
+
+    for why in unloadable(kind).values():
+        note(f"warning: {why}; left out")
 
 
 def save_config(path: Path | None, plan: Plan | Grid) -> None:
