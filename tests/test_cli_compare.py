@@ -98,6 +98,14 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "failed: none" in bad.out
 
 
+def test_a_picture_is_drawn_and_a_bad_name_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    done = run("compare", *FAST, "--runs", "1", "--plot", tmp_path / "trade.svg")
+    assert done.code == 0
+    assert "<svg" in (tmp_path / "trade.svg").read_text()
+    bad = run("compare", *FAST, "--plot", tmp_path / "trade.txt", "--out", tmp_path / "out")
+    assert (bad.code, "--plot" in bad.err, (tmp_path / "out").exists()) == (2, True, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

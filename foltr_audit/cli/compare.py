@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -136,6 +138,14 @@ def compare(
     jobs: o.Jobs = None,
     backend: o.Backend = "local",
     scheduler: o.Scheduler = None,
+    plot: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE.svg|png|pdf",
+            help="Draw attack against utility, and both against epsilon, into a file; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run defenses over a grid, and show what each claims, gives away and costs.
 
@@ -144,6 +154,7 @@ def compare(
     """
     from foltr_audit.comparing.folder import comparison_folder
     from foltr_audit.comparing.workers import Workers
+    from foltr_audit.report.curves import check_picture
 
     axes = {
         "eps": eps or None,
@@ -170,10 +181,12 @@ def compare(
     _refuse_vain_eps(grid, eps)
     save_config(common.save_config, grid)
     workers = Workers(backend, jobs, scheduler)
+    for picture in plot or ():
+        check_picture(picture, common.out)
     if common.out is None:
         note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
     with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
-        _compare(grid, folder, workers, common)
+        _compare(grid, folder, workers, common, plot or [])
 
 
 def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
@@ -185,11 +198,14 @@ def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
         )
 
 
-def _compare(grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common) -> None:
+def _compare(
+    grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common, pictures: Sequence[Path]
+) -> None:
     from foltr_audit.comparing import comparison
     from foltr_audit.plugins import Attack
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.compare_panels import draw_comparison
     from foltr_audit.report.compare_tables import print_compare
 
     warn_of_unloadable(Attack)
@@ -197,6 +213,8 @@ def _compare(grid: Grid, folder: ComparisonFolder, workers: Workers, common: Com
     failed = comparison.compare(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
+    for picture in pictures:
+        draw_comparison(picture, report)
     if common.json:
         print_line(report.json())
     else:
