@@ -42,8 +42,9 @@ def package(name: str, extra: str) -> Any:
 
 @contextmanager
 def quiet(optuna: Any) -> Iterator[None]:
-    """Optuna without its log on stderr, which also holds what Ctrl-C broke off, and without its warnings
-    of what may change in later versions; its level is put back.
+    """Optuna without its log on stderr, which also holds what Ctrl-C broke off; its level is put back.
+
+    Its warnings of what may change in its later versions are left out too.
     """
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)

@@ -24,6 +24,7 @@ from foltr_audit.cli import (
     diff,
     listing,
     merge,
+    recommend,
     scenario,
     significance,
     trace,
@@ -47,6 +48,7 @@ app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
+app.command("recommend")(recommend.recommend)
 app.command("train")(train.train)
 app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)

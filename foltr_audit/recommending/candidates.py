@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.bootstrap import Interval
+from foltr_audit.comparing import comparison
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed, run_cells
@@ -76,6 +77,7 @@ class Candidates:
         folder: ComparisonFolder,
         workers: Workers,
         *,
+        total: int,
         runs: int = 1,
         progress: Progress = SILENT,
     ) -> None:
@@ -85,12 +87,14 @@ class Candidates:
             accountant: of the experiment, whose Spec holds the attack protocol.
             folder: where cells are kept, and found again.
             workers: who runs them.
+            total: how many candidates there are to be, for the progress.
             runs: repetitions of each, from 0.
             progress: told of every cell.
         """
         self.accountant = accountant
         self.folder = folder
         self.workers = workers
+        self.total = total
         self.runs = runs
         self.progress = progress
         self.judged: list[Judged] = []
@@ -103,7 +107,7 @@ class Candidates:
         specs = {point: self.specs(found) for point, found in proven.items()}
         every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
         first = len(self.judged) + 1
-        name = f"candidates {first} to {first + len(points) - 1}"
+        name = f"candidates {first} to {first + len(points) - 1} of {self.total}"
         failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
         self.lost += failed
         why = {one.spec: one.why for one in failed}
@@ -117,8 +121,9 @@ class Candidates:
         if base.attack is not None and self.accountant.limits.max_auc is not None:
             attack = changed_protocol(base.attack, {"on": (VALIDATION,)})
         train = base.train.model_copy(update={"evaluate_every": base.train.rounds})
-        fixed = {"defense": proven.defense, "train": train, "attack": attack}
-        return [base.model_copy(update={**fixed, "repetition": run}) for run in range(self.runs)]
+        blank = base.model_copy(update={"train": train, "attack": attack}).table()
+        defended = Spec.parse({**blank, "defense": list(proven.defense)}, "")
+        return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
     def _judged(
         self, point: Point, answer: Proven | Refused, specs: Sequence[Spec], why: dict[Spec, str]
@@ -129,7 +134,7 @@ class Candidates:
         if lost:
             return Judged(point=point, proven=answer, failed=lost[0])
         cells = [self.folder.read(spec) for spec in specs]
-        ndcg = float(np.mean([float(cell.facts["ndcg@10_validation"]) for cell in cells]))
+        ndcg = float(np.mean([float(cell.facts[comparison.VALIDATION]) for cell in cells]))
         if math.isnan(ndcg):
             return Judged(point=point, proven=answer, failed="no query of the validation part counts")
         leak = worst_leak(cells)

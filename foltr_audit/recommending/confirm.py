@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Expansion, Grid, Planned
 from foltr_audit.comparing.runner import Failed, run_cells
@@ -14,7 +15,7 @@ from foltr_audit.comparing.workers import Workers
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.space import Point
-from foltr_audit.spec import AttackSpec, Spec
+from foltr_audit.spec import AttackSpec, Spec, changed_protocol
 from foltr_audit.study import Study
 
 TEST = "test"
@@ -70,31 +71,11 @@ def _fresh(cell: Planned, limits: Limits, first_run: int) -> Planned:
 
 def confirming_grid(base: Spec, point: Point, limits: Limits, *, runs: int, trials: int) -> Grid:
     """The grid of one candidate beside no defense, on the test part."""
-    protocol = base.attack or AttackSpec()
-    table = base.table()
-    for name in ("schema", "repetition", "defense", "attack", "audit"):
-        table.pop(name, None)
-    train, population, data = dict(table["train"]), dict(table["population"]), dict(table["data"])
-    attack = protocol.model_dump(mode="json", exclude={"methods", "click_models"})
-    return Grid.parse(
-        {
-            "runs": runs,
-            "eps": [point.eps or 1.0],
-            "delta": limits.delta,
-            "defenses": list(dict.fromkeys(["none", point.alternative])),
-            "attacks": list(protocol.methods),
-            "click_models": [train.pop("click_model")],
-            "learners": [train.pop("learner")],
-            "scenarios": [population.pop("scenario")],
-            "folds": [data.pop("fold")],
-            **({} if point.norm is None else {"sensitivity": point.label.sensitivity}),
-            "spec": {
-                **table,
-                "train": train,
-                "population": population,
-                "data": data,
-                "attack": {**attack, "on": [TEST]},
-                "audit": {"trials": trials, "views": [limits.view]},
-            },
-        }
-    )
+    attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
+    audit = AuditSpec(trials=trials, views=(limits.view,))
+    table = Grid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
+    table |= {"runs": runs, "delta": limits.delta, "eps": [point.eps or 1.0]}
+    table["defenses"] = list(dict.fromkeys(["none", point.alternative]))
+    if point.label.sensitivity is not None:
+        table["sensitivity"] = point.label.sensitivity
+    return Grid.parse(table)

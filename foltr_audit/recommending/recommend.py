@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
@@ -15,7 +16,7 @@ from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.search import best, search
 from foltr_audit.recommending.space import Accountant, Refused, Space
 from foltr_audit.spec import Spec
-from foltr_audit.study import Study
+from foltr_audit.study import Study, data_facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class Recommendation:
         base: the experiment without a defense.
         limits: what had to be kept to.
         effort: how much was run.
+        data: plain facts of the data, see `study.data_facts`.
         refused: defenses of which nothing is proven within the limit, before any candidate was made.
         judged: the candidates in the order of asking; a candidate may come twice.
         chosen: number of the best one; None where none keeps to the limits.
@@ -61,6 +63,7 @@ class Recommendation:
     base: Spec
     limits: Limits
     effort: Effort
+    data: dict[str, Any]
     refused: tuple[Refused, ...]
     judged: tuple[Judged, ...]
     chosen: int | None
@@ -107,7 +110,9 @@ def recommend(
     setup = study.setup(base)
     accountant = Accountant(setup, limits)
     space = Space.of(accountant)
-    candidates = Candidates(accountant, folder, workers, runs=effort.search_runs, progress=progress)
+    candidates = Candidates(
+        accountant, folder, workers, total=effort.candidates, runs=effort.search_runs, progress=progress
+    )
     found = search(space, candidates, effort.candidates, setup.streams) if space.defenses else []
     if candidates.lost and not any(one.score for one in candidates.judged):
         lost = candidates.lost[0]
@@ -131,6 +136,7 @@ def recommend(
         base=base,
         limits=limits,
         effort=effort,
+        data=data_facts(setup.collection),
         refused=space.refused,
         judged=tuple(candidates.judged),
         chosen=chosen,

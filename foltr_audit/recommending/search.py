@@ -25,8 +25,8 @@ class Score:
     """How good a candidate is.
 
     Attributes:
-        utility: higher is better.
-        excess: by how much it breaks a limit; at most 0 where it keeps to it.
+        utility: 0 to 1, higher is better.
+        excess: by how much it breaks a limit; at most 0 where it keeps to it, never above 1.
     """
 
     utility: float
@@ -38,6 +38,8 @@ class Score:
         return self.excess <= 0
 
 
+_WORST = Score(utility=0.0, excess=1.0)
+
 Judge = Callable[[Sequence[Point]], Sequence[Score | None]]
 """Scores candidates; None for one that was not run."""
 
@@ -45,8 +47,8 @@ Judge = Callable[[Sequence[Point]], Sequence[Score | None]]
 def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> list[tuple[Point, Score | None]]:
     """Ask for candidates in batches and have them judged; in the order of asking, the same for a seed.
 
-    The first are every defense at the limit on epsilon, then the sampler's. Candidates that nobody scored
-    are not told to it.
+    The first are every defense at the limit on epsilon, then the sampler's, to which a candidate that could
+    not be scored is the worst that can be.
 
     Args:
         space: what there is.
@@ -70,17 +72,11 @@ def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> lis
             points = [space.suggested(trial) for trial in trials]
             scores = judge(points)
             for trial, score in zip(trials, scores, strict=True):
-                _tell(optuna, study, trial, score)
+                told = score or _WORST
+                trial.set_user_attr(_EXCESS, told.excess)
+                study.tell(trial, told.utility)
             found += zip(points, scores, strict=True)
     return found
-
-
-def _tell(optuna: Any, study: Any, trial: Any, score: Score | None) -> None:
-    if score is None:
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    else:
-        trial.set_user_attr(_EXCESS, score.excess)
-        study.tell(trial, score.utility)
 
 
 def _constraints(trial: Any) -> tuple[float]:

@@ -22,7 +22,7 @@ CLIP_NORMS = (0.1, 10.0)
 USUAL_NORM = 1.5
 """The published radius, where every mechanism is tried first."""
 
-EPS_SPAN = 100.0
+EPS_SPAN = 30.0
 """The smallest target is the limit over this."""
 
 MOST_EPS = 100.0
@@ -70,7 +70,7 @@ class Proven:
 
     Attributes:
         point: the candidate.
-        defense: texts of its chain.
+        defense: texts of its chain, as short as they can be.
         upper: the bound that is proven for the limits' view, for one interaction in one message.
     """
 
@@ -112,7 +112,7 @@ class Accountant:
             return Refused(point.alternative, math.inf, str(error))
         upper = upper_bound(defended.events(), self._situation())
         if self.limits.proves(upper.epsilon):
-            return Proven(point, defended.spec.defense, upper)
+            return Proven(point, chain, upper)
         return Refused(point.alternative, upper.epsilon, upper.how)
 
     def chain(self, point: Point) -> tuple[str, ...]:
