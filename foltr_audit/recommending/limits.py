@@ -11,7 +11,8 @@ from foltr_audit.errors import UsageError
 LEAST_EPS = 1e-4
 """The smallest limit on epsilon that is searched below."""
 
-_ROUNDING = 1e-9  # by what share a bound may exceed a limit, as in `accounting.calibrate`
+ROUNDING = 1.0 + 1e-9
+"""How many times its target a bound may be, as in `accounting.calibrate`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Limits:
 
     def proves(self, epsilon: float) -> bool:
         """Whether a proven epsilon is within the limit."""
-        return epsilon <= self.max_eps * (1.0 + _ROUNDING)
+        return epsilon <= self.max_eps * ROUNDING
 
     def excess(self, auc_upper: float | None) -> float:
         """By how much the upper end of an attack's interval exceeds the limit; at most 0 within it.

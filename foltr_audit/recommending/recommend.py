@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
+from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import UsageError
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.candidates import Candidates, Judged
-from foltr_audit.recommending.confirm import confirm
+from foltr_audit.recommending.confirm import confirm, confirming_grid
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.search import best, search
-from foltr_audit.recommending.space import Accountant, Refused, Space
+from foltr_audit.recommending.space import Accountant, Point, Refused, Space
+from foltr_audit.registry import first_problem
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study, data_facts
 
@@ -30,7 +34,7 @@ class Effort:
         trials: of its audit, under each hypothesis.
 
     Raises:
-        UsageError: a number below 1.
+        UsageError: a number out of range.
     """
 
     candidates: int = 40
@@ -43,6 +47,10 @@ class Effort:
             if getattr(self, name) < 1:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option}: {getattr(self, name)}; expected at least 1")
+        try:
+            AuditSpec(trials=self.trials)
+        except ValidationError as error:
+            raise UsageError(first_problem(error, {"trials": "--trials"})) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +115,7 @@ def recommend(
             "trace": base.trace.model_copy(update={"every": 0}),
         }
     )
+    confirming_grid(base, Point("none"), limits, runs=effort.runs, trials=effort.trials)  # or refuse it now
     setup = study.setup(base)
     accountant = Accountant(setup, limits)
     space = Space.of(accountant)

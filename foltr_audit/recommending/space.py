@@ -11,7 +11,7 @@ from foltr_audit.chain import parse_chain
 from foltr_audit.comparing.alternatives import PROVEN, Alternative
 from foltr_audit.comparing.grid import Label
 from foltr_audit.errors import UsageError
-from foltr_audit.recommending.limits import Limits
+from foltr_audit.recommending.limits import ROUNDING, Limits
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
 
@@ -66,7 +66,7 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True)
 class Proven:
-    """A candidate whose proven epsilon is within the limit.
+    """A candidate whose proven epsilon is within the limit, and what its noise is made for.
 
     Attributes:
         point: the candidate.
@@ -111,9 +111,12 @@ class Accountant:
         except UsageError as error:
             return Refused(point.alternative, math.inf, str(error))
         upper = upper_bound(defended.events(), self._situation())
-        if self.limits.proves(upper.epsilon):
-            return Proven(point, chain, upper)
-        return Refused(point.alternative, upper.epsilon, upper.how)
+        if not self.limits.proves(upper.epsilon):
+            return Refused(point.alternative, upper.epsilon, upper.how)
+        if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
+            why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
+            return Refused(point.alternative, upper.epsilon, why)
+        return Proven(point, chain, upper)
 
     def chain(self, point: Point) -> tuple[str, ...]:
         """Texts of a candidate's chain.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 def print_recommend(report: RecommendReport, console: Console) -> None:
     """The answer, the options, their evidence, and what came next."""
     config = report.config["spec"]
-    learners = [report.evidence] if report.evidence else []
-    console.print(dataset_line(report.dataset, config, learners))
+    trained = report.evidence or {"learner": config["train"]["learner"], "pdgd": "none"}
+    console.print(dataset_line(report.dataset, config, [trained]))
     console.print(_asked(report), highlight=False)
     console.print()
     style = "bold" if report.confirmed else "bold red"
@@ -59,10 +60,11 @@ def _print_rest(report: RecommendReport, console: Console) -> None:
 def _asked(report: RecommendReport) -> str:
     limits, spec = report.config["limits"], report.config["spec"]
     auc = "" if limits["max_auc"] is None else f", AUC of attacks at most {short(limits['max_auc'])}"
+    most = f"epsilon at most {limits['max_eps']:g} (delta {limits['delta']:g}) for one interaction"
+    most = "any epsilon" if math.isinf(limits["max_eps"]) else most
     return escape(
         f"{spec['train']['click_model']} clicks, scenario {spec['population']['scenario']}, "
-        f"{limits['view']} view: epsilon at most {epsilon(limits['max_eps'])} "
-        f"(delta {limits['delta']:g}) for one interaction{auc}"
+        f"{limits['view']} view: {most}{auc}"
     )
 
 
@@ -98,12 +100,12 @@ def _loss(row: Row) -> str:
     difference = row["ndcg@10_difference"]
     if difference is None:
         return "-"
-    loss, interval = short(-difference), row["ndcg@10_difference_ci95"]
+    loss, interval = short(0.0 - round(difference, 3)), row["ndcg@10_difference_ci95"]
     return loss if interval is None else f"{loss}\n{short(-interval[1])} to {short(-interval[0])}"
 
 
 def _epsilon(value: float | None) -> str:
-    return "-" if value is None else "none" if value == float("inf") else f"{value:.2f}"
+    return "-" if value is None else "none" if math.isinf(value) else f"{value:.2f}"
 
 
 def _candidates(rows: Sequence[Row], report: RecommendReport) -> Table:
@@ -135,7 +137,6 @@ def _counted(search: Row) -> str:
     parts += [f"{search['refused']} refused by accounting", f"{search['failed']} failed"]
     repeated = search["candidates"] - search["different"]
     again = f" ({repeated} of them again)" if repeated else ""
-    return (
-        f"{search['candidates']} candidates{again}: {', '.join(parts)}; "
-        f"{search['defenses_refused']} defenses refused before any was run:"
-    )
+    count = search["defenses_refused"]
+    before = f"; {count} defense{'s' * (count > 1)} refused before any was run:" if count else ""
+    return f"{search['candidates']} candidates{again}: {', '.join(parts)}{before}"
