@@ -47,8 +47,8 @@ Judge = Callable[[Sequence[Point]], Sequence[Score | None]]
 def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> list[tuple[Point, Score | None]]:
     """Ask for candidates in batches and have them judged; in the order of asking, the same for a seed.
 
-    The first are every defense at the limit on epsilon, then the sampler's, to which a candidate that could
-    not be scored is the worst that can be.
+    How it starts, see `Space.starts`. To the sampler a candidate that could not be scored is the worst
+    that can be.
 
     Args:
         space: what there is.
@@ -63,9 +63,11 @@ def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> lis
     seed = int(streams.generator("recommend/search").integers(2**31))
     found: list[tuple[Point, Score | None]] = []
     with quiet(optuna):
-        sampler = optuna.samplers.TPESampler(seed=seed, constraints_func=_constraints, constant_liar=True)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, constraints_func=_constraints, multivariate=True, group=True, constant_liar=True
+        )
         study = optuna.create_study(direction="maximize", sampler=sampler)
-        for parameters in space.first():
+        for parameters in space.starts(candidates):
             study.enqueue_trial(parameters)
         while len(found) < candidates:
             trials = [study.ask() for _ in range(min(BATCH, candidates - len(found)))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from foltr_audit.accounting import Situation, UpperBound, mechanisms, upper_bound
@@ -27,6 +28,9 @@ EPS_SPAN = 30.0
 
 MOST_EPS = 100.0
 """The largest target, whatever the limit."""
+
+FAIR_SHARE = 0.75
+"""Share of the candidates that is dealt out to all defenses alike."""
 
 _DIGITS = 3
 
@@ -173,27 +177,44 @@ class Space:
                 defenses[text] = (has_eps, clips)
         return cls(eps=(most / EPS_SPAN, most), defenses=defenses, refused=tuple(refused))
 
-    def first(self) -> list[dict[str, Any]]:
-        """Parameters of the candidates that are tried first: every defense at the limit, usually clipped."""
+    def starts(self, candidates: int) -> list[dict[str, Any]]:
+        """What is fixed of the first candidates, by names of parameters.
+
+        Every defense once at the limit, usually clipped. Then its parameters are the sampler's, but the
+        defense is not, in turn, until `FAIR_SHARE` of the candidates are made: a sampler alone stays with
+        the defense that was lucky first (on an objective with two peaks it found the higher one in two of
+        ten searches, and so in nine).
+        """
         found = []
         for text, (has_eps, clips) in self.defenses.items():
-            parameters: dict[str, Any] = {"defense": text}
-            parameters |= {"eps": self.eps[1]} if has_eps else {}
-            parameters |= {"norm": USUAL_NORM} if clips else {}
-            found.append(parameters)
-        return found
+            fixed: dict[str, Any] = {"defense": text}
+            fixed |= {_eps_of(text): self.eps[1]} if has_eps else {}
+            fixed |= {_norm_of(text): USUAL_NORM} if clips else {}
+            found.append(fixed)
+        open_ones = [text for text, parameters in self.defenses.items() if any(parameters)]
+        more = max(0, round(candidates * FAIR_SHARE) - len(found))
+        turns = islice(cycle(open_ones), more)
+        return [*found, *({"defense": text} for text in turns)][:candidates]
 
     def suggested(self, trial: Any) -> Point:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         has_eps, clips = self.defenses[text]
-        eps = trial.suggest_float("eps", *self.eps, log=True) if has_eps else None
-        norm = trial.suggest_float("norm", *CLIP_NORMS, log=True) if clips else None
+        eps = trial.suggest_float(_eps_of(text), *self.eps, log=True) if has_eps else None
+        norm = trial.suggest_float(_norm_of(text), *CLIP_NORMS, log=True) if clips else None
         return Point(
             text,
             None if eps is None else min(_rounded(eps), self.eps[1]),
             None if norm is None else _rounded(norm),
         )
+
+
+def _eps_of(text: str) -> str:
+    return f"eps of {text}"
+
+
+def _norm_of(text: str) -> str:
+    return f"norm of {text}"
 
 
 def alternatives() -> tuple[str, ...]:
