@@ -14,7 +14,7 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import UsageError
 from foltr_audit.recommending.candidates import Candidates, worst_leak
-from foltr_audit.recommending.confirm import confirming_grid
+from foltr_audit.recommending.confirm import confirm, confirming_grid
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.recommend import Effort, recommend
 from foltr_audit.recommending.search import best, search
@@ -185,6 +185,20 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
     assert report.evidence["eps_proven_individual"] == pytest.approx(eps, rel=1e-6)
     assert report.evidence["eps_measured_individual"] <= eps
     assert report.evidence["verdict_individual"] == "proven"
+
+
+@pytest.mark.parametrize("point", [Point("proven-click-rr", 4.0), Point(SECURE), Point("none")])
+def test_what_has_no_clip_is_audited_too(
+    point: Point, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foltr_audit.recommending.confirm.run_cells", lambda *_: [])
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    limits = Limits(max_eps=math.inf)
+    confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), first_run=1, runs=1, trials=40)
+    audits = [cell for cell in folder.cells() if cell.kind == "audit"]
+    assert [cell.label.alternative for cell in audits] == [point.alternative]
+    assert audits[0].spec.audit is not None
+    assert audits[0].spec.audit.claim == point.eps
 
 
 def test_the_confirming_grid_has_the_experiments_settings() -> None:

@@ -55,7 +55,7 @@ def confirm(
     cells = [
         _fresh(cell, limits, first_run)
         for cell in Expansion(grid, study, {}).cells()
-        if cell.kind == "attack" or cell.label == point.label
+        if cell.kind == "attack" or cell.label.alternative == point.alternative
     ]
     folder.save_index(grid, cells, [])
     return run_cells([cell.spec for cell in cells], folder, workers, progress, "confirm")

@@ -71,8 +71,9 @@ def sentence(
     """
     if chosen is None:
         return _none(nearest, search, limits)
+    name = "no defense" if chosen["alternative"] == "none" else chosen["name"]
     start = (
-        f"Of {search['candidates']} candidates, {chosen['name']} has the best nDCG@10 on the validation part "
+        f"Of {search['candidates']} candidates, {name} has the best nDCG@10 on the validation part "
         f"among the {search['kept']} that keep to the limits"
     )
     if evidence is None:
