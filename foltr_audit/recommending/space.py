@@ -183,7 +183,7 @@ class Space:
         Every defense once at the limit, usually clipped. Then its parameters are the sampler's, but the
         defense is not, in turn, until `FAIR_SHARE` of the candidates are made: a sampler alone stays with
         the defense that was lucky first (of ten searches of 40 candidates on an objective with two peaks it
-        found the higher one in three, and so in nine).
+        found the higher one in three; so, and with parameters of its own for each defense, in nine).
         """
         found = []
         for text, (has_eps, clips) in self.defenses.items():
