@@ -19,7 +19,10 @@ MOST_LINES = 400
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("errors", "atomic", "progress"),
-    ("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp", "metric_response", "optimisers"),
+    (
+        *("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp", "metric_response"),
+        *("optimisers", "extras"),
+    ),
     ("rankers", "bootstrap", "noise_laws", "audit_spec", "secure_aggregation", "metric_sums"),
     ("records", "letor_features", "evidence"),
     ("plugins", "replay", "click_rates", "auditing.estimators"),
@@ -59,6 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("scoring", "any_click", "experiment"),
     ("study", "group_scores"),
     ("comparing",),
+    ("recommending",),
     ("report",),
     ("recorded", "merging", "bundling"),
     ("checking",),

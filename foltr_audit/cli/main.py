@@ -25,6 +25,7 @@ from foltr_audit.cli import (
     diff,
     listing,
     merge,
+    recommend,
     report,
     scenario,
     significance,
@@ -50,6 +51,7 @@ app.command("bundle")(bundle.bundle)
 app.command("calibrate")(calibrate.calibrate)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
+app.command("recommend")(recommend.recommend)
 app.command("train")(train.train)
 app.command("significance")(significance.significance)
 app.command("diff")(diff.diff)

@@ -126,8 +126,8 @@ def play_merging(
     """
     import numba
 
+    from foltr_audit.extras import require
     from foltr_audit.merging import MergeSpec, run_merging
-    from foltr_audit.merging.extra import require
     from foltr_audit.merging.output import MergeFolder
     from foltr_audit.merging.tables import print_merging
     from foltr_audit.progress import on_terminal
@@ -135,7 +135,7 @@ def play_merging(
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")
     spec = MergeSpec.parse(table, "", _NAMES)
-    require()
+    require("merge")
     use_threads(common.threads)
     ending = f".{picture}"
     with contextlib.ExitStack() as held:

@@ -8,23 +8,19 @@ section 5.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.merging.extra import package
+from foltr_audit.extras import package, quiet
 from foltr_audit.merging.quality import Judge
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records import Dataset
 from foltr_audit.records.frozen import Features
 from foltr_audit.rng import Streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)
@@ -105,7 +101,7 @@ class Trainer:
 
     def train(self, parameters: Mapping[str, float]) -> Ranker:
         """A model with the given hyper-parameters; the same ones give the same bytes."""
-        lightgbm = package("lightgbm")
+        lightgbm = package("lightgbm", "merge")
         booster = lightgbm.train(
             {
                 "objective": "lambdarank",
@@ -141,7 +137,7 @@ class Trainer:
             name: of the model.
             tick: told after every trial.
         """
-        optuna = package("optuna")
+        optuna = package("optuna", "merge")
         seed = int(streams.generator(f"merge/tune/{name}").integers(2**31))
         best: list[Ranker] = []
 
@@ -152,7 +148,7 @@ class Trainer:
             tick()
             return found.validation
 
-        with _quiet(optuna):
+        with quiet(optuna):
             study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
             study.optimize(tried, n_trials=self.tuning.trials)
         return best[0]
@@ -181,7 +177,7 @@ def _check(part: Dataset) -> None:
 
 
 def _binned(data: Dataset, reference: Any) -> Any:
-    found = package("lightgbm").Dataset(
+    found = package("lightgbm", "merge").Dataset(
         data.features,
         label=data.labels,
         group=data.lengths,
@@ -190,14 +186,3 @@ def _binned(data: Dataset, reference: Any) -> Any:
         free_raw_data=False,
     )
     return found.construct()
-
-
-@contextmanager
-def _quiet(optuna: Any) -> Iterator[None]:
-    """Optuna without its log on stderr, which also holds what Ctrl-C broke off; its level is put back."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(level)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.extras import require
 from foltr_audit.load import load_collection
 from foltr_audit.merging import published
 from foltr_audit.merging.clients import Clients, chosen_places
 from foltr_audit.merging.combine import best_weight, combined, stacked, with_scores
 from foltr_audit.merging.compared import compared_rows, verdict_rows
-from foltr_audit.merging.extra import require
 from foltr_audit.merging.lambdamart import Ranker, Trainer, Tuning
 from foltr_audit.merging.quality import NDCG, Judge
 from foltr_audit.merging.spec import MergeSpec
@@ -102,7 +102,7 @@ def run_merging(
         UsageError: the extra is not installed, no such column or category.
         DataError: data that are no ranking data or have no categories, or a client without queries.
     """
-    require()
+    require("merge")
     feature = spec.data.feature
     collection = load_collection(spec.data.spec, spec.seed) if data is None else data
     streams = Streams(spec.seed)

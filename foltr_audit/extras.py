@@ -1,0 +1,56 @@
+"""The packages of the extras, such as `foltr-audit[merge]`, imported when they are needed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from foltr_audit.errors import UsageError
+
+EXTRAS = {"merge": ("lightgbm", "optuna"), "recommend": ("optuna",)}
+"""What each extra installs; it has the name of the command that needs it."""
+
+
+def require(extra: str) -> None:
+    """Refuse before any work is done where an extra is not installed.
+
+    Raises:
+        UsageError: one of its packages is missing.
+    """
+    for name in EXTRAS[extra]:
+        package(name, extra)
+
+
+def package(name: str, extra: str) -> Any:
+    """A package of an extra.
+
+    Raises:
+        UsageError: it is not installed, or its libraries are missing.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"{extra}: the package {name} is not installed; pip install 'foltr-audit[{extra}]'"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{extra}: the package {name} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def quiet(optuna: Any) -> Iterator[None]:
+    """Optuna without its log on stderr, which also holds what Ctrl-C broke off; its level is put back.
+
+    Its warnings of what may change in its later versions are left out too.
+    """
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)

@@ -1,0 +1,1 @@
+"""Recommending a defense: a search for the best nDCG@10 among those that keep limits on what leaks."""

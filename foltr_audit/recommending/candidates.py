@@ -1,0 +1,162 @@
+"""Judges candidates on the validation part: accounting first, then training and attacks for what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foltr_audit.bootstrap import Interval
+from foltr_audit.comparing import comparison
+from foltr_audit.comparing.cells import StoredCell
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.runner import Failed, run_cells
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.evidence import combined
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.recommending.search import Score
+from foltr_audit.recommending.space import Accountant, Point, Proven, Refused
+from foltr_audit.rng import Streams
+from foltr_audit.scoring import Scorer
+from foltr_audit.spec import Spec, changed_protocol
+
+VALIDATION = "vali"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What an attack found: its AUC over the documents of lists with a click.
+
+    Attributes:
+        method: the attack.
+        auc: its AUC.
+        interval: of 95 % over queries; None where fewer than two speak.
+    """
+
+    method: str
+    auc: float
+    interval: Interval | None
+
+    @property
+    def upper(self) -> float | None:
+        """The most that it may be."""
+        return None if self.interval is None else self.interval[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One candidate and what is known of it.
+
+    Attributes:
+        point: the candidate.
+        proven: its chain and bound; None where accounting refused it.
+        refused: why, where it did.
+        failed: why it could not be run; empty where it was.
+        ndcg: mean nDCG@10 on the validation part over repetitions; NaN where it was not run.
+        leak: the attack with the largest upper end; None where none ran.
+        score: None where it was not run.
+    """
+
+    point: Point
+    proven: Proven | None = None
+    refused: Refused | None = None
+    failed: str = ""
+    ndcg: float = math.nan
+    leak: Leak | None = None
+    score: Score | None = None
+
+
+class Candidates:
+    """Runs candidates and remembers what was found; call it with a batch."""
+
+    def __init__(
+        self,
+        accountant: Accountant,
+        folder: ComparisonFolder,
+        workers: Workers,
+        *,
+        total: int,
+        runs: int = 1,
+        progress: Progress = SILENT,
+    ) -> None:
+        """Nothing is run yet.
+
+        Args:
+            accountant: of the experiment, whose Spec holds the attack protocol.
+            folder: where cells are kept, and found again.
+            workers: who runs them.
+            total: how many candidates there are to be, for the progress.
+            runs: repetitions of each, from 0.
+            progress: told of every cell.
+        """
+        self.accountant = accountant
+        self.folder = folder
+        self.workers = workers
+        self.total = total
+        self.runs = runs
+        self.progress = progress
+        self.judged: list[Judged] = []
+        self.lost: list[Failed] = []
+
+    def __call__(self, points: Sequence[Point]) -> list[Score | None]:
+        """Score candidates; None for one that accounting refused or that could not be run."""
+        answers = {point: self.accountant.proven(point) for point in points}
+        proven = {point: found for point, found in answers.items() if isinstance(found, Proven)}
+        specs = {point: self.specs(found) for point, found in proven.items()}
+        every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
+        first = len(self.judged) + 1
+        name = f"candidates {first} to {first + len(points) - 1} of {self.total}"
+        failed = run_cells(every, self.folder, self.workers, self.progress, name) if every else []
+        self.lost += failed
+        why = {one.spec: one.why for one in failed}
+        for point in points:
+            self.judged.append(self._judged(point, answers[point], specs.get(point, []), why))
+        return [one.score for one in self.judged[first - 1 :]]
+
+    def specs(self, proven: Proven) -> list[Spec]:
+        """The repetitions of a candidate: attacked on the validation part if attacks are limited."""
+        base, attack = self.accountant.setup.spec, None
+        if base.attack is not None and self.accountant.limits.max_auc is not None:
+            attack = changed_protocol(base.attack, {"on": (VALIDATION,)})
+        train = base.train.model_copy(update={"evaluate_every": base.train.rounds})
+        blank = base.model_copy(update={"train": train, "attack": attack}).table()
+        defended = Spec.parse({**blank, "defense": list(proven.defense)}, "")
+        return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
+
+    def _judged(
+        self, point: Point, answer: Proven | Refused, specs: Sequence[Spec], why: dict[Spec, str]
+    ) -> Judged:
+        if isinstance(answer, Refused):
+            return Judged(point=point, refused=answer)
+        lost = [why[spec] for spec in specs if spec in why]
+        if lost:
+            return Judged(point=point, proven=answer, failed=lost[0])
+        cells = [self.folder.read(spec) for spec in specs]
+        ndcg = float(np.mean([float(cell.facts[comparison.VALIDATION]) for cell in cells]))
+        if math.isnan(ndcg):
+            return Judged(point=point, proven=answer, failed="no query of the validation part counts")
+        leak = worst_leak(cells)
+        excess = self.accountant.limits.excess(None if leak is None else leak.upper)
+        return Judged(
+            point=point, proven=answer, ndcg=ndcg, leak=leak, score=Score(utility=ndcg, excess=excess)
+        )
+
+
+def worst_leak(cells: Sequence[StoredCell]) -> Leak | None:
+    """The attack with the largest upper end of the AUC's interval, pooled over repetitions; None without one.
+
+    Guesses that read no message are no attack.
+    """
+    pieces = [cell.evidence for cell in cells if cell.evidence is not None]
+    if not pieces:
+        return None
+    evidence = combined(pieces)
+    scorer = Scorer(evidence, Streams(cells[0].spec.seed))
+    leaks = []
+    for label in evidence.guessed:
+        if label not in evidence.baselines:
+            score = scorer.ranked(label).auc(scorer.resamples)
+            leaks.append(Leak(label, score.value, score.ci95))
+    return max(leaks, key=lambda leak: -1.0 if leak.upper is None else leak.upper, default=None)

@@ -1,0 +1,81 @@
+"""Cells that confirm a chosen candidate: fresh repetitions on the test part, beside no defense, and an audit.
+
+None of what they find was used to choose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foltr_audit.audit_spec import AuditSpec
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Expansion, Grid, Planned
+from foltr_audit.comparing.runner import Failed, run_cells
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.recommending.limits import Limits
+from foltr_audit.recommending.space import Point
+from foltr_audit.spec import AttackSpec, Spec, changed_protocol
+from foltr_audit.study import Study
+
+TEST = "test"
+
+
+def confirm(
+    base: Spec,
+    point: Point,
+    limits: Limits,
+    study: Study,
+    folder: ComparisonFolder,
+    workers: Workers,
+    *,
+    first_run: int,
+    runs: int,
+    trials: int,
+    progress: Progress = SILENT,
+) -> list[Failed]:
+    """Run a candidate and no defense again, and audit the candidate; the folder's list names these cells.
+
+    Args:
+        base: the experiment without a defense, with its attack protocol.
+        point: the candidate.
+        limits: whose view and delta are audited.
+        study: with the data of the experiment.
+        folder: where cells are kept.
+        workers: who runs them.
+        first_run: the first repetition that the search did not have.
+        runs: repetitions.
+        trials: of the audit, under each hypothesis.
+        progress: told of every cell.
+
+    Raises:
+        FoltrAuditError: the folder cannot be written, or a worker died.
+    """
+    grid = confirming_grid(base, point, limits, runs=runs, trials=trials)
+    cells = [
+        _fresh(cell, limits, first_run)
+        for cell in Expansion(grid, study, {}).cells()
+        if cell.kind == "attack" or cell.label.alternative == point.alternative
+    ]
+    folder.save_index(grid, cells, [])
+    return run_cells([cell.spec for cell in cells], folder, workers, progress, "confirm")
+
+
+def _fresh(cell: Planned, limits: Limits, first_run: int) -> Planned:
+    """A cell in repetitions of its own; without attacks where the observer has no single message."""
+    update: dict[str, Any] = {"repetition": first_run + cell.spec.repetition}
+    if cell.kind == "attack" and limits.view == "aggregate":
+        update["attack"] = None
+    return cell._replace(spec=cell.spec.model_copy(update=update))
+
+
+def confirming_grid(base: Spec, point: Point, limits: Limits, *, runs: int, trials: int) -> Grid:
+    """The grid of one candidate beside no defense, on the test part."""
+    attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
+    audit = AuditSpec(trials=trials, views=(limits.view,))
+    table = Grid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
+    table |= {"runs": runs, "delta": limits.delta, "eps": [point.eps or 1.0]}
+    table["defenses"] = list(dict.fromkeys(["none", point.alternative]))
+    if point.label.sensitivity is not None:
+        table["sensitivity"] = point.label.sensitivity
+    return Grid.parse(table)

@@ -1,0 +1,66 @@
+"""What a recommended defense must keep to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from foltr_audit.errors import UsageError
+
+LEAST_EPS = 1e-4
+"""The smallest limit on epsilon that is searched below."""
+
+ROUNDING = 1.0 + 1e-9
+"""How many times its target a bound may be, as in `accounting.calibrate`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits on what one observer may learn.
+
+    Attributes:
+        max_eps: most epsilon of one message for one interaction, as accounting proves it; infinite for none.
+        max_auc: most AUC of the best attack, kept by the upper end of its 95 % interval; None for none.
+        view: `individual`, a server that sees what each client sends: with secure aggregation that is the
+            sum; `aggregate`, one that gets sums only, because something outside of the chain adds up.
+        delta: of an epsilon that is not pure.
+
+    Raises:
+        UsageError: a value out of range, or a limit on attacks where no attack can be.
+    """
+
+    max_eps: float
+    max_auc: float | None = None
+    view: Literal["individual", "aggregate"] = "individual"
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if not self.max_eps >= LEAST_EPS:
+            raise UsageError(f"--max-eps: {self.max_eps:g}; expected at least {LEAST_EPS:g}, or inf")
+        if self.max_auc is not None and not 0 < self.max_auc <= 1:
+            raise UsageError(f"--max-attack-auc: {self.max_auc:g}; expected above 0, at most 1")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"--delta: {self.delta:g}; expected between 0 and 1")
+        if self.view not in ("individual", "aggregate"):
+            raise UsageError(f"--view: {self.view!r}; expected individual or aggregate")
+        if self.view == "aggregate" and self.max_auc is not None:
+            raise UsageError(
+                "--max-attack-auc: attacks read single messages, and --view aggregate grants none; "
+                "leave it out, or expected --view individual"
+            )
+
+    def proves(self, epsilon: float) -> bool:
+        """Whether a proven epsilon is within the limit."""
+        return epsilon <= self.max_eps * ROUNDING
+
+    def excess(self, auc_upper: float | None) -> float:
+        """By how much the upper end of an attack's interval exceeds the limit; at most 0 within it.
+
+        Where attacks are limited and none could run, nothing is known of them: the most there can be.
+        """
+        if self.max_auc is None:
+            return -1.0
+        if auc_upper is None or math.isnan(auc_upper):
+            return 1.0
+        return auc_upper - self.max_auc

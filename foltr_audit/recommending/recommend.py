@@ -1,0 +1,153 @@
+"""A whole recommendation: proofs first, then the search on the validation part, then the test part once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from foltr_audit.audit_spec import AuditSpec
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.runner import Failed
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.errors import UsageError
+from foltr_audit.progress import SILENT, Progress
+from foltr_audit.recommending.candidates import Candidates, Judged
+from foltr_audit.recommending.confirm import confirm, confirming_grid
+from foltr_audit.recommending.limits import Limits
+from foltr_audit.recommending.search import best, search
+from foltr_audit.recommending.space import Accountant, Point, Refused, Space
+from foltr_audit.registry import first_problem
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study, data_facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is run.
+
+    Attributes:
+        candidates: that are asked for.
+        search_runs: repetitions of each.
+        runs: repetitions that confirm the chosen one.
+        trials: of its audit, under each hypothesis.
+
+    Raises:
+        UsageError: a number out of range.
+    """
+
+    candidates: int = 40
+    search_runs: int = 1
+    runs: int = 3
+    trials: int = 2000
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "search_runs", "runs"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option}: {getattr(self, name)}; expected at least 1")
+        try:
+            AuditSpec(trials=self.trials)
+        except ValidationError as error:
+            raise UsageError(first_problem(error, {"trials": "--trials"})) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """What a search found.
+
+    Attributes:
+        base: the experiment without a defense.
+        limits: what had to be kept to.
+        effort: how much was run.
+        data: plain facts of the data, see `study.data_facts`.
+        refused: defenses of which nothing is proven within the limit, before any candidate was made.
+        judged: the candidates in the order of asking; a candidate may come twice.
+        chosen: number of the best one; None where none keeps to the limits.
+        lost: cells of the confirmation that could not be run.
+    """
+
+    base: Spec
+    limits: Limits
+    effort: Effort
+    data: dict[str, Any]
+    refused: tuple[Refused, ...]
+    judged: tuple[Judged, ...]
+    chosen: int | None
+    lost: list[Failed] = field(default_factory=list)
+
+    @property
+    def winner(self) -> Judged | None:
+        """The best candidate."""
+        return None if self.chosen is None else self.judged[self.chosen]
+
+
+def recommend(
+    base: Spec,
+    limits: Limits,
+    effort: Effort,
+    folder: ComparisonFolder,
+    workers: Workers,
+    progress: Progress = SILENT,
+) -> Recommendation:
+    """Search for the defense with the best nDCG@10 that keeps to limits, and confirm it.
+
+    What is run on the way is kept in the folder; the same Spec, limits and numbers find it there again.
+
+    Args:
+        base: the experiment, with its attack protocol; its own defense does not matter.
+        limits: what has to be kept to.
+        effort: how much is run.
+        folder: where cells are kept.
+        workers: who runs them.
+        progress: told of every cell.
+
+    Raises:
+        UsageError: messages that no bound is known for, or the extra is not installed.
+        FoltrAuditError: the folder cannot be written, or no candidate at all could be run.
+    """
+    study = Study(progress, with_undefended=False)
+    base = base.model_copy(
+        update={
+            "defense": ("none",),
+            "repetition": 0,
+            "trace": base.trace.model_copy(update={"every": 0}),
+        }
+    )
+    confirming_grid(base, Point("none"), limits, runs=effort.runs, trials=effort.trials)  # or refuse it now
+    setup = study.setup(base)
+    accountant = Accountant(setup, limits)
+    space = Space.of(accountant)
+    candidates = Candidates(
+        accountant, folder, workers, total=effort.candidates, runs=effort.search_runs, progress=progress
+    )
+    found = search(space, candidates, effort.candidates, setup.streams) if space.defenses else []
+    if candidates.lost and not any(one.score for one in candidates.judged):
+        lost = candidates.lost[0]
+        raise type(lost.error)(f"recommend: no candidate could be run; the first: {lost.why}")
+    chosen = best(found)
+    failed = []
+    if chosen is not None:
+        failed = confirm(
+            base,
+            found[chosen][0],
+            limits,
+            study,
+            folder,
+            workers,
+            first_run=effort.search_runs,
+            runs=effort.runs,
+            trials=effort.trials,
+            progress=progress,
+        )
+    return Recommendation(
+        base=base,
+        limits=limits,
+        effort=effort,
+        data=data_facts(setup.collection),
+        refused=space.refused,
+        judged=tuple(candidates.judged),
+        chosen=chosen,
+        lost=failed,
+    )

@@ -1,0 +1,95 @@
+"""The search: batches of candidates from Optuna's tree-structured Parzen estimator, told in order.
+
+Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna counts what
+breaks a limit among the bad candidates, the more the further it is beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foltr_audit.extras import package, quiet
+from foltr_audit.recommending.space import Point, Space
+from foltr_audit.rng import Streams
+
+BATCH = 4
+"""Candidates that are asked for before any of them is told: the same for any number of processes."""
+
+_EXCESS = "excess"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How good a candidate is.
+
+    Attributes:
+        utility: 0 to 1, higher is better.
+        excess: by how much it breaks a limit; at most 0 where it keeps to it, never above 1.
+    """
+
+    utility: float
+    excess: float
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it keeps to the limit."""
+        return self.excess <= 0
+
+
+_WORST = Score(utility=0.0, excess=1.0)
+
+Judge = Callable[[Sequence[Point]], Sequence[Score | None]]
+"""Scores candidates; None for one that was not run."""
+
+
+def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> list[tuple[Point, Score | None]]:
+    """Ask for candidates in batches and have them judged; in the order of asking, the same for a seed.
+
+    How it starts, see `Space.starts`. To the sampler a candidate that could not be scored is the worst
+    that can be.
+
+    Args:
+        space: what there is.
+        judge: called once per batch of at most `BATCH`.
+        candidates: how many.
+        streams: named random streams; the sampler's seed is drawn from one.
+
+    Raises:
+        UsageError: the extra is not installed.
+    """
+    optuna = package("optuna", "recommend")
+    seed = int(streams.generator("recommend/search").integers(2**31))
+    found: list[tuple[Point, Score | None]] = []
+    with quiet(optuna):
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, constraints_func=_constraints, multivariate=True, group=True, constant_liar=True
+        )
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for parameters in space.starts(candidates):
+            study.enqueue_trial(parameters)
+        while len(found) < candidates:
+            trials = [study.ask() for _ in range(min(BATCH, candidates - len(found)))]
+            points = [space.suggested(trial) for trial in trials]
+            scores = judge(points)
+            for trial, score in zip(trials, scores, strict=True):
+                told = score or _WORST
+                trial.set_user_attr(_EXCESS, told.excess)
+                study.tell(trial, told.utility)
+            found += zip(points, scores, strict=True)
+    return found
+
+
+def _constraints(trial: Any) -> tuple[float]:
+    return (trial.user_attrs[_EXCESS],)
+
+
+def best(found: Sequence[tuple[Point, Score | None]]) -> int | None:
+    """Number of the best candidate that keeps to the limit, of equals the first; None where none does."""
+    numbers = [number for number, (_, score) in enumerate(found) if score is not None and score.feasible]
+    return max(numbers, key=lambda number: _utility(found[number][1]), default=None)
+
+
+def _utility(score: Score | None) -> float:
+    return -float("inf") if score is None else score.utility

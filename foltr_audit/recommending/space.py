@@ -1,0 +1,227 @@
+"""What is searched: defenses that can be proven to keep to the limit on epsilon, and their parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any, NamedTuple
+
+from foltr_audit.accounting import Situation, UpperBound, mechanisms, upper_bound
+from foltr_audit.chain import parse_chain
+from foltr_audit.comparing.alternatives import PROVEN, Alternative
+from foltr_audit.comparing.grid import Label
+from foltr_audit.errors import UsageError
+from foltr_audit.recommending.limits import ROUNDING, Limits
+from foltr_audit.setup import Setup
+from foltr_audit.spec import Spec
+
+SECURE = "secure-aggregation"
+CLIP_NORMS = (0.1, 10.0)
+"""Radii that models are clipped to, searched on a log scale."""
+
+USUAL_NORM = 1.5
+"""The published radius, where every mechanism is tried first."""
+
+EPS_SPAN = 30.0
+"""The smallest target is the limit over this."""
+
+MOST_EPS = 100.0
+"""The largest target, whatever the limit."""
+
+FAIR_SHARE = 0.75
+"""Share of the candidates that is dealt out to all defenses alike."""
+
+_DIGITS = 3
+
+
+class Point(NamedTuple):
+    """One candidate.
+
+    Attributes:
+        alternative: which defense, see `foltr_audit.comparing.alternatives`.
+        eps: the epsilon that its noise is made for; None where it has none.
+        norm: the radius that models are clipped to; None where they are not.
+    """
+
+    alternative: str
+    eps: float | None = None
+    norm: float | None = None
+
+    @property
+    def label(self) -> Label:
+        """Its name in a comparison."""
+        return Label(self.alternative, self.eps, None if self.norm is None else 2.0 * self.norm)
+
+
+class Refused(NamedTuple):
+    """A defense, or one candidate of it, that accounting keeps from being run.
+
+    Attributes:
+        alternative: which defense.
+        eps_proven: what is proven for it; infinite for nothing.
+        why: in words.
+    """
+
+    alternative: str
+    eps_proven: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A candidate whose proven epsilon is within the limit, and what its noise is made for.
+
+    Attributes:
+        point: the candidate.
+        defense: texts of its chain, as short as they can be.
+        upper: the bound that is proven for the limits' view, for one interaction in one message.
+    """
+
+    point: Point
+    defense: tuple[str, ...]
+    upper: UpperBound
+
+
+class Accountant:
+    """Proves candidates for one experiment, before anything is simulated."""
+
+    def __init__(self, setup: Setup, limits: Limits) -> None:
+        """`setup` is the experiment without a defense.
+
+        Raises:
+            UsageError: messages that no bound is known for.
+        """
+        if setup.learner.sends != "models":
+            raise UsageError(
+                f"recommend: learner {setup.learner.name} sends {setup.learner.sends}; "
+                "expected one that sends models"
+            )
+        if not setup.alike_in_number:
+            raise UsageError(
+                f"recommend: scenario {setup.spec.population.scenario}: clients have different numbers of "
+                "interactions, and so weights, for which no bound is known here; expected equal numbers"
+            )
+        self.setup = setup
+        self.limits = limits
+
+    def proven(self, point: Point) -> Proven | Refused:
+        """What accounting says of a candidate."""
+        try:
+            chain = self.chain(point)
+            defended = Setup(
+                Spec.parse({**self.setup.spec.table(), "defense": list(chain)}, ""), self.setup.collection
+            )
+        except UsageError as error:
+            return Refused(point.alternative, math.inf, str(error))
+        upper = upper_bound(defended.events(), self._situation())
+        if not self.limits.proves(upper.epsilon):
+            return Refused(point.alternative, upper.epsilon, upper.how)
+        if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
+            why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
+            return Refused(point.alternative, upper.epsilon, why)
+        return Proven(point, chain, upper)
+
+    def chain(self, point: Point) -> tuple[str, ...]:
+        """Texts of a candidate's chain.
+
+        Raises:
+            UsageError: no noise that meets its target.
+        """
+        norm = USUAL_NORM if point.norm is None else point.norm
+        return Alternative(point.alternative).chain(
+            self.setup, point.eps or 1.0, 2.0 * norm, self.limits.delta
+        )
+
+    def _situation(self) -> Situation:
+        return Situation(
+            view=self.limits.view,
+            unit="interaction",
+            parameters=self.setup.ranker.n_parameters,
+            shares=self.setup.spec.population.cohort_size,
+            delta=self.limits.delta,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """The candidates that there are.
+
+    Attributes:
+        eps: smallest and largest target.
+        defenses: alternatives, with whether each has a target and a clip.
+        refused: alternatives that are not among them, since nothing of theirs is within the limit.
+    """
+
+    eps: tuple[float, float]
+    defenses: dict[str, tuple[bool, bool]]
+    refused: tuple[Refused, ...] = ()
+
+    @classmethod
+    def of(cls, accountant: Accountant) -> Space:
+        """Every mechanism with and without secure aggregation, where it can be proven at the limit itself.
+
+        Whether a proof exists depends on the mechanism, the view and the wire, not on how much noise there
+        is: noise grows until the target is met, or no noise meets it.
+        """
+        most = min(accountant.limits.max_eps, MOST_EPS)
+        defenses: dict[str, tuple[bool, bool]] = {}
+        refused: list[Refused] = []
+        for text in alternatives():
+            has_eps = Alternative(text).uses_epsilon
+            found = accountant.proven(Point(text, most if has_eps else None, USUAL_NORM if has_eps else None))
+            if isinstance(found, Refused):
+                refused.append(found)
+            else:
+                clips = any(defense.name == "clip" for defense in parse_chain(found.defense))
+                defenses[text] = (has_eps, clips)
+        return cls(eps=(most / EPS_SPAN, most), defenses=defenses, refused=tuple(refused))
+
+    def starts(self, candidates: int) -> list[dict[str, Any]]:
+        """What is fixed of the first candidates, by names of parameters.
+
+        Every defense once at the limit, usually clipped. Then its parameters are the sampler's, but the
+        defense is not, in turn, until `FAIR_SHARE` of the candidates are made: a sampler alone stays with
+        the defense that was lucky first (of ten searches of 40 candidates on an objective with two peaks it
+        found the higher one in three; so, and with parameters of its own for each defense, in nine).
+        """
+        found = []
+        for text, (has_eps, clips) in self.defenses.items():
+            fixed: dict[str, Any] = {"defense": text}
+            fixed |= {_eps_of(text): self.eps[1]} if has_eps else {}
+            fixed |= {_norm_of(text): USUAL_NORM} if clips else {}
+            found.append(fixed)
+        open_ones = [text for text, parameters in self.defenses.items() if any(parameters)]
+        more = max(0, round(candidates * FAIR_SHARE) - len(found))
+        turns = islice(cycle(open_ones), more)
+        return [*found, *({"defense": text} for text in turns)][:candidates]
+
+    def suggested(self, trial: Any) -> Point:
+        """The candidate of an Optuna trial, its numbers rounded to three digits."""
+        text = trial.suggest_categorical("defense", list(self.defenses))
+        has_eps, clips = self.defenses[text]
+        eps = trial.suggest_float(_eps_of(text), *self.eps, log=True) if has_eps else None
+        norm = trial.suggest_float(_norm_of(text), *CLIP_NORMS, log=True) if clips else None
+        return Point(
+            text,
+            None if eps is None else min(_rounded(eps), self.eps[1]),
+            None if norm is None else _rounded(norm),
+        )
+
+
+def _eps_of(text: str) -> str:
+    return f"eps of {text}"
+
+
+def _norm_of(text: str) -> str:
+    return f"norm of {text}"
+
+
+def alternatives() -> tuple[str, ...]:
+    """No defense, secure aggregation alone, and every mechanism with and without it."""
+    several = [f"{PROVEN}{name}" for name in mechanisms()]
+    return ("none", SECURE, *several, *(f"{text}+{SECURE}" for text in several))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

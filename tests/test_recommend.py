@@ -1,0 +1,218 @@
+"""Candidates of `recommend`: what accounting lets pass, and a search against brute force."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from foltr_audit.accounting import mechanisms
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.errors import UsageError
+from foltr_audit.recommending.candidates import Candidates, worst_leak
+from foltr_audit.recommending.confirm import confirm, confirming_grid
+from foltr_audit.recommending.limits import Limits
+from foltr_audit.recommending.recommend import Effort, recommend
+from foltr_audit.recommending.search import best, search
+from foltr_audit.recommending.space import SECURE, Accountant, Point, Proven, Refused, Space
+from foltr_audit.report.attack import attack_rows
+from foltr_audit.report.recommend import RecommendReport
+from foltr_audit.rng import Streams
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study
+
+BASE = Spec.parse(
+    {
+        "data": {"source": "synthetic:mq2007:60"},
+        "population": {"clients": 20},
+        "train": {"rounds": 2},
+        "trace": {"every": 0},
+        "attack": {"methods": ["olsr"], "click_models": ["perfect"]},
+    }
+)
+STUDY = Study(with_undefended=False)
+
+
+def accountant(limits: Limits) -> Accountant:
+    return Accountant(STUDY.setup(BASE), limits)
+
+
+def candidates(limits: Limits, path: Path) -> Candidates:
+    folder = ComparisonFolder.create(path, resume=False, overwrite=False)
+    return Candidates(accountant(limits), folder, Workers(jobs=1), total=1)
+
+
+# --- accounting comes first -----------------------------------------------------------------------
+
+
+def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None:
+    space = Space.of(accountant(Limits(max_eps=4.0)))
+    alone = ("laplace", "gaussian", "click-rr")
+    summed = (*alone, "discrete-gaussian", "skellam")
+    expected = {f"proven-{name}" for name in alone} | {f"proven-{name}+{SECURE}" for name in summed}
+    assert set(space.defenses) == expected
+    refused = {one.alternative: one.eps_proven for one in space.refused}
+    assert refused["none"] == refused[SECURE] == refused["proven-gamma-laplace"] == math.inf
+    assert len(expected) + len(refused) == 2 + 2 * len(mechanisms())
+
+
+def test_shares_are_enough_for_who_gets_sums_only() -> None:
+    space = Space.of(accountant(Limits(max_eps=4.0, view="aggregate")))
+    for name in mechanisms():
+        assert f"proven-{name}" in space.defenses
+    assert SECURE not in space.defenses  # a sum without noise has no epsilon
+
+
+def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:
+    space = Space.of(accountant(Limits(max_eps=math.inf)))
+    assert {"none", SECURE} <= set(space.defenses)
+    assert space.eps[1] == 100.0
+    assert "proven-gamma-laplace" not in space.defenses  # nothing is proven for what it is made for
+
+
+@pytest.mark.parametrize(("eps", "norm"), [(4.0, 1.5), (0.37, 0.2)])
+def test_noise_in_closed_form(eps: float, norm: float) -> None:
+    """Laplace: two models in an L1 ball of radius R are 2 R apart. Clicks: ten of a list share epsilon."""
+    asked = accountant(Limits(max_eps=4.0))
+    laplace = asked.proven(Point("proven-laplace", eps, norm))
+    clicks = asked.proven(Point("proven-click-rr", eps))
+    assert isinstance(laplace, Proven)
+    assert isinstance(clicks, Proven)
+    assert laplace.defense == (f"clip:norm={norm:g},ord=1", f"laplace:eps={eps:g},sensitivity={2 * norm:g}")
+    assert float(clicks.defense[0].removeprefix("click-rr:eps=")) == pytest.approx(eps / 10, rel=1e-3)
+    assert laplace.upper.epsilon == pytest.approx(eps, rel=1e-4)  # five digits, on the safe side
+    assert clicks.upper.epsilon <= eps * (1 + 1e-9)
+
+
+def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
+    runner = candidates(Limits(max_eps=1.0), tmp_path)
+    assert runner([Point("proven-laplace", 1.5, 1.5), Point(SECURE)]) == [None, None]
+    assert not list(tmp_path.glob("cells/*"))
+    refused = [one.refused for one in runner.judged]
+    assert [one and one.eps_proven for one in refused] == [pytest.approx(1.5, rel=1e-4), math.inf]
+    assert isinstance(runner.accountant.proven(Point("proven-laplace", 1.5, 1.5)), Refused)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"learner": "foltr-es"}}, "sends metrics; expected one that sends models"),
+        ({"population": {"clients": 20, "scenario": "quantity-skew:zipf=1"}}, "expected equal numbers"),
+    ],
+)
+def test_what_no_bound_is_known_for(changes: dict[str, object], message: str) -> None:
+    spec = Spec.parse({"data": {"source": "synthetic:mq2007:60"}, **changes})
+    with pytest.raises(UsageError, match=message):
+        Accountant(STUDY.setup(spec), Limits(max_eps=1.0))
+
+
+# --- what a candidate is judged by ----------------------------------------------------------------
+
+
+def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_path: Path) -> None:
+    runner = candidates(Limits(max_eps=4.0, max_auc=0.9), tmp_path)
+    point = Point("proven-click-rr", 4.0)
+    (score,) = runner([point])
+    proven = runner.judged[0].proven
+    assert proven is not None
+    (spec,) = runner.specs(proven)
+    assert spec.attack is not None
+    assert spec.attack.on == ("vali",)
+    cell = STUDY.run(spec)
+    rows = attack_rows(cell.evidence["perfect"], "perfect", {}, Streams(spec.seed))["results"]
+    row = next(one for one in rows if one["method"] == "olsr")
+    leak = worst_leak([runner.folder.read(spec)])
+    assert leak is not None
+    assert (leak.auc, list(leak.interval or ())) == (row["auc"], row["auc_ci95"])
+    assert score is not None
+    assert score.excess == row["auc_ci95"][1] - 0.9
+
+
+def grid(space: Space) -> Iterator[Point]:
+    for name, (_, clips) in space.defenses.items():
+        for eps, norm in product((0.3, 1.2, 4.0), (0.3, 1.0, 3.0) if clips else (None,)):
+            yield Point(name, eps, norm)
+
+
+def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
+    """Than nDCG on a dozen validation queries can tell."""
+    limits = Limits(max_eps=4.0, max_auc=0.75)
+    space = Space(
+        eps=(4.0 / 30.0, 4.0),
+        defenses={"proven-click-rr": (True, False), "proven-laplace": (True, True)},
+    )
+    runner = candidates(limits, tmp_path)
+    found = search(space, runner, 12, Streams(BASE.seed))
+    number = best(found)
+    assert number is not None
+    chosen = found[number][1]
+    assert chosen is not None
+    assert chosen.feasible
+    scores = [score for score in runner(list(grid(space))) if score is not None]
+    kept = [score.utility for score in scores if score.feasible]
+    assert len(kept) >= 6
+    assert max(kept) - min(kept) > 0.1  # otherwise anything would do
+    assert chosen.utility > max(kept) - 0.03
+
+
+# --- the confirmation -----------------------------------------------------------------------------
+
+
+def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None:
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    effort = Effort(candidates=3, search_runs=2, runs=2, trials=40)
+    found = recommend(BASE, Limits(max_eps=4.0, max_auc=0.95), effort, folder, Workers(jobs=1))
+    report = RecommendReport.of(found, folder)
+    assert found.winner is not None
+    cells = folder.cells()
+    for cell in cells:
+        assert cell.spec.repetition >= effort.search_runs
+        if cell.spec.attack is not None:
+            assert cell.spec.attack.on == ("test",)
+    kinds = [(cell.kind, cell.label.alternative == "none") for cell in cells]
+    assert sorted(kinds) == [("attack", False)] * 2 + [("attack", True)] * 2 + [("audit", False)]
+    searched = [Spec.from_toml(path.read_text()) for path in tmp_path.glob("cells/*/spec.toml")]
+    others = [spec for spec in searched if spec not in {cell.spec for cell in cells}]
+    assert {spec.repetition for spec in others} == {0, 1}
+    assert all(spec.attack and spec.attack.on == ("vali",) for spec in others)
+    assert report.evidence is not None
+    assert report.recommended is not None
+    eps = report.recommended["eps_proven"]
+    assert report.evidence["eps_proven_individual"] == pytest.approx(eps, rel=1e-6)
+    assert report.evidence["eps_measured_individual"] <= eps
+    assert report.evidence["verdict_individual"] == "proven"
+
+
+@pytest.mark.parametrize("point", [Point("proven-click-rr", 4.0), Point(SECURE), Point("none")])
+def test_what_has_no_clip_is_audited_too(
+    point: Point, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foltr_audit.recommending.confirm.run_cells", lambda *_: [])
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    limits = Limits(max_eps=math.inf)
+    confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), first_run=1, runs=1, trials=40)
+    audits = [cell for cell in folder.cells() if cell.kind == "audit"]
+    assert [cell.label.alternative for cell in audits] == [point.alternative]
+    assert audits[0].spec.audit is not None
+    assert audits[0].spec.audit.claim == point.eps
+
+
+def test_the_confirming_grid_has_the_experiments_settings() -> None:
+    found = confirming_grid(BASE, Point("proven-laplace", 2.0, 0.5), Limits(max_eps=4.0), runs=2, trials=40)
+    assert (found.runs, found.eps, found.sensitivity) == (2, (2.0,), 1.0)
+    assert found.defenses == ("none", "proven-laplace")
+    spec = found.spec_of(found.learners[0], "uniform", "perfect", 0, "attack")
+    assert spec.attack is not None
+    assert spec.attack.on == ("test",)
+    assert spec.train == BASE.train
+    assert (spec.population, spec.data) == (BASE.population, BASE.data)
+
+
+@pytest.mark.parametrize("field", ["candidates", "search_runs", "runs"])
+def test_nothing_is_no_effort(field: str) -> None:
+    with pytest.raises(UsageError, match="expected at least 1"):
+        Effort(**{field: 0})

@@ -1,0 +1,132 @@
+"""The search of `recommend` on objectives whose optimum is known in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from foltr_audit.recommending.limits import Limits
+from foltr_audit.recommending.search import BATCH, Score, best, search
+from foltr_audit.recommending.space import CLIP_NORMS, FAIR_SHARE, Point, Space
+from foltr_audit.rng import Streams
+
+SPACE = Space(
+    eps=(0.1, 4.0),
+    defenses={"none": (False, False), "click-rr": (True, False), "laplace": (True, True)},
+)
+Found = list[tuple[Point, Score | None]]
+
+
+def scored(point: Point) -> Score:
+    """Utility grows with epsilon, which the limit holds down; one norm is best.
+
+    Of `laplace` it is `.2 + .12 ln eps - .05 ln(norm)^2` where `eps <= 2 - norm / 4`; of `click-rr`
+    `.15 + .02 ln eps`, everywhere; `none` has the most and breaks the limit.
+    """
+    if point.alternative == "none":
+        return Score(utility=0.9, excess=0.3)
+    eps = point.eps or math.nan
+    if point.alternative == "click-rr":
+        return Score(utility=0.15 + 0.02 * math.log(eps), excess=-0.1)
+    norm = point.norm or math.nan
+    utility = 0.2 + 0.12 * math.log(eps) - 0.05 * math.log(norm) ** 2
+    return Score(utility=max(0.0, utility), excess=0.2 * (eps - 2.0 + norm / 4.0))
+
+
+def optimum() -> float:
+    """The best utility within the limit, on the edge `eps = 2 - norm / 4`."""
+    norm = np.linspace(CLIP_NORMS[0], 7.5, 100_001)
+    return float((0.2 + 0.12 * np.log(2.0 - norm / 4.0) - 0.05 * np.log(norm) ** 2).max())
+
+
+def played(seed: int, candidates: int = 70) -> Found:
+    def judge(points: Sequence[Point]) -> list[Score | None]:
+        return [scored(point) for point in points]
+
+    return search(SPACE, judge, candidates, Streams(seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_optimum_under_a_limit_is_found(seed: int) -> None:
+    found = played(seed)
+    number = best(found)
+    assert number is not None
+    point, score = found[number]
+    assert score is not None
+    assert point.alternative == "laplace"
+    assert score.excess <= 0
+    assert optimum() - 0.02 < score.utility <= optimum()
+
+
+def test_it_learns_from_what_it_is_told() -> None:
+    """Of the same defense in turn, later candidates are better than the first ones, drawn at random."""
+    of_turns = [played(seed)[len(SPACE.defenses) : 50] for seed in range(3)]
+    values = [[scored(point) for point, _ in one if point.alternative == "laplace"] for one in of_turns]
+    within = [[score.utility if score.feasible else 0.0 for score in one] for one in values]
+    early, late = (np.concatenate([one[part] for one in within]) for part in (slice(5), slice(-5, None)))
+    assert late.mean() > early.mean() + 0.03
+
+
+def test_every_defense_is_tried_at_the_limit_and_most_candidates_are_dealt_out() -> None:
+    found = [point for point, _ in played(0, 40)]
+    assert found[:3] == [Point("none"), Point("click-rr", 4.0), Point("laplace", 4.0, 1.5)]
+    dealt = [point.alternative for point in found[3 : round(40 * FAIR_SHARE)]]
+    assert dealt == [("click-rr", "laplace")[number % 2] for number in range(27)]
+    assert [point for point, _ in played(0, 2)] == found[:2]
+
+
+def test_the_same_seed_asks_for_the_same_candidates_in_batches_of_one_size() -> None:
+    sizes: list[int] = []
+
+    def judge(points: Sequence[Point]) -> list[Score | None]:
+        sizes.append(len(points))
+        return [scored(point) for point in points]
+
+    found = search(SPACE, judge, 18, Streams(3))
+    assert found == played(3, 18)
+    assert found != played(4, 18)
+    assert sizes == [BATCH] * (18 // BATCH) + [18 % BATCH]
+
+
+def test_candidates_stay_inside_the_space() -> None:
+    for point, _ in played(1, 30):
+        has_eps, clips = SPACE.defenses[point.alternative]
+        assert (point.eps is not None, point.norm is not None) == (has_eps, clips)
+        assert point.eps is None or SPACE.eps[0] * 0.99 <= point.eps <= SPACE.eps[1]
+        assert point.norm is None or CLIP_NORMS[0] * 0.99 <= point.norm <= CLIP_NORMS[1] * 1.01
+
+
+def test_what_could_not_be_scored_never_wins() -> None:
+    def judge(points: Sequence[Point]) -> list[Score | None]:
+        return [None if point.alternative == "laplace" else scored(point) for point in points]
+
+    found = search(SPACE, judge, 20, Streams(5))
+    number = best(found)
+    assert number is not None
+    assert found[number][0].alternative == "click-rr"
+    assert best([(Point("laplace", 1.0, 1.0), None), (Point("none"), Score(utility=0.9, excess=0.3))]) is None
+
+
+def test_of_equals_the_first_is_best() -> None:
+    equal = Score(utility=0.5, excess=0.0)
+    assert best([(Point("none"), equal), (Point("laplace"), equal)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("upper", "excess"), [(0.65, 0.05), (0.6, 0.0), (0.5, -0.1), (None, 1.0), (math.nan, 1.0)]
+)
+def test_the_upper_end_of_an_interval_is_what_a_limit_holds(upper: float | None, excess: float) -> None:
+    limits = Limits(max_eps=4.0, max_auc=0.6)
+    assert limits.excess(upper) == pytest.approx(excess)
+    assert Limits(max_eps=4.0).excess(upper) < 0
+
+
+def test_a_proven_epsilon_may_exceed_its_limit_by_rounding_only() -> None:
+    limits = Limits(max_eps=4.0)
+    assert limits.proves(4.0 * (1 + 1e-10))
+    assert not limits.proves(4.0001)
+    assert not limits.proves(math.nan)
+    assert Limits(max_eps=math.inf).proves(math.inf)
