@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from foltr_audit.comparing.cells import Files, files_of
@@ -61,6 +62,8 @@ def work(piece: tuple[int, Table]) -> Ran:
         return Ran(number, run_cell(Spec.parse(table, ""), study))
     except FoltrAuditError as error:
         return Ran(number, {}, str(error), error.exit_code)
+    except MemoryError:
+        return Ran(number, {}, "not enough memory; take fewer queries or clients, or fewer --jobs", 1)
 
 
 def run_cells(
@@ -106,14 +109,15 @@ class _Runner:
         failed = []
         missing = [number for number in todo if not self._finished(number)]
         try:
-            for ran in self.workers.results(work, self._claimed(missing)) if missing else ():
-                spec = self.specs[ran.number]
-                if ran.problem:
-                    failed.append(Failed(spec, ran.problem, ran.exit_code))
-                else:
-                    self.folder.write(spec, ran.files)
-                self.held.pop(ran.number).release()
-                self.tick()
+            with closing(self.workers.results(work, self._claimed(missing))) as results:
+                for ran in results:
+                    spec = self.specs[ran.number]
+                    if ran.problem:
+                        failed.append(Failed(spec, ran.problem, ran.exit_code))
+                    else:
+                        self.folder.write(spec, ran.files)
+                    self.held.pop(ran.number).release()
+                    self.tick()
         finally:
             for claim in self.held.values():
                 claim.release()
