@@ -74,12 +74,19 @@ class Pool(Protocol):
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started meanwhile never hear of Ctrl-C: who started them ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Processes that are started meanwhile never hear of Ctrl-C: who started them ends them.
+
+    This process does not hear of it for that moment either. (A blocked signal would only be late, but what
+    starts processes unblocks it.)
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
 
 
 def _end_with(parent: int) -> None:
@@ -110,19 +117,19 @@ class Local:
         from joblib.externals.loky import ProcessPoolExecutor
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
+        if self._executor is not None:
+            try:
+                found: Future[Any] = self._executor.submit(work, piece)
+            except BrokenProcessPool:
+                self._stop()
+            else:
+                return found
+        self._executor = ProcessPoolExecutor(
+            self.processes, env=_ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+        )
         with _deaf_to_ctrl_c():
-            for _ in range(2):
-                if self._executor is None:
-                    self._executor = ProcessPoolExecutor(
-                        self.processes, env=_ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
-                    )
-                try:
-                    found: Future[Any] = self._executor.submit(work, piece)
-                except BrokenProcessPool:
-                    self._stop()
-                else:
-                    return found
-        raise FoltrAuditError("worker processes cannot be started")
+            first: Future[Any] = self._executor.submit(work, piece)
+        return first
 
     def result(self, future: Future[Any]) -> Any:
         """As `Pool`."""
@@ -142,8 +149,7 @@ class Local:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _deaf_to_ctrl_c():
-            self._stop()
+        self._stop()
 
 
 def _with_one_thread(work: Callable[[Any], Any], piece: Any) -> Any:
@@ -208,7 +214,8 @@ class Dask:
             raise UsageError(
                 "--backend dask: Dask is not installed; expected pip install 'foltr-audit[dask]'"
             ) from error
-        self._stack.enter_context(_quiet("distributed"))
+        for name in ("distributed", "distributed.client"):  # the end of work is told in one line
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         try:
             with _deaf_to_ctrl_c():
                 where: Any = self.address
@@ -216,7 +223,12 @@ class Dask:
                     _knock(resolve_address(where))
                 else:
                     where = self._stack.enter_context(
-                        LocalCluster(n_workers=self.jobs, threads_per_worker=1, dashboard_address=None)
+                        LocalCluster(
+                            n_workers=self.jobs,
+                            threads_per_worker=1,
+                            dashboard_address=None,
+                            silence_logs=logging.CRITICAL,
+                        )
                     )
                 self._client = self._stack.enter_context(
                     Client(where, timeout=_CONNECT, set_as_default=False)
@@ -294,15 +306,3 @@ class Ray:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Keep a library's log off stderr: what ends the work is said in one line."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
