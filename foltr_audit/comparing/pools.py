@@ -100,6 +100,19 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Kernels that this thread calls meanwhile do not share their work among threads."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
 class Local:
     """Processes of this machine, one thread each."""
 
@@ -154,10 +167,7 @@ class Local:
 
 def _with_one_thread(work: Callable[[Any], Any], piece: Any) -> Any:
     """In a worker of a cluster: do a piece on one thread, and one piece at a time."""
-    import numba
-
-    with _TURN:
-        numba.set_num_threads(1)
+    with _TURN, one_thread():
         return work(piece)
 
 

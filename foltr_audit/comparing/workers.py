@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from foltr_audit.comparing.pools import Dask, Local, Pool, Ray, WorkerDiedError
+from foltr_audit.comparing.pools import Dask, Local, Pool, Ray, WorkerDiedError, one_thread
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Workers:
 
     Attributes:
         backend: `local`, `dask` or `ray`.
-        jobs: processes; None for one per core, or all that a cluster has.
+        jobs: processes, of one thread each; None for one per core, or all that a cluster has.
         address: of a cluster's scheduler; None starts a local one (`dask`), or finds or starts one (`ray`).
     """
 
@@ -77,7 +77,8 @@ class Workers:
         """
         pieces = iter(pieces)
         if self.alone:
-            yield from map(work, pieces)
+            with one_thread():
+                yield from map(work, pieces)
             return
         most = self.processes if self.backend == "local" else 1
         first = list(islice(pieces, most))
