@@ -65,6 +65,17 @@ class Workers:
 
         return self.jobs or int(joblib.cpu_count())
 
+    def at_once(self) -> int:
+        """How many pieces are worked on at once now; asks a cluster.
+
+        Raises:
+            UsageError: the backend is not installed, or its scheduler is not reached.
+        """
+        if self.backend == "local":
+            return self.processes
+        with self._pool(1) as pool:
+            return max(1, pool.slots())
+
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
         """The result of each piece as it comes, in any order; pieces are asked for as workers get free.
 
