@@ -41,7 +41,7 @@ def test_time_left_is_the_mean_of_each_sort_over_the_busy_workers() -> None:
 
 
 def test_every_sort_is_met_early_whatever_its_numbers() -> None:
-    chains = ["none", "clip:norm=1", "clip:norm=2", "laplace:eps=1", "none"]
+    chains = ["none", "clip:norm=1", "clip:norm=2", "laplace:eps=1,sensitivity=3", "none"]
     cells = [spec(run, chain) for run, chain in enumerate(chains)]
     assert first_of_each_sort(cells) == [0, 1, 3, 2, 4]
 

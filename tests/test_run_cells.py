@@ -36,7 +36,7 @@ def deadly(flag: str) -> str:
     return "answer"
 
 
-@pytest.mark.parametrize(("deaths", "ends"), [(2, False), (3, True)])
+@pytest.mark.parametrize(("deaths", "ends"), [(1, False), (3, True)])
 def test_a_dead_worker_is_replaced_until_it_dies_again_and_again(
     tmp_path: Path, deaths: int, ends: bool
 ) -> None:

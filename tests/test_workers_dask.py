@@ -48,6 +48,7 @@ def test_an_address_where_no_scheduler_can_be_is_refused_at_once(address: str) -
         list(Workers(backend="dask", address=address).results(killed_once, ["never"]))
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
     results = Workers(backend="dask", address=cluster.scheduler_address).results(str, [1, 2, 3, 4, 5, 6])

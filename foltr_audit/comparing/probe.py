@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.cells import ARRAYS, LISTS, Files, files_of
 from foltr_audit.comparing.pace import Sort, sort_of
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.plan import Table, changed
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records import Collection
-from foltr_audit.spec import Spec
+from foltr_audit.spec import AttackSpec, Spec
 from foltr_audit.study import Study
 
 ROUNDS, QUERIES, TRIALS = 3, 24, (100, 400)
@@ -106,33 +107,31 @@ def _probed(number: int, spec: Spec) -> Probed:
         _WARM.add(sort_of(spec)[:-1])
     plain = {name: value for name, value in first.items() if name not in ("attack", "audit")}
     trained = _play(changed(plain, {"train.rounds": short}), data)
-    rounds = spec.train.rounds / short
-    seconds = trained.seconds["train"] * rounds + trained.seconds["rest"]
+    seconds = trained.seconds["train"] * spec.train.rounds / short + trained.seconds["rest"]
     disk = {name: float(len(content)) for name, content in trained.files.items()}
     disk[ARRAYS] += 8 * trained.metrics * (spec.train.rounds - short)
     before = _memory()
     grown = 0.0
     if spec.attack is not None:
-        played, times = _play(first, sample), _times(spec, data, sample, rounds)
+        played, times = _play(first, sample), _times(spec, spec.attack, data, sample)
         seconds += times * sum(took for name, took in played.seconds.items() if name not in ("train", "rest"))
         disk[ARRAYS] += times * _of_lists(played.files[ARRAYS])
         grown = times * max(0.0, _memory() - before)
     elif spec.audit is not None:
-        seconds += _audited(spec, first, data, sample)
+        seconds += _audited(spec, spec.audit, first, data, sample)
     stored = sum(-(-size // _BLOCK) * _BLOCK for size in disk.values()) + _BLOCK
     return Probed(number, seconds, loading, max(before + grown, _memory()), stored)
 
 
-def _audited(spec: Spec, first: Table, data: Collection, sample: Collection) -> float:
+def _audited(spec: Spec, protocol: AuditSpec, first: Table, data: Collection, sample: Collection) -> float:
     """Seconds of an audit in full: its search grows with the queries, its games with the trials."""
-    assert spec.audit is not None  # noqa: S101
     few = _play(first, sample)
     search = few.seconds["search"] * _queries(data, spec) / max(1, _queries(sample, spec))
-    least, more = (min(trials, spec.audit.trials) for trials in TRIALS)
+    least, more = (min(trials, protocol.trials) for trials in TRIALS)
     games = _games(few)
     if more > least:
         slope = (_games(_play(changed(first, {"audit.trials": more}), sample)) - games) / (more - least)
-        games += max(0.0, slope) * (spec.audit.trials - least)
+        games += max(0.0, slope) * (protocol.trials - least)
     return search + games
 
 
@@ -140,11 +139,10 @@ def _games(played: _Played) -> float:
     return sum(took for name, took in played.seconds.items() if name not in ("train", "search"))
 
 
-def _times(spec: Spec, data: Collection, sample: Collection, rounds: float) -> float:
+def _times(spec: Spec, protocol: AttackSpec, data: Collection, sample: Collection) -> float:
     """How many times as much is attacked in full."""
-    assert spec.attack is not None  # noqa: S101
-    if spec.attack.target == "training":
-        return rounds
+    if protocol.target == "training":
+        return spec.train.rounds / min(ROUNDS, spec.train.rounds)
     return _queries(data, spec) / max(1, _queries(sample, spec))
 
 
