@@ -100,6 +100,8 @@ def _probed(number: int, spec: Spec) -> Probed:
     short = min(ROUNDS, spec.train.rounds)
     of_rounds = spec.attack is not None and spec.attack.target == "training"
     first = changed(spec.table(), {"train.rounds": short if of_rounds else 1})
+    if spec.attack is not None:
+        first = changed(first, {"attack.repeats": 1})
     if spec.audit is not None:
         first = changed(first, {"audit.trials": min(TRIALS[0], spec.audit.trials)})
     if sort_of(spec)[:-1] not in _WARM:
@@ -143,7 +145,7 @@ def _times(spec: Spec, protocol: AttackSpec, data: Collection, sample: Collectio
     """How many times as much is attacked in full."""
     if protocol.target == "training":
         return spec.train.rounds / min(ROUNDS, spec.train.rounds)
-    return _queries(data, spec) / max(1, _queries(sample, spec))
+    return protocol.repeats * _queries(data, spec) / max(1, _queries(sample, spec))
 
 
 def _of_lists(packed: bytes) -> int:

@@ -66,12 +66,12 @@ class Workers:
         return self.jobs or int(joblib.cpu_count())
 
     def at_once(self) -> int:
-        """How many pieces are worked on at once now; asks a cluster.
+        """How many pieces are worked on at once now; asks a cluster that has an address.
 
         Raises:
             UsageError: the backend is not installed, or its scheduler is not reached.
         """
-        if self.backend == "local":
+        if self.address is None:
             return self.processes
         with self._pool(1) as pool:
             return max(1, pool.slots())
