@@ -61,7 +61,8 @@ def test_workers_that_die_again_and_again_end_the_work_after_all_that_can_be_don
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(workers, "Local", Dying)
-    results, found = Workers(jobs=2).results(abs, [1, -1, 2, 3, 4, 5]), []
+    found: list[int] = []
+    results = Workers(jobs=2).results(abs, [1, -1, 2, 3, 4, 5])
     with pytest.raises(FoltrAuditError, match=r"a worker process died, 3 times .* --resume"):
         found.extend(results)
     assert sorted(found) == [1, 2, 3, 4, 5]
