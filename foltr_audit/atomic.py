@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
@@ -20,6 +20,13 @@ def whole_file(path: Path) -> Iterator[BufferedIOBase]:
         OSError: the folder is missing or unwritable, the disk is full, or `path` is a folder or device;
             `path` is then as it was.
     """
+    with _whole(path) as file:
+        yield file
+    sync_folder(path.parent)
+
+
+@contextmanager
+def _whole(path: Path, *, lasting: bool = True) -> Iterator[BufferedIOBase]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "no regular file", str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
@@ -27,12 +34,12 @@ def whole_file(path: Path) -> Iterator[BufferedIOBase]:
         with temporary.open("xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -43,6 +50,25 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     with whole_file(path) as file:
         file.write(data)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes], *, lasting: bool = True) -> None:
+    """Put files into a folder, each whole, in this order.
+
+    Args:
+        folder: which is there.
+        files: contents by name.
+        lasting: whether they survive a power cut. Else they only survive the end of this process, at a
+            hundredth of the time; a reader must bear that they are gone or empty.
+
+    Raises:
+        OSError: as `whole_file`; the files before that one are there.
+    """
+    for name, data in files.items():
+        with _whole(folder / name, lasting=lasting) as file:
+            file.write(data)
+    if lasting:
+        sync_folder(folder)
 
 
 def write_text(path: Path, text: str) -> None:

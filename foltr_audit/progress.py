@@ -7,20 +7,26 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 T = TypeVar("T")
+
+LEFT = "seconds_left"
+"""A metric that says how long the rest will take; without it the speed so far does."""
 
 
 class Tick(Protocol):
     """Told after every finished round or repeat."""
 
     def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
-        """One more is done; metrics of it may be shown."""
+        """One more is done; metrics of it may be shown, and `LEFT` where pieces differ in cost."""
         ...
 
     def skip(self, done: int) -> None:
-        """These were done before."""
+        """These were done before, and say nothing about the speed."""
         ...
 
 
@@ -50,13 +56,31 @@ SILENT: Progress = _Nothing()
 NO_TICK: Tick = _Nothing()
 
 
+def _time_left() -> ProgressColumn:
+    """A column with the time left as it was told, else by the speed so far."""
+    from rich.progress import Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Left(TimeRemainingColumn):
+        max_refresh = 0.0
+
+        def render(self, task: Task) -> Text:
+            end = task.fields["end"]
+            if end is None:
+                return super().render(task)
+            minutes, seconds = divmod(math.ceil(max(0.0, end - time.monotonic())), 60)
+            return Text(f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}", style="progress.remaining")
+
+    return Left()
+
+
 class _Bar:
     """A rich progress bar per task, gone when the task is done."""
 
     @contextmanager
     def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         columns = (
@@ -64,25 +88,31 @@ class _Bar:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+            _time_left(),
         )
         with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(name, total=total, note="")
+            task = bar.add_task(name, total=total, note="", end=None)
 
             class Ticker:
                 last = math.nan  # rounds that are not evaluated show the nDCG of the last one that was
 
                 def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
+                    left = (metrics or {}).get(LEFT)
                     found = (metrics or {}).get("offline_ndcg@10", math.nan)
                     self.last = self.last if math.isnan(found) else found
                     notes = [] if math.isnan(self.last) else [f"nDCG@10 {self.last:.3f}"]
                     speed = bar.tasks[task].speed
                     if interactions and speed:
                         notes.append(f"{speed * interactions:,.0f} interactions/s")
-                    bar.update(task, advance=1, note=", ".join(notes))
+                    end = None if left is None else time.monotonic() + left
+                    bar.update(task, advance=1, note=", ".join(notes), end=end)
 
                 def skip(self, done: int) -> None:
-                    bar.update(task, advance=done)
+                    before = bar.tasks[task]
+                    if before.speed is None:  # the clock starts now
+                        bar.reset(task, total=total, completed=int(before.completed) + done)
+                    else:
+                        bar.update(task, completed=before.completed + done)
 
             yield Ticker()
 

@@ -208,7 +208,7 @@ def take_lock(path: Path) -> int | None:
     """Lock a folder, made if missing, until the returned handle is closed; None where another process has it.
 
     Raises:
-        FoltrAuditError: it cannot be made.
+        FoltrAuditError: it cannot be made, or its file system has no locks.
     """
     import fcntl
 
@@ -217,9 +217,12 @@ def take_lock(path: Path) -> int | None:
         handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(handle)
         return None
+    except OSError as error:
+        os.close(handle)
+        raise FoltrAuditError(f"{path}: cannot be locked: {error.strerror or error}") from error
     return handle
 
 

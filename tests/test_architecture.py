@@ -131,7 +131,7 @@ RUNS_WHAT_IT_READS = {
     "code",
     "ctypes",
 }
-STARTS_PROCESSES = {"foltr_audit.comparing.workers": {"joblib"}}
+STARTS_PROCESSES = {"foltr_audit.comparing.workers": {"joblib"}, "foltr_audit.comparing.pools": {"joblib"}}
 """Who may hand work to processes of its own; what these send back is not read from disk."""
 
 FORBIDDEN_CALLS = {

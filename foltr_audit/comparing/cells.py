@@ -33,6 +33,9 @@ from foltr_audit.study import Cell
 FACTS, ARRAYS = "cell.json", "arrays.npz"
 SCHEMA = "foltr-audit/cell/1"
 
+LISTS = ("lists/", "guessed/")
+"""How the names of arrays begin that have a row for every attacked list."""
+
 Arrays = dict[str, NDArray[Any]]
 Files = dict[str, bytes]
 """Contents by name; the last name is written last and says that a cell is finished."""

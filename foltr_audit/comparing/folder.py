@@ -57,6 +57,19 @@ class Claim:
             self._handle = None
 
 
+def _empty(path: Path) -> None:
+    """Remove a comparison that nobody works on."""
+    for cell in sorted((path / CELLS).glob("*")):
+        handle = take_lock(cell)
+        if handle is None:
+            raise UsageError(f"--overwrite: {path} is being written by another comparison")
+        os.close(handle)
+    for name in (INDEX, GRID, RESULTS):
+        (path / name).unlink(missing_ok=True)
+    if (path / CELLS).is_dir():
+        shutil.rmtree(path / CELLS)
+
+
 class ComparisonFolder:
     """A folder that comparisons are stored in."""
 
@@ -69,7 +82,8 @@ class ComparisonFolder:
         """Make the folder, or go on with it, or empty it.
 
         Raises:
-            UsageError: it holds something and neither is said, or something else than a comparison.
+            UsageError: it holds something and neither is said, or something else than a comparison; or it is
+                to be emptied while another process works on it.
             FoltrAuditError: it cannot be written.
         """
         if path.exists() and not path.is_dir():
@@ -85,9 +99,7 @@ class ComparisonFolder:
                 raise UsageError(f"{option}: {path} holds {name!r}, which is no part of a comparison")
         with writing(path):
             if overwrite and held:
-                for name in (INDEX, GRID, RESULTS):
-                    (path / name).unlink(missing_ok=True)
-                shutil.rmtree(path / CELLS, ignore_errors=True)
+                _empty(path)
             (path / CELLS).mkdir(parents=True, exist_ok=True)
         return cls(path)
 
@@ -120,7 +132,9 @@ class ComparisonFolder:
         return None if handle is None else Claim(handle)
 
     def write(self, spec: Spec, files: Files) -> None:
-        """Store a finished cell; a reader, or a kill at any moment, meets it whole or unfinished.
+        """Store a finished cell that is claimed.
+
+        A reader, or a kill at any moment, meets it whole or unfinished.
 
         Raises:
             FoltrAuditError: it cannot be written.
@@ -130,8 +144,7 @@ class ComparisonFolder:
             folder.mkdir(parents=True, exist_ok=True)
             for left in [file for file in folder.iterdir() if atomic.is_temporary(file.name)]:
                 left.unlink()  # of a writer that was killed; the cell is ours
-            for name, content in files.items():
-                atomic.write_bytes(folder / name, content)
+            atomic.write_files(folder, files)
 
     def read(self, spec: Spec) -> StoredCell:
         """A finished cell.
@@ -152,6 +165,8 @@ class ComparisonFolder:
     ) -> None:
         """Write down what was asked for, which cells that makes, and which sensitivities were tried.
 
+        The Specs of unfinished cells may be lost in a power cut; asking for the same again brings them back.
+
         Raises:
             FoltrAuditError: it cannot be written.
         """
@@ -163,12 +178,20 @@ class ComparisonFolder:
         }
         with writing(self.path):
             for cell in cells:
-                folder = self.cell(cell.spec)
-                if not (folder / SPEC).is_file():
-                    folder.mkdir(parents=True, exist_ok=True)
-                    atomic.write_bytes(folder / SPEC, cell.spec.toml.encode())
+                self._save_spec(cell.spec)
             atomic.write_text(self.path / GRID, grid.toml)
             atomic.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")
+
+    def _save_spec(self, spec: Spec) -> None:
+        claim = self.claim(spec)
+        if claim is None:
+            return  # who runs the cell writes its Spec
+        try:
+            folder, content = self.cell(spec), spec.toml.encode()
+            if not (folder / SPEC).is_file() or (folder / SPEC).read_bytes() != content:
+                atomic.write_files(folder, {SPEC: content}, lasting=False)
+        finally:
+            claim.release()
 
     @property
     def grid(self) -> Grid:

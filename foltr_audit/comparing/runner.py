@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from foltr_audit.comparing.cells import Files, files_of
 from foltr_audit.comparing.folder import Claim, ComparisonFolder
+from foltr_audit.comparing.pace import Pace, first_of_each_sort
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.plan import Table
-from foltr_audit.progress import SILENT, Progress, Tick
+from foltr_audit.progress import LEFT, SILENT, Progress, Tick
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
@@ -25,12 +27,14 @@ class Ran(NamedTuple):
     Attributes:
         number: which of the cells it is.
         files: what it found.
+        seconds: what it took.
         problem: why it could not be run; then there are no files.
         exit_code: of that problem.
     """
 
     number: int
     files: Files
+    seconds: float
     problem: str = ""
     exit_code: int = 0
 
@@ -62,11 +66,17 @@ _KEPT: dict[str, Study] = {}
 def work(piece: tuple[int, Table]) -> Ran:
     """Run one cell in a worker process."""
     number, table = piece
+    start = time.perf_counter()
+    files: Files = {}
+    problem, code = "", 0
     study = _KEPT.setdefault("", Study(with_undefended=False))
     try:
-        return Ran(number, run_cell(Spec.parse(table, ""), study))
+        files = run_cell(Spec.parse(table, ""), study)
     except FoltrAuditError as error:
-        return Ran(number, {}, str(error), error.exit_code)
+        problem, code = str(error), error.exit_code
+    except MemoryError:
+        problem, code = "not enough memory; take fewer queries or clients, or fewer --jobs", 1
+    return Ran(number, files, time.perf_counter() - start, problem, code)
 
 
 def run_cells(
@@ -93,12 +103,13 @@ class _Runner:
         self.folder = folder
         self.workers = workers
         self.tick = tick
+        self.pace = Pace(specs)
         self.held: dict[int, Claim] = {}
         self.elsewhere: list[int] = []
 
     def failures(self) -> list[Failed]:
         failed: list[Failed] = []
-        todo = list(range(len(self.specs)))
+        todo = first_of_each_sort(self.specs)
         while todo:
             self.elsewhere = []
             failed += self._once(todo)
@@ -112,14 +123,17 @@ class _Runner:
         failed = []
         missing = [number for number in todo if not self._finished(number)]
         try:
-            for ran in self.workers.results(work, self._claimed(missing)) if missing else ():
-                spec = self.specs[ran.number]
-                if ran.problem:
-                    failed.append(Failed(spec, ran.problem, ran.exit_code))
-                else:
-                    self.folder.write(spec, ran.files)
-                self.held.pop(ran.number).release()
-                self.tick()
+            with closing(self.workers.results(work, self._claimed(missing))) as results:
+                for ran in results:
+                    spec = self.specs[ran.number]
+                    if ran.problem:
+                        failed.append(Failed(spec, ran.problem, ran.exit_code))
+                        self.pace.skip(spec)
+                    else:
+                        self.folder.write(spec, ran.files)
+                        self.pace.ran(spec, ran.seconds)
+                    self.held.pop(ran.number).release()
+                    self.tick({LEFT: self.pace.left(len(self.held))})
         finally:
             for claim in self.held.values():
                 claim.release()
@@ -129,6 +143,7 @@ class _Runner:
     def _finished(self, number: int) -> bool:
         if self.folder.done(self.specs[number]):
             self.tick.skip(1)
+            self.pace.skip(self.specs[number])
             return True
         return False
 

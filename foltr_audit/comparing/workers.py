@@ -1,19 +1,36 @@
 """Runs pieces of work side by side: on the cores of this machine, or on a Dask or Ray cluster.
 
-The pieces cross to processes that joblib starts; nothing that is read from disk is run.
+Pieces are handed out one by one by the process that asks, as workers get free; results come back in any
+order. Nothing that is read from disk is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
+from foltr_audit.comparing.pools import Dask, Local, Pool, Ray, WorkerDiedError, one_thread
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_AHEAD = 1
+"""Pieces that are handed out beyond one per worker, so that none waits for its next."""
+
+_DEATHS = 3
+"""Deaths of workers one after the other, with nothing finished between them, that end the work."""
+
+_LOOK_AGAIN = 5.0
+"""Seconds between looks at a cluster whose workers come and go."""
+
+_PATIENCE = 60.0
+"""Seconds that a cluster may be without workers."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +39,7 @@ class Workers:
 
     Attributes:
         backend: `local`, `dask` or `ray`.
-        jobs: processes; None for one per core, or all that a cluster has.
+        jobs: processes, of one thread each; None for one per core, or all that a cluster has.
         address: of a cluster's scheduler; None starts a local one (`dask`), or finds or starts one (`ray`).
     """
 
@@ -48,81 +65,114 @@ class Workers:
 
         return self.jobs or int(joblib.cpu_count())
 
-    def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Iterator[R]:
-        """The result of each piece as it comes, in any order; pieces are asked for as workers get free.
+    def at_once(self) -> int:
+        """How many pieces are worked on at once now; asks a cluster that has an address.
 
         Raises:
             UsageError: the backend is not installed, or its scheduler is not reached.
-            FoltrAuditError: a worker died.
         """
-        import joblib
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
+        if self.address is None:
+            return self.processes
+        with self._pool(1) as pool:
+            return max(1, pool.slots())
 
+    def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
+        """The result of each piece as it comes, in any order; pieces are asked for as workers get free.
+
+        No worker is started before there is a piece. A piece whose worker dies is given to another one. Where
+        this iterator is closed, local workers are killed.
+
+        Raises:
+            UsageError: the backend is not installed, or its scheduler is not reached.
+            FoltrAuditError: workers died again and again, or the cluster is gone.
+        """
+        pieces = iter(pieces)
         if self.alone:
-            yield from map(work, pieces)
+            with one_thread():
+                yield from map(work, pieces)
             return
-        with self._backend():
-            parallel = joblib.Parallel(
-                n_jobs=self.processes if self.backend == "local" else (self.jobs or -1),
-                return_as="generator_unordered",
-                batch_size=1,
-                pre_dispatch="n_jobs + 1",
-            )
-            try:
-                yield from parallel(joblib.delayed(work)(piece) for piece in pieces)
-            except TerminatedWorkerError as error:
-                raise FoltrAuditError(
-                    "a worker process died, perhaps for want of memory; finished cells are kept: "
-                    "give --resume with fewer --jobs"
-                ) from error
+        most = self.processes if self.backend == "local" else 1
+        first = list(islice(pieces, most))
+        if first:
+            with self._pool(len(first)) as pool:
+                yield from _Handing(pool, work, first, pieces).results()
 
-    @contextmanager
-    def _backend(self) -> Iterator[None]:
-        import joblib
-
+    def _pool(self, pieces: int) -> AbstractContextManager[Pool]:
         if self.backend == "local":
-            with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-                yield
-        elif self.backend == "dask":
-            with _dask(self.address, self.jobs), joblib.parallel_config(backend="dask"):
-                yield
-        else:
-            with _ray(self.address, self.jobs), joblib.parallel_config(backend="ray"):
-                yield
+            return Local(min(self.processes, pieces))
+        return (Dask if self.backend == "dask" else Ray)(self.address, self.jobs)
 
 
-@contextmanager
-def _dask(address: str | None, jobs: int | None) -> Iterator[Any]:
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise UsageError(
-            "--backend dask: Dask is not installed; expected pip install 'foltr-audit[dask]'"
-        ) from error
-    try:
-        where = {"address": address} if address else {"n_workers": jobs, "threads_per_worker": 1}
-        client = Client(**where, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--scheduler: {address}: no Dask scheduler answers: {error}") from error
-    with client:
-        yield client
+class _Handing:
+    """Hands pieces to a pool and takes results from it.
+
+    Args:
+        pool: where they are done.
+        work: what is done.
+        first: pieces that are taken already.
+        more: the others.
+    """
+
+    def __init__(self, pool: Pool, work: Callable[[T], R], first: list[T], more: Iterator[T]) -> None:
+        self.pool = pool
+        self.work = work
+        self.todo: list[Any] = first[::-1]
+        self.more: Iterator[Any] = more
+        self.out: dict[Future[Any], Any] = {}
+        self.deaths = 0
+        self.slots = 1
+
+    def results(self) -> Iterator[Any]:
+        while self._hand_out():
+            done, _ = wait(self.out, timeout=_LOOK_AGAIN, return_when=FIRST_COMPLETED)
+            died: WorkerDiedError | None = None
+            for future in done:
+                piece = self.out.pop(future)
+                try:
+                    result = self.pool.result(future)
+                except WorkerDiedError as error:
+                    self.todo.append(piece)
+                    died = error
+                else:
+                    self.deaths = 0
+                    yield result
+            if died is not None:
+                self._count(died)
+
+    def _hand_out(self) -> bool:
+        """Keep every worker busy; False where all is done."""
+        if self.out or self.todo:
+            self._look()
+        while len(self.out) < self.slots + _AHEAD:
+            piece = self.todo.pop() if self.todo else next(self.more, _END)
+            if piece is _END:
+                break
+            self.out[self.pool.submit(self.work, piece)] = piece
+        return bool(self.out)
+
+    def _look(self) -> None:
+        """See how many workers there are; a cluster that stays without any is given up.
+
+        Raises:
+            FoltrAuditError: there are none.
+        """
+        start = time.monotonic()
+        while not (found := self.pool.slots()):
+            if time.monotonic() - start > _PATIENCE:
+                raise FoltrAuditError(
+                    f"--scheduler: no worker for {_PATIENCE:g} seconds; finished cells are kept: "
+                    "start workers and give --resume"
+                )
+            time.sleep(_LOOK_AGAIN / 10)
+        self.slots = found
+
+    def _count(self, died: WorkerDiedError) -> None:
+        self.deaths += 1
+        if self.deaths >= _DEATHS:
+            raise FoltrAuditError(
+                f"{died}, {_DEATHS} times without finishing anything, perhaps for want of memory; "
+                "finished cells are kept: give --resume with fewer --jobs"
+            ) from died
 
 
-@contextmanager
-def _ray(address: str | None, jobs: int | None) -> Iterator[None]:
-    try:
-        import ray
-        from ray.util.joblib import register_ray
-    except ImportError as error:
-        raise UsageError(
-            "--backend ray: Ray is not installed; expected pip install 'foltr-audit[ray]'"
-        ) from error
-    try:
-        ray.init(address=address, num_cpus=None if address else jobs, log_to_driver=False)
-    except (ConnectionError, OSError, ValueError) as error:
-        raise UsageError(f"--scheduler: {address}: no Ray cluster answers: {error}") from error
-    register_ray()
-    try:
-        yield
-    finally:
-        ray.shutdown()
+_END = object()

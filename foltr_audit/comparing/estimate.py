@@ -1,0 +1,178 @@
+"""What a comparison will take: time, memory and disk, from a shortened cell of each sort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Kind, Planned
+from foltr_audit.comparing.pace import Sort, sort_of
+from foltr_audit.comparing.probe import QUERIES, ROUNDS, TRIALS, Probed, probe
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.plan import Table
+from foltr_audit.progress import SILENT, Progress
+
+_ENOUGH = 60.0
+"""Seconds of shortened cells after which no more are begun."""
+
+_START = 2.0
+"""Seconds that worker processes take to start and load what is compiled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindEstimate:
+    """What the cells of one kind take.
+
+    Attributes:
+        kind: `attack`, `audit` or `select`.
+        cells: how many the grid has.
+        done: how many of them are stored.
+        seconds: of the others, by one worker.
+        disk: bytes that the others are stored in.
+    """
+
+    kind: Kind
+    cells: int
+    done: int
+    seconds: float
+    disk: float
+
+    @property
+    def to_run(self) -> int:
+        """How many are not stored yet."""
+        return self.cells - self.done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a comparison takes.
+
+    Attributes:
+        kinds: its cells by kind.
+        workers: how many run at once.
+        seconds: until all is done.
+        memory: bytes of one worker at most.
+        rests_on: what this was measured on, in words.
+        problems: cells that cannot be run, in words.
+    """
+
+    kinds: tuple[KindEstimate, ...]
+    workers: int
+    seconds: float
+    memory: float
+    rests_on: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def memory_in_all(self) -> float:
+        """Bytes of all workers together."""
+        return self.workers * self.memory
+
+    @property
+    def disk(self) -> float:
+        """Bytes that are stored."""
+        return sum(kind.disk for kind in self.kinds)
+
+
+def estimate(
+    cells: Sequence[Planned],
+    folder: ComparisonFolder | None,
+    workers: Workers,
+    progress: Progress = SILENT,
+) -> Estimate:
+    """Estimate what the cells that are not stored yet will take, good to a factor of about two.
+
+    The workers play a shortened cell of each sort (see `pace.sort_of`) and write nothing.
+
+    Raises:
+        UsageError: the backend is not installed, or its scheduler is not reached.
+        FoltrAuditError: a worker died.
+    """
+    todo = [cell for cell in cells if folder is None or not folder.done(cell.spec)]
+    sorts: dict[Sort, Planned] = {}
+    for cell in todo:
+        sorts.setdefault(_sort(cell), cell)
+    probed = _probe(list(sorts.values()), workers, progress)
+    known = {sort: probed[number] for number, sort in enumerate(sorts) if number in probed}
+    costs = [_cost(cell, known) for cell in todo]
+    at_once = min(len(todo), workers.at_once()) if todo else 0
+    seconds = 0.0
+    if todo:
+        total = sum(cost.seconds for cost in costs)
+        loading = max(cost.loading for cost in costs)
+        longest = max(cost.seconds for cost in costs)
+        seconds = max(total / at_once, longest) + loading + (0.0 if workers.alone else _START)
+    return Estimate(
+        kinds=tuple(_kinds(cells, todo, costs)),
+        workers=at_once,
+        seconds=seconds,
+        memory=max((cost.memory for cost in costs), default=0.0),
+        rests_on=_rests_on(len(known), len(sorts)) if todo else (),
+        problems=tuple(dict.fromkeys(cost.problem for cost in known.values() if cost.problem)),
+    )
+
+
+def _sort(cell: Planned) -> Sort:
+    return (cell.kind, *sort_of(cell.spec))
+
+
+def _probe(cells: Sequence[Planned], workers: Workers, progress: Progress) -> dict[int, Probed]:
+    start = monotonic()
+
+    def pieces() -> Iterator[tuple[int, Table]]:
+        for number, cell in enumerate(cells):
+            if monotonic() - start < _ENOUGH:
+                yield number, cell.spec.table()
+
+    found = {}
+    with progress.task("shortened cells", len(cells)) as tick:
+        for one in workers.results(probe, pieces()):
+            found[one.number] = one
+            tick()
+    return found
+
+
+def _cost(cell: Planned, known: dict[Sort, Probed]) -> Probed:
+    """What a cell takes; of a sort that was not probed, the mean of its kind, or of all."""
+    sort = _sort(cell)
+    if sort in known:
+        return known[sort]
+    good = {other: one for other, one in known.items() if not one.problem}
+    alike = [one for other, one in good.items() if other[0] == sort[0]] or list(good.values())
+    if not alike:
+        return Probed(0)
+    return Probed(
+        0,
+        seconds=sum(one.seconds for one in alike) / len(alike),
+        loading=max(one.loading for one in alike),
+        memory=max(one.memory for one in alike),
+        disk=sum(one.disk for one in alike) / len(alike),
+    )
+
+
+def _kinds(
+    cells: Sequence[Planned], todo: Sequence[Planned], costs: Sequence[Probed]
+) -> Iterator[KindEstimate]:
+    for kind in dict.fromkeys(cell.kind for cell in cells):
+        count = sum(cell.kind == kind for cell in cells)
+        left = [cost for cell, cost in zip(todo, costs, strict=True) if cell.kind == kind]
+        yield KindEstimate(
+            kind=kind,
+            cells=count,
+            done=count - len(left),
+            seconds=sum(cost.seconds for cost in left),
+            disk=sum(cost.disk for cost in left),
+        )
+
+
+def _rests_on(probed: int, sorts: int) -> tuple[str, ...]:
+    lines = [
+        f"{probed} shortened cells, one of each sort (kind, learner, scenario, plug-ins of the defense)",
+        f"at most {ROUNDS} rounds, {QUERIES} attacked queries of a part, {TRIALS[0]} and {TRIALS[1]} trials",
+        "measured on the workers as busy as they are now; good to a factor of about two",
+    ]
+    if probed < sorts:
+        lines.append(f"{sorts - probed} sorts count as the mean of the others: measuring took {_ENOUGH:g} s")
+    return tuple(lines)
