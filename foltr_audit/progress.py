@@ -104,7 +104,8 @@ class _Bar:
                     speed = bar.tasks[task].speed
                     if interactions and speed:
                         notes.append(f"{speed * interactions:,.0f} interactions/s")
-                    end = None if left is None else time.monotonic() + left
+                    known = left is not None and math.isfinite(left)
+                    end = time.monotonic() + (left or 0.0) if known else None
                     bar.update(task, advance=1, note=", ".join(notes), end=end)
 
                 def skip(self, done: int) -> None:
