@@ -78,6 +78,16 @@ def test_a_secure_sum_may_hold_half_of_the_messages_and_is_calibrated_for_that()
     assert sigmas[1] / sigmas[0] == pytest.approx((20 / 11) ** 0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize("parts", ["proven-gaussian-shares+secure-aggregation", "proven-laplace+top-k:k=3"])
+def test_what_undoes_a_proof_is_refused(parts: str) -> None:
+    kept = "top-k" in parts  # choosing after noise costs nothing
+    if kept:
+        assert Alternative(parts).chain(setup(), 4.0, 3.0, 1e-5)
+        return
+    with pytest.raises(UsageError, match=r"nothing proves epsilon 4 of the whole chain: .*round"):
+        Alternative(parts).chain(setup(), 4.0, 3.0, 1e-5)
+
+
 def test_a_learner_that_sends_no_models_has_no_proven_chain() -> None:
     with pytest.raises(UsageError, match="for messages that are models"):
         Alternative("proven-laplace").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)

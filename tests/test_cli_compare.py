@@ -181,3 +181,16 @@ def test_from_python() -> None:
         jobs=1,
     )
     assert report.to_frame()["name"].to_list() == ["none", "published, eps 1.2"]
+
+
+def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = run("compare", *FAST, "--out", out, "--dry-run", "--json").json()
+    assert not out.exists()
+    assert [(kind["kind"], kind["cells"], kind["to_run"]) for kind in found["kinds"]] == [("attack", 4, 4)]
+    assert min(found["seconds"], found["disk"], found["memory_in_all"]) > 0
+    run("compare", *FAST, "--runs", "1", "--out", out)
+    before = files(out)
+    done = run("compare", *FAST, "--out", out, "--dry-run")
+    assert (done.code, files(out) == before) == (0, True)
+    assert re.search(r"attack +4 +2 +2 ", done.out)

@@ -146,6 +146,12 @@ def compare(
             help="Draw attack against utility, and both against epsilon, into a file; may be repeated.",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only tell cells, time, memory and disk, from a shortened cell of each sort."
+        ),
+    ] = False,
 ) -> None:
     """Run defenses over a grid, and show what each claims, gives away and costs.
 
@@ -183,6 +189,9 @@ def compare(
     workers = Workers(backend, jobs, scheduler)
     for picture in plot or ():
         check_picture(picture, common.out)
+    if dry_run:
+        _estimate(grid, workers, common)
+        return
     if common.out is None:
         note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
     with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
@@ -223,3 +232,20 @@ def _compare(
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
         raise type(worst.error)(several + worst.why)
+
+
+def _estimate(grid: Grid, workers: Workers, common: Common) -> None:
+    from foltr_audit.comparing.comparison import foreseen
+    from foltr_audit.comparing.estimate import estimate
+    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.progress import on_terminal
+    from foltr_audit.report.estimate import estimate_json, print_estimate
+    from foltr_audit.study import Study
+
+    cells = foreseen(grid, Study(with_undefended=False))
+    folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
+    found = estimate(cells, folder, workers, on_terminal())
+    if common.json:
+        print_line(estimate_json(found))
+    else:
+        print_estimate(found, stdout_console())

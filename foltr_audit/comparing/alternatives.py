@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.accounting import Situation, calibrate, mechanisms
+from foltr_audit.accounting import Situation, calibrate, mechanisms, upper_bound
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws.texts import parts
@@ -21,6 +21,7 @@ from foltr_audit.records.privacy import Summed
 from foltr_audit.registry import names
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
+from foltr_audit.spec import Spec
 
 PUBLISHED, PROVEN = "published", "proven-"
 DEFAULT_ALTERNATIVES = (
@@ -41,6 +42,7 @@ Source: Wang et al. 2021, "Effective and privacy-preserving federated online lea
 
 _IN_SUMS = ("gamma-laplace", "gaussian-shares", "discrete-gaussian", "skellam")
 _WITH_DELTA = ("gaussian", "gaussian-shares", "discrete-gaussian", "skellam")
+_ROUNDING = 1e-6
 _PLACES = ("{eps}", "{sensitivity}", "{clip}")
 
 
@@ -120,21 +122,26 @@ class Alternative:
                 found += self._proven(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
                 found.append(_filled(part, eps, sensitivity))
+        self._refuse_unproven(tuple(found), setup, eps, delta)
         return tuple(found)
+
+    def _refuse_unproven(self, chain: tuple[str, ...], setup: Setup, eps: float, delta: float) -> None:
+        """Refuse a chain whose other parts undo what a mechanism promises, e.g. rounding after noise."""
+        claim = self.proven(eps, delta)
+        if claim is None:
+            return
+        defended = replace(setup, spec=Spec.parse({**setup.spec.table(), "defense": list(chain)}, ""))
+        mechanism = next(part for part in self._parts if part.startswith(PROVEN)).removeprefix(PROVEN)
+        upper = upper_bound(defended.events(), _situation(mechanism, setup, delta))
+        if not upper.epsilon <= eps * (1 + _ROUNDING):
+            raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 
     def _proven(
         self, mechanism: str, setup: Setup, eps: float, sensitivity: float, delta: float
     ) -> tuple[str, ...]:
         if setup.learner.sends != "models":
             raise UsageError(f"{PROVEN}{mechanism}: for messages that are models")
-        situation = Situation(
-            view="aggregate" if mechanism in _IN_SUMS else "individual",
-            unit="interaction",
-            parameters=setup.ranker.n_parameters,
-            shares=setup.spec.population.cohort_size,
-            delta=delta if mechanism in _WITH_DELTA else 0.0,
-        )
-        situation = replace(situation, arriving=self._fewest(setup))
+        situation = replace(_situation(mechanism, setup, delta), arriving=self._fewest(setup))
         found = calibrate(mechanism, eps, situation, norm=sensitivity / 2)
         if found.why_not is not None:
             raise UsageError(f"{PROVEN}{mechanism}: no noise proves epsilon {eps:g}: {found.why_not}")
@@ -156,6 +163,17 @@ class Alternative:
             event.at_least for event in Chain(parse_chain(fixed)).events(context) if isinstance(event, Summed)
         ]
         return min(max(sums), setup.spec.population.cohort_size) if sums else None
+
+
+def _situation(mechanism: str, setup: Setup, delta: float) -> Situation:
+    """What a mechanism is proven for: one interaction, seen in its messages or, of shares, in their sum."""
+    return Situation(
+        view="aggregate" if mechanism in _IN_SUMS else "individual",
+        unit="interaction",
+        parameters=setup.ranker.n_parameters,
+        shares=setup.spec.population.cohort_size,
+        delta=delta if mechanism in _WITH_DELTA else 0.0,
+    )
 
 
 def _filled(part: str, eps: float, sensitivity: float) -> str:

@@ -80,6 +80,16 @@ def compare(
     return run_cells([cell.spec for cell in cells], folder, workers, progress)
 
 
+def foreseen(grid: Grid, study: Study) -> list[Planned]:
+    """Every cell that a grid will run, with published sensitivities where they are to be chosen.
+
+    Raises:
+        UsageError: nothing can be run.
+    """
+    expansion = Expansion(grid, study, {})
+    return [*expansion.selection(grid.sensitivity_grid), *expansion.cells()]
+
+
 def choose_sensitivities(
     grid: Grid, folder: ComparisonFolder, workers: Workers, study: Study, progress: Progress
 ) -> list[Tried]:
