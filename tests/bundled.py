@@ -11,8 +11,9 @@ from typing import Any
 
 from foltr_audit.bundling.archive import entry
 from foltr_audit.bundling.manifest import NAME, Manifest
+from foltr_audit.comparing.expansion import Expansion
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.report.compare import CompareReport

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.cli.main import INTERRUPTED
+from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid, Label, Planned
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError

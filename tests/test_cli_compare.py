@@ -98,6 +98,13 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "failed: none" in bad.out
 
 
+def test_messages_of_the_rounds_are_attacked_by_group() -> None:
+    world = ("--scenario", "click-skew", "--target", "training", "--interactions", "1", "--rounds", "4")
+    found = run("compare", *FAST, *world, "--runs", "1", "--json").json()
+    assert found["results"][1]["worst_attacked_group"] in {row["group"] for row in found["groups"]}
+    assert found["results"][1]["worst_served_group"] in {row["group"] for row in found["served"]}
+
+
 def test_a_picture_is_drawn_and_a_bad_name_is_refused_before_anything_runs(tmp_path: Path) -> None:
     done = run("compare", *FAST, "--runs", "1", "--plot", tmp_path / "trade.svg")
     assert done.code == 0

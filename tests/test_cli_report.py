@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.comparing.cells import FACTS
+from foltr_audit.comparing.expansion import Expansion
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import run_cell
 from foltr_audit.report.compare import failed_row
 from foltr_audit.study import Study

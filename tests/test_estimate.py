@@ -9,7 +9,7 @@ import pytest
 
 from foltr_audit.comparing import estimate as estimating
 from foltr_audit.comparing.estimate import estimate
-from foltr_audit.comparing.grid import Label, Planned
+from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.pace import Pace, first_of_each_sort
 from foltr_audit.comparing.probe import Probed
 from foltr_audit.comparing.runner import run_cells

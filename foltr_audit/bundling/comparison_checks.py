@@ -14,8 +14,9 @@ from foltr_audit.bundling.contents import failed_key, failures, missing_cells
 from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.comparing.cells import ARRAYS, FACTS, SCHEMA
+from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid, LeftOut, Planned
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.progress import SILENT, Progress

@@ -10,8 +10,8 @@ from typing import Any
 
 from foltr_audit.bundling.manifest import Kind
 from foltr_audit.comparing.cells import ARRAYS, FACTS
+from foltr_audit.comparing.expansion import Planned
 from foltr_audit.comparing.folder import CELLS, GRID, INDEX, ComparisonFolder
-from foltr_audit.comparing.grid import Planned
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.report.train import ROUNDS
 from foltr_audit.run_folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder

@@ -12,8 +12,9 @@ from typing import Any
 
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits
+from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid, Planned, default_attacks
+from foltr_audit.comparing.grid import Grid, default_attacks
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError, UsageError

@@ -124,6 +124,13 @@ def compare(
             rich_help_panel=_PANEL,
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="fresh (default): one new client per query; training: the messages of the rounds.",
+        ),
+    ] = None,
     repeats: Annotated[
         int | None,
         typer.Option("--repeats", help="Draws of clicks and noise per attacked query. Default: 1."),
@@ -177,6 +184,7 @@ def compare(
         "audit.trials": trials,
         "audit.views": listed(view),
         "audit.units": listed(unit),
+        "attack.target": target,
         "attack.repeats": repeats,
         "attack.on": None if attack_on is None else [part.strip() for part in attack_on.split(",")],
         "attack.interactions": attack_interactions,

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned, Point
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid, LeftOut, Planned, Point
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.progress import SILENT, Progress

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from foltr_audit.comparing.expansion import Planned
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Kind, Planned
+from foltr_audit.comparing.grid import Kind
 from foltr_audit.comparing.pace import Sort, sort_of
 from foltr_audit.comparing.probe import QUERIES, ROUNDS, TRIALS, Probed, probe
 from foltr_audit.comparing.workers import Workers

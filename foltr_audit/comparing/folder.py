@@ -24,7 +24,8 @@ from typing import Any
 
 from foltr_audit import atomic
 from foltr_audit.comparing.cells import ARRAYS, FACTS, Files, StoredCell, read_cell
-from foltr_audit.comparing.grid import Grid, Label, LeftOut, Planned
+from foltr_audit.comparing.expansion import Label, LeftOut, Planned
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
 from foltr_audit.spec import Spec

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from foltr_audit.audit_spec import AuditSpec
+from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Expansion, Grid, Planned
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.progress import SILENT, Progress

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from foltr_audit.accounting import Situation, UpperBound, mechanisms, upper_bound
 from foltr_audit.chain import parse_chain
 from foltr_audit.comparing.alternatives import PROVEN, Alternative
-from foltr_audit.comparing.grid import Label
+from foltr_audit.comparing.expansion import Label
 from foltr_audit.errors import UsageError
 from foltr_audit.recommending.limits import ROUNDING, Limits
 from foltr_audit.setup import Setup

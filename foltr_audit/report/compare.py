@@ -9,8 +9,8 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foltr_audit.comparing.cells import StoredCell
+from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Label, Planned
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.base import Row, dataset_table

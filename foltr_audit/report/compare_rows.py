@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.bootstrap import Resamples, Score
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import StoredCell
-from foltr_audit.comparing.grid import Label
+from foltr_audit.comparing.expansion import Label
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.report.attack import result_rows

@@ -1,0 +1,179 @@
+"""The cells of a grid, with the names of their defenses, and the combinations that cannot be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from foltr_audit.comparing.alternatives import Alternative, published_sensitivity
+from foltr_audit.comparing.grid import Grid, Kind
+from foltr_audit.errors import UsageError
+from foltr_audit.plugins import Learner
+from foltr_audit.registry import make
+from foltr_audit.spec import Spec
+from foltr_audit.study import Study
+
+Point = tuple[str, str, str, float]
+"""Learner, scenario, click model and epsilon that a sensitivity is chosen for."""
+
+
+class Label(NamedTuple):
+    """Which defense of the comparison a cell has.
+
+    Attributes:
+        alternative: as it was written.
+        eps: the epsilon that it was made for; None where it is the same for every one.
+        sensitivity: the Delta that it was made for; likewise.
+    """
+
+    alternative: str
+    eps: float | None = None
+    sensitivity: float | None = None
+
+
+class Planned(NamedTuple):
+    """One cell: a Spec, what it is for, and its defense's name.
+
+    Attributes:
+        spec: what is run.
+        kind: `attack`: trained and attacked; `audit`: its claim checked; `select`: trained for the
+            validation part alone, to choose a sensitivity.
+        label: its defense.
+    """
+
+    spec: Spec
+    kind: Kind
+    label: Label
+
+
+class LeftOut(NamedTuple):
+    """A combination that cannot be, and why."""
+
+    learner: str
+    defense: str
+    why: str
+
+
+class Expansion:
+    """The cells of a grid, and the combinations that cannot be."""
+
+    def __init__(self, grid: Grid, study: Study, chosen: Mapping[Point, float]) -> None:
+        """`study` loads the data, whose number of features some noise depends on; `chosen` are Deltas."""
+        self.grid = grid
+        self.study = study
+        self.chosen = chosen
+        self.left_out: dict[LeftOut, None] = {}
+        self._chains: dict[tuple[str, str, Label], tuple[str, ...]] = {}
+
+    def cells(self) -> list[Planned]:
+        """Attacked and audited cells, repetitions outermost; equal Specs once.
+
+        Raises:
+            UsageError: no combination can be.
+        """
+        found = [*self._attacked(), *self._audited()] if self.grid.audit else list(self._attacked())
+        if not found:
+            why = "; ".join(dict.fromkeys(one.why for one in self.left_out))
+            raise UsageError(f"compare: nothing to run: {why}")
+        return list({cell.spec: cell for cell in reversed(found)}.values())[::-1]
+
+    def selection(self, deltas: Sequence[float]) -> Iterator[Planned]:
+        """Trainings of the published chain with each Delta, to choose among them."""
+        published = Alternative("published")
+        for run in range(self.grid.runs):
+            for learner, scenario, click_model in self._settings():
+                if make(Learner, learner).sends != "models":
+                    continue
+                blank = self.grid.spec_of(learner, scenario, click_model, run, "select")
+                for eps, delta in product(self.grid.eps, deltas):
+                    label = Label(published.text, eps, delta)
+                    spec = self._defended(blank, learner, label)
+                    if spec is not None:
+                        yield Planned(spec, "select", label)
+
+    def _sensitivity(self, point: Point) -> float:
+        if self.grid.sensitivity is not None:
+            return self.grid.sensitivity
+        return self.chosen.get(point, published_sensitivity(point[-1]))
+
+    def _settings(self) -> Iterator[tuple[str, str, str]]:
+        return product(self.grid.learners, self.grid.scenarios, self.grid.click_models)
+
+    def _attacked(self) -> Iterator[Planned]:
+        for run in range(self.grid.runs):
+            for learner, scenario, click_model in self._settings():
+                blank = self._blank(learner, scenario, click_model, run, "attack")
+                if blank is not None:
+                    yield from self._alternatives(blank, learner, scenario, click_model, "attack")
+
+    def _audited(self) -> Iterator[Planned]:
+        seen = set()
+        for learner, scenario, click_model in self._settings():
+            blank = self._auditable(learner, scenario)
+            several = self._alternatives(blank, learner, scenario, click_model, "audit") if blank else ()
+            for cell in several:
+                if (learner, scenario, cell.spec.defense) not in seen:
+                    seen.add((learner, scenario, cell.spec.defense))
+                    yield cell
+
+    def _blank(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec | None:
+        """The Spec of a point without a defense; None, and noted, where there is none."""
+        try:
+            return self.grid.spec_of(learner, scenario, click_model, run, kind)
+        except UsageError as error:
+            self.left_out[LeftOut(make(Learner, learner).label, kind, str(error))] = None
+            return None
+
+    def _auditable(self, learner: str, scenario: str) -> Spec | None:
+        """The Spec of an audit without a defense; None, and noted, where none can be."""
+        from foltr_audit.auditing.audit import Audit  # grids without audits do without it
+
+        blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
+        if blank is None or blank.audit is None:
+            return None
+        try:
+            Audit(self.study.setup(blank), blank.audit)
+        except UsageError as error:
+            self.left_out[LeftOut(make(Learner, learner).label, "audit", str(error))] = None
+            return None
+        return blank
+
+    def _alternatives(
+        self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
+    ) -> Iterator[Planned]:
+        several = [Alternative(text) for text in self.grid.defenses]
+        if not any(one.text == "none" for one in several):
+            several.insert(0, Alternative("none"))
+        for one in several:
+            for eps in self.grid.eps if one.uses_epsilon else (None,):
+                delta = None if eps is None else self._sensitivity((learner, scenario, click_model, eps))
+                label = Label(one.text, eps, delta)
+                spec = self._defended(blank, learner, label)
+                if spec is not None:
+                    yield Planned(self._claiming(spec, label), kind, label)
+
+    def _claiming(self, spec: Spec, label: Label) -> Spec:
+        """An audit of the epsilon that a chain is proven for; with a delta where it claims no pure one."""
+        if spec.audit is None:
+            return spec
+        claim = Alternative(label.alternative).proven(label.eps, self.grid.delta)
+        if claim is None:
+            without = math.isinf(self.study.setup(spec).claim())
+            claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}
+        return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
+
+    def _defended(self, blank: Spec, learner: str, label: Label) -> Spec | None:
+        """The Spec with a defense; None, and noted, where the two do not fit."""
+        key = (learner, blank.data.source, label)
+        try:
+            if key not in self._chains:
+                setup = self.study.setup(blank)
+                self._chains[key] = Alternative(label.alternative).chain(
+                    setup, label.eps or 1.0, label.sensitivity or 1.0, self.grid.delta
+                )
+            return Spec.parse({**blank.table(), "defense": list(self._chains[key])}, "")
+        except UsageError as error:
+            self.left_out[LeftOut(make(Learner, learner).label, label.alternative, str(error))] = None
+            return None
