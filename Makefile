@@ -13,6 +13,8 @@ EPS ?= 1.2
 # The matrices of the tests are small: several BLAS threads would only wait for each other.
 tests test-slow: export OPENBLAS_NUM_THREADS := 1
 tests test-slow: export OMP_NUM_THREADS := 1
+# Threads of a kernel that spin while they wait would take the core from the tests beside them.
+tests test-slow: export OMP_WAIT_POLICY := passive
 
 .PHONY: attack test tests test-slow bench bench-papers bench-table docs lint format clean
 
@@ -24,7 +26,7 @@ test: $(KERNELS)
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: $(KERNELS)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest -m slow
