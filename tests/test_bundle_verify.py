@@ -16,8 +16,12 @@ import pytest
 from foltr_audit.bundling.manifest import NAME
 from foltr_audit.bundling.pack import pack
 from foltr_audit.bundling.verify import Asked, Verification, verify
+from foltr_audit.comparing.comparison import compare
 from foltr_audit.comparing.folder import ComparisonFolder
-from tests.bundled import Files, changed_json, content, forged
+from foltr_audit.comparing.grid import Grid
+from foltr_audit.comparing.workers import Workers
+from foltr_audit.report.compare import CompareReport
+from tests.bundled import GRID, Files, changed_json, content, forged
 from tests.command import run
 
 NONE = Asked(sample=0, seed=1)
@@ -55,8 +59,6 @@ def changed_arrays(files: Files, change: Callable[[dict[str, Any]], None]) -> Fi
 
 def with_results(files: Files, tmp_path: Path) -> Files:
     """The results that honest code makes of what the files hold."""
-    from foltr_audit.report.compare import CompareReport
-
     for name, data in files.items():
         (tmp_path / "made" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "made" / name).write_bytes(data)
@@ -162,6 +164,27 @@ def test_a_defense_under_another_name_or_left_out_is_caught_by_the_grid(
         found = verify(path, Asked(sample=1, seed=1))
         assert state(found, "results") == "holds"
         assert state(found, "grid") == "fails"
+
+
+def test_a_sensitivity_that_was_not_the_best_on_the_validation_part_is_noticed(tmp_path: Path) -> None:
+    grid = Grid.parse({**GRID, "defenses": ["published"], "sensitivity_grid": [0.001, 0.01]})
+    folder = ComparisonFolder.create(tmp_path / "study", resume=False, overwrite=False)
+    assert not compare(grid, folder, Workers(jobs=1))
+    folder.save_results(CompareReport.of(folder).json())
+    pack(folder.path, tmp_path / "good.zip")
+    asked = Asked(sample=1, seed=1)
+    assert verify(tmp_path / "good.zip", asked).verdict == "verified"
+
+    def praised(table: Any) -> None:
+        for row in table["sensitivities"]:
+            row["ndcg"] += 0.5 * row["chosen"]
+
+    files = content(tmp_path / "good.zip")
+    index = changed_json(files["comparison.json"], praised)
+    files = with_results({**files, "comparison.json": index}, tmp_path)
+    found = verify(forged(tmp_path / "f.zip", files), asked)
+    assert state(found, "grid") == "fails"
+    assert "chosen otherwise than the trainings say" in said(found)
 
 
 def test_other_versions_are_named_and_numbers_held_within_a_tolerance(

@@ -14,6 +14,7 @@ from foltr_audit.bundling.contents import failed_key, failures, missing_cells
 from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.comparing.cells import ARRAYS, FACTS, SCHEMA
+from foltr_audit.comparing.comparison import tried_in
 from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
@@ -147,9 +148,19 @@ def check_grid(root: Path, study: Study, tolerance: Tolerance) -> Check:
         for place in there.keys() & made
         if not _same_chain(there[place].defense, made[place].defense, tolerance)
     ]
+    problems += _choice_problems(folder, list(expansion.selection(grid.sensitivity_grid)), tolerance)
     if _combinations(expansion.left_out) != _combinations(folder.left_out()):
         problems.append("other combinations were left out than the grid leaves out")
     return Check.of("grid", named(iter(sorted(problems))), f"it makes exactly the {len(listed)} listed cells")
+
+
+def _choice_problems(folder: ComparisonFolder, trainings: list[Planned], tolerance: Tolerance) -> list[str]:
+    """Whether the sensitivities follow from the trainings that choose them, as far as these are there."""
+    if not all(folder.done(cell.spec) for cell in trainings):
+        return ["trainings that choose a sensitivity are missing"]
+    found = [row._asdict() for row in tried_in(folder, trainings)]
+    differ = table_differences({"sensitivities": folder.sensitivities()}, {"sensitivities": found}, tolerance)
+    return [f"chosen otherwise than the trainings say: {line}" for line in differ]
 
 
 def _place(cell: Planned) -> str:

@@ -108,6 +108,15 @@ def choose_sensitivities(
     failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
     if failed:
         raise failed[0].error
+    return tried_in(folder, cells)
+
+
+def tried_in(folder: ComparisonFolder, cells: Sequence[Planned]) -> list[Tried]:
+    """The sensitivities of finished trainings that choose one, the best of each point marked.
+
+    Raises:
+        TraceError: a training is missing or damaged.
+    """
     found: dict[tuple[Point, float], list[float]] = {}
     for cell in cells:
         spec, label = cell.spec, cell.label
