@@ -72,7 +72,10 @@ def test_ctrl_c_ends_it_without_a_word_and_keeps_what_is_finished(tmp_path: Path
     assert process.returncode == INTERRUPTED
     assert said == ""
     assert 2 <= len(stored(path)) < 300
-    assert set(counted(path)) == set(stored(path))
+    noted = counted(path)
+    assert set(noted) <= set(stored(path))
+    assert len(stored(path)) - len(noted) <= 1, "one may be stored and not yet noted"
+    assert set(noted.values()) <= {1}
 
 
 @pytest.mark.slow
