@@ -99,9 +99,9 @@ class Sign(MessageDefense):
         return context.parameters + self.scale * np.sign(models - context.parameters)
 
     def bits(self, parameters: int, number: int) -> float:
-        """One for each parameter."""
+        """One of three values for each parameter: a sign, or no change."""
         del number
-        return float(parameters)
+        return float(math.ceil(parameters * math.log2(3)))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Earlier bounds are lost, but for the new one on every coordinate."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,68 @@ def test_a_lost_cell_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
     lost.unlink()
     assert run("compare", *FAST, "--out", tmp_path, "--resume").code == 0
     assert files(tmp_path) == before
+
+
+def test_cells_of_other_data_are_not_gone_on_with(tmp_path: Path) -> None:
+    data, out = tmp_path / "mine", tmp_path / "out"
+    for seed in ("1", "2"):
+        made = run("data", "synth", "--queries", "60", "--seed", seed, "--out", data, "--overwrite")
+        assert made.code == 0, made.err
+        done = run("compare", *FAST, "--runs", "1", "--data", data, "--out", out, "--resume")
+        if seed == "1":
+            assert done.code == 0, done.err
+    assert done.code == 2
+    assert "holds cells of other data" in done.one_error()
+
+
+def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
+    same = "clip:norm={clip}+gamma-laplace:eps={eps},sensitivity={sensitivity}"
+    found = run("compare", *FAST, "--defense", same, "--runs", "1", "--json").json()
+    assert len(found["results"]) == 2
+    assert [(row["defense"], row["why"]) for row in found["left_out"]] == [
+        (f"{same}, eps 1.2", "the same chain as published, eps 1.2")
+    ]
+
+
+def test_a_world_that_cannot_be_is_refused_before_anything_runs() -> None:
+    done = run("compare", *FAST, "--scenario", "intent-skew")
+    assert done.code == 2
+    assert "compare: nothing to run: " in done.err
+    assert "expected several" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("comparison.json", lambda text: text.replace('"eps": null', '"eps": "x"', 1)),
+        ("comparison.json", lambda text: text.replace('"left_out": []', '"left_out": [{"a": 1}]')),
+        ("comparison.json", lambda text: text.replace('"alternative": "none"', '"alternative": "nonne"')),
+        ("comparison.json", lambda _: "[" * 100_000),
+        ("cell.json", lambda text: text.replace('"online_mean"', '"online"')),
+        ("cell.json", lambda text: text.replace('"learner": "', '"learner": 7, "was": "')),
+        ("cell.json", lambda _: "[" * 100_000),
+    ],
+)
+def test_damage_is_named_and_ends_with_3(
+    one_run: Path, tmp_path: Path, name: str, change: Callable[[str], str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(one_run, copy)
+    file = next(copy.rglob(name))
+    before = file.read_text()
+    file.write_text(change(before))
+    assert file.read_text() != before
+    done = run("report", copy, "--to", "csv")
+    assert done.code == 3
+    assert str(copy) in done.one_error()
+
+
+@pytest.fixture(scope="module")
+def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished comparison of two cells."""
+    path = tmp_path_factory.mktemp("compared") / "out"
+    assert run("compare", *FAST, "--runs", "1", "--out", path).code == 0
+    return path
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +119,39 @@ def test_the_worst_served_group_and_the_curves() -> None:
     assert curve["offline_ndcg@10"] == pytest.approx([0.8, 0.9])
 
 
-def test_claims_of_each_view_stand_apart() -> None:
-    def finding(view: str, upper: float | str) -> dict[str, Any]:
-        lower = {"epsilon": 1.0, "ceiling": 4.0}
-        about = {"view": view, "eps_claimed": 1.2, "delta": 0.0, "exact": None, "verdict": "proven"}
-        return {**about, "upper": {"epsilon": upper}, "lower": lower}
+def found(
+    view: str, upper: float | str, unit: str = "interaction", verdict: str = "proven"
+) -> dict[str, Any]:
+    """What an audit found, made up."""
+    about = {"view": view, "unit": unit, "eps_claimed": 1.2, "delta": 0.0, "exact": None, "verdict": verdict}
+    return {**about, "upper": {"epsilon": upper}, "lower": {"epsilon": 1.0, "ceiling": 4.0}}
 
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_several_units_the_worst_one_is_told(turned: bool) -> None:
+    several = [found("individual", 1.2), found("individual", "inf", "client", "refuted")]
+    several += [found("aggregate", 1.0), found("aggregate", 5.0, "client", "not refuted")]
+    made = Setting(
+        label=Label("none"), cells=setting("none", BASE).cells, findings=several[::-1] if turned else several
+    )
+    row = setting_row(made, [], None)
+    assert (row["verdict_individual"], row["unit_individual"]) == ("refuted", "client")
+    assert (row["verdict_aggregate"], row["eps_proven_aggregate"]) == ("not refuted", 5.0)
+
+
+def test_only_repetitions_that_both_have_are_held_against_each_other() -> None:
+    mine, base = setting("published", NDCG), setting("none", BASE)
+    row = setting_row(replace(mine, cells=mine.cells[1:]), [], base)
+    alone = setting_row(replace(mine, cells=mine.cells[1:]), [], replace(base, cells=base.cells[1:]))
+    names = [name for name in row if name.endswith(("_difference", "_p"))]
+    assert names
+    assert [row[name] for name in names] == [alone[name] for name in names]
+    nothing = setting_row(replace(mine, cells=mine.cells[:1]), [], replace(base, cells=base.cells[1:]))
+    assert nothing["ndcg@10_difference"] is None
+
+
+def test_claims_of_each_view_stand_apart() -> None:
+    finding = found
     made = Setting(
         label=Label("none"),
         cells=setting("none", BASE).cells,

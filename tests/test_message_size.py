@@ -21,7 +21,7 @@ STUDY = Study()
         ("random-k:k=5", "float32", 5 * 4),
         ("quantise:range=1,levels=4", "float32", (46 * 2 + 7) // 8),
         ("quantise:range=1,levels=5", "float32", (46 * 3 + 7) // 8),
-        ("sign:scale=1", "float32", (46 + 7) // 8),
+        ("sign:scale=1", "float32", 10),  # 3^46 possible messages are below 2^73,
         ("top-k:k=5+laplace:eps=1,sensitivity=2", "float32", 46 * 4),
     ],
 )

@@ -106,11 +106,36 @@ def read_cell(folder: Path, spec: Spec) -> StoredCell:
             arrays = {name: stored[name] for name in stored.files}
         rounds = {name.removeprefix("rounds/"): arrays[name] for name in arrays if name.startswith("rounds/")}
         evidence = _evidence(facts["evidence"], arrays) if "evidence" in facts else None
+        _check(facts)
         return StoredCell(
             spec=spec, facts=facts, rounds=rounds, query_ndcg=arrays["query_ndcg"], evidence=evidence
         )
-    except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
-        raise TraceError(f"{folder}: damaged cell: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+        raise TraceError(f"{folder}: damaged cell: {type(error).__name__}: {error}") from error
+
+
+_NUMBERS = (
+    *("eps_claimed", "ndcg@10", "ndcg@10_validation", "ndcg@10_untrained", "ndcg@10_ceiling"),
+    *("online_sum", "online_mean", "clipped", "too_short"),
+)
+_OTHERS = {"learner": str, "pdgd": str, "data": dict, "warnings": list, "groups": list, "findings": list}
+
+
+def _check(facts: Mapping[str, Any]) -> None:
+    """Refuse facts of which one is missing or of another kind.
+
+    Raises:
+        KeyError, TypeError, ValueError: one is.
+    """
+    for name in _NUMBERS:
+        float(facts[name])
+    for name, kind in _OTHERS.items():
+        if not isinstance(facts[name], kind):
+            raise TypeError(f"{name}: expected {kind.__name__}")
+    if facts["bytes_per_client"] is not None:
+        float(facts["bytes_per_client"])
+    for name in ("fold", "fingerprint"):
+        facts["data"][name]
 
 
 def _facts(cell: Cell) -> dict[str, Any]:

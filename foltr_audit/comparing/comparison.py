@@ -12,7 +12,9 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.errors import UsageError
 from foltr_audit.progress import SILENT, Progress
+from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
 VALIDATION = "ndcg@10_validation"
@@ -63,9 +65,30 @@ def prepare(
     chosen = {row[:4]: row.sensitivity for row in tried if row.chosen}
     expansion = Expansion(grid, study, chosen)
     cells = expansion.cells()
+    refuse_other_data([cell.spec for cell in cells], folder, study)
     prepared = Prepared(cells, list(expansion.left_out), tried)
     folder.save_index(grid, cells, prepared.left_out, [row._asdict() for row in tried])
     return prepared
+
+
+def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Study) -> None:
+    """Refuse to go on with cells that were made from data which are no longer the same.
+
+    Raises:
+        UsageError: a finished cell has another fingerprint than the data have now.
+        TraceError: a cell is damaged.
+    """
+    first: dict[object, Spec] = {}
+    for spec in specs:
+        if folder.done(spec):
+            first.setdefault((spec.data, spec.seed), spec)
+    for spec in first.values():
+        then, now = folder.read(spec).facts["data"]["fingerprint"], study.setup(spec).collection.fingerprint
+        if then != now:
+            raise UsageError(
+                f"--resume: {folder.path} holds cells of other data: {spec.data.source} had the fingerprint "
+                f"{then[:12]} and has {now[:12]}; expected the same data, or --overwrite"
+            )
 
 
 def compare(

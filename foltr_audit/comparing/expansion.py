@@ -56,6 +56,10 @@ class LeftOut(NamedTuple):
     why: str
 
 
+def _named(label: Label) -> str:
+    return label.alternative if label.eps is None else f"{label.alternative}, eps {label.eps:g}"
+
+
 class Expansion:
     """The cells of a grid, and the combinations that cannot be."""
 
@@ -77,7 +81,17 @@ class Expansion:
         if not found:
             why = "; ".join(dict.fromkeys(one.why for one in self.left_out))
             raise UsageError(f"compare: nothing to run: {why}")
-        return list({cell.spec: cell for cell in reversed(found)}.values())[::-1]
+        return self._once(found)
+
+    def _once(self, found: Sequence[Planned]) -> list[Planned]:
+        """Each Spec once, under its first name; another name of the same chain is noted."""
+        first: dict[Spec, Planned] = {}
+        for cell in found:
+            kept = first.setdefault(cell.spec, cell)
+            if kept.label != cell.label:
+                learner, same = make(Learner, cell.spec.train.learner).label, _named(kept.label)
+                self.left_out[LeftOut(learner, _named(cell.label), f"the same chain as {same}")] = None
+        return list(first.values())
 
     def selection(self, deltas: Sequence[float]) -> Iterator[Planned]:
         """Trainings of the published chain with each Delta, to choose among them."""
@@ -121,7 +135,10 @@ class Expansion:
     def _blank(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec | None:
         """The Spec of a point without a defense; None, and noted, where there is none."""
         try:
-            return self.grid.spec_of(learner, scenario, click_model, run, kind)
+            spec = self.grid.spec_of(learner, scenario, click_model, run, kind)
+            if scenario != "uniform":
+                _ = self.study.setup(spec).population  # refuses a world that cannot be with these data
+            return spec
         except UsageError as error:
             self.left_out[LeftOut(make(Learner, learner).label, kind, str(error))] = None
             return None

@@ -20,15 +20,20 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
 
 from foltr_audit import atomic
+from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import ARRAYS, FACTS, Files, StoredCell, read_cell
 from foltr_audit.comparing.expansion import Label, LeftOut, Planned
-from foltr_audit.comparing.grid import Grid
+from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.registry import first_problem
 from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
 from foltr_audit.spec import Spec
+from foltr_audit.spec_table import SpecTable
 
 GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
 SCHEMA = "foltr-audit/comparison/1"
@@ -42,6 +47,39 @@ _OURS = re.compile(
 def is_part(name: str) -> bool:
     """Whether a comparison may hold a file of this relative path."""
     return _OURS.fullmatch(name) is not None
+
+
+class _Listed(SpecTable):
+    spec: str = Field(pattern=r"^[0-9a-f]{64}$")
+    kind: Kind
+    alternative: str
+    eps: float | None
+    sensitivity: float | None
+
+
+class _NotMade(SpecTable):
+    learner: str
+    defense: str
+    why: str
+
+
+class _Choice(SpecTable):
+    learner: str
+    scenario: str
+    click_model: str
+    eps: float
+    sensitivity: float
+    ndcg: float
+    chosen: bool
+
+
+class _Index(SpecTable):
+    """The list of cells, as it stands in a file of unknown origin."""
+
+    schema_: Literal["foltr-audit/comparison/1"] = Field(alias="schema")
+    cells: list[_Listed]
+    left_out: list[_NotMade]
+    sensitivities: list[_Choice] = Field(default_factory=list)
 
 
 class Claim:
@@ -212,7 +250,7 @@ class ComparisonFolder:
         Raises:
             TraceError: the list, or the Spec of a cell, is missing or damaged.
         """
-        return [self._planned(row) for row in self._index()["cells"]]
+        return [self._planned(row) for row in self._index().cells]
 
     def left_out(self) -> list[LeftOut]:
         """The combinations of the last grid that cannot be.
@@ -220,7 +258,7 @@ class ComparisonFolder:
         Raises:
             TraceError: the list is damaged.
         """
-        return [LeftOut(**row) for row in self._index()["left_out"]]
+        return [LeftOut(row.learner, row.defense, row.why) for row in self._index().left_out]
 
     def sensitivities(self) -> list[dict[str, Any]]:
         """The sensitivities that were tried, see `comparison.Tried`.
@@ -228,26 +266,25 @@ class ComparisonFolder:
         Raises:
             TraceError: the list is damaged.
         """
-        return [dict(row) for row in self._index()["sensitivities"]]
+        return [row.model_dump() for row in self._index().sensitivities]
 
-    def _planned(self, row: dict[str, Any]) -> Planned:
+    def _planned(self, row: _Listed) -> Planned:
         try:
-            file = self.path / CELLS / re.sub(r"[^0-9a-f]", "", row["spec"])[:12] / SPEC
+            file = self.path / CELLS / row.spec[:12] / SPEC
             spec = Spec.from_toml(file.read_text(encoding="utf-8"), str(file))
-            if spec.hash != row["spec"]:
+            if spec.hash != row.spec:
                 raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
-            return Planned(spec, row["kind"], Label(row["alternative"], row["eps"], row["sensitivity"]))
-        except (OSError, UnicodeDecodeError, UsageError, KeyError, TypeError) as error:
-            raise TraceError(f"damaged comparison: {error}") from error
+            name = Alternative(row.alternative).text
+            return Planned(spec, row.kind, Label(name, row.eps, row.sensitivity))
+        except (OSError, UnicodeDecodeError, UsageError) as error:
+            raise TraceError(f"{self.path / INDEX}: damaged comparison: {error}") from error
 
-    def _index(self) -> dict[str, Any]:
+    def _index(self) -> _Index:
         try:
-            table = json.loads((self.path / INDEX).read_text(encoding="utf-8"))
-            if table["schema"] != SCHEMA:
-                raise TraceError(f"{self.path / INDEX}: schema {table['schema']!r}; expected {SCHEMA!r}")
-            return dict(table)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TraceError(f"{self.path / INDEX}: damaged: {error}") from error
+            return _Index.model_validate_json((self.path / INDEX).read_bytes())
+        except (OSError, ValidationError) as error:
+            why = first_problem(error, None) if isinstance(error, ValidationError) else error
+            raise TraceError(f"{self.path / INDEX}: damaged: {why}") from error
 
     def stored(self) -> Iterator[tuple[Planned, StoredCell]]:
         """Every cell of the last grid with what it found.

@@ -12,6 +12,7 @@ from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
+from foltr_audit.errors import TraceError
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare_rows import (
@@ -98,7 +99,8 @@ class CompareReport:
         lost = {one.spec for one in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
-        builder = _Builder(folder, done, progress, Counter(map(_pool, cells)))
+        builder = _Builder(folder, done, progress, Counter(map(_pool, folder.cells())))
+        _refuse_mixed_data(folder, builder.data)
         return cls(
             config=folder.grid.table(),
             dataset=dataset_table(builder.data) if builder.data else {},
@@ -131,6 +133,18 @@ class CompareReport:
         import polars as pl
 
         return pl.DataFrame(self.results, infer_schema_length=None)
+
+
+def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
+    """Refuse cells of one fold that were made from different data; what they find is not comparable."""
+    found: dict[Any, str] = {}
+    for row in facts:
+        first = found.setdefault(row["fold"], row["fingerprint"])
+        if first != row["fingerprint"]:
+            raise TraceError(
+                f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
+                f"{row['fingerprint'][:12]} of one fold; expected one, make it anew with --overwrite"
+            )
 
 
 def with_front(rows: Sequence[Row]) -> list[Row]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.bootstrap import Resamples, Score
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import StoredCell
@@ -95,6 +96,18 @@ class Setting:
         """A fact of each repetition."""
         return np.array([float(cell.facts[name]) for cell in self.cells])
 
+    def paired(self, other: Setting) -> tuple[Setting, Setting]:
+        """This setting and another one with the repetitions that both have, in the same order."""
+        mine, theirs = self._by_run(), other._by_run()
+        both = [run for run in mine if run in theirs]
+        return (
+            replace(self, cells=[mine[run] for run in both]),
+            replace(other, cells=[theirs[run] for run in both]),
+        )
+
+    def _by_run(self) -> dict[tuple[int, int], StoredCell]:
+        return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
+
     def query_ndcg(self) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
         """Names of the evaluated queries that count, by fold, and their nDCG, a mean over repetitions."""
         found: dict[str, list[float]] = {}
@@ -144,12 +157,13 @@ def refused_rows_of(setting: Setting) -> list[Row]:
 
 
 def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:
-    """Claimed, proven, exact and measured epsilon of each audited view; of several units the first."""
+    """Claimed, proven, exact and measured epsilon of each audited view; of several units the worst one."""
     row: Row = {}
     for view in VIEWS:
-        found = next((one for one in findings if one["view"] == view), None)
-        if found is None:
+        several = [one for one in findings if one["view"] == view]
+        if not several:
             continue
+        found = max(several, key=_badness)
         exact = found["exact"]
         row |= {
             f"eps_claimed_{view}": float(found["eps_claimed"]),
@@ -159,8 +173,16 @@ def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:
             f"eps_ceiling_{view}": float(found["lower"]["ceiling"]),
             f"delta_{view}": float(found["delta"]),
             f"verdict_{view}": found["verdict"],
+            f"unit_{view}": found["unit"],
         }
     return row
+
+
+def _badness(finding: Mapping[str, Any]) -> tuple[int, float, float]:
+    """How bad a finding is: a false claim above an open one above a proven one, then by its bounds."""
+    verdict = finding["verdict"]
+    place = 2 if verdict in FALSE else 0 if verdict == "proven" else 1
+    return place, float(finding["upper"]["epsilon"]), float(finding["lower"]["epsilon"])
 
 
 def _best(attacks: Sequence[Row]) -> Row:
@@ -204,20 +226,28 @@ def _utility(setting: Setting, base: Setting | None) -> Row:
     if base is None or base.cells[0].spec == setting.cells[0].spec:
         nothing = dict.fromkeys(("difference", "difference_ci95", "p"))
         return row | {f"{name}_{what}": None for name in ("ndcg@10", "online_mean") for what in nothing}
+    return row | _differences(*setting.paired(base))
+
+
+def _differences(setting: Setting, base: Setting) -> Row:
+    """What a setting is above no defense, over the same repetitions of both; nothing where there is none."""
+    if not setting.cells:
+        empty = np.empty(0)
+        return _tested("ndcg@10", empty, empty) | _tested("online_mean", empty, empty)
+    names, values = setting.query_ndcg()
     base_names, base_values = base.query_ndcg()
     both = np.intersect1d(names, base_names)
     mine, theirs = values[np.isin(names, both)], base_values[np.isin(base_names, both)]
-    return (
-        row
-        | _tested("ndcg@10", mine, theirs)
-        | _tested("online_mean", setting.column("online_mean"), base.column("online_mean"))
-    )
+    online = setting.column("online_mean"), base.column("online_mean")
+    return _tested("ndcg@10", mine, theirs) | _tested("online_mean", *online)
 
 
 def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Row:
     """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs."""
-    if mine.size != theirs.size or mine.size < 2:
-        difference = float(mine.mean() - theirs.mean()) if mine.size and theirs.size else None
+    known = np.isfinite(mine) & np.isfinite(theirs)
+    mine, theirs = mine[known], theirs[known]
+    if mine.size < 2:
+        difference = float(mine.mean() - theirs.mean()) if mine.size else None
         return {f"{name}_difference": difference, f"{name}_difference_ci95": None, f"{name}_p": None}
     test = paired_t_test(mine, theirs)
     return {
@@ -228,7 +258,8 @@ def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -
 
 
 def _over_runs(values: NDArray[np.float64]) -> Score:
-    """Mean with Student's interval over two or more runs."""
+    """Mean with Student's interval over two or more runs in which it is defined."""
+    values = values[np.isfinite(values)]
     if values.size < 2:
         return Score(float(values.mean()) if values.size else float("nan"), None)
     return Score(float(values.mean()), paired_t_test(values, np.zeros(values.size)).interval)
