@@ -105,8 +105,8 @@ class Accountant:
         if setup.intents > 1:
             raise UsageError(
                 f"recommend: {setup.spec.data.source}, scenario {setup.spec.population.scenario}: clients "
-                f"have {setup.intents} intents, which are judged on the training part; expected one intent, since "
-                "nothing is held out to choose on"
+                f"have {setup.intents} intents, which are judged on the training part; expected one intent, "
+                "since nothing is held out to choose on"
             )
         self.setup = setup
         self.limits = limits

@@ -54,7 +54,7 @@ def scope(report: CompareReport) -> str:
     defenses = list(dict.fromkeys(row["alternative"] for row in rows))
     every = sorted({row["eps"] for row in rows if row["eps"] is not None})
     noised = list(dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None))
-    which = f", of which {_listed(noised)}" if len(noised) < len(defenses) else ""
+    which = f", of which {_listed(noised)}" if 0 < len(noised) < len(defenses) else ""
     at = f"{which} at a claimed epsilon of {_listed([epsilon(one) for one in every], 'or')}" if every else ""
     clicks = list(dict.fromkeys(row["click_model"] for row in rows))
     runs = sorted({row["runs"] for row in rows})

@@ -43,7 +43,8 @@ def _flat(row: Row) -> Iterator[tuple[str, Any]]:
 
 def _text(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # the csv module leaves a lone CR unquoted
+    return f"'{lines}" if text.startswith(_FORMULA) else lines
 
 
 def _plain(value: object) -> Any:
