@@ -61,7 +61,7 @@ def result(place: Row, attacks: Sequence[Row], ndcg: float | None = 0.4, **more:
     }
     for metric in _METRICS:
         row |= {metric: best and best[metric], f"{metric}_ci95": best and best[f"{metric}_ci95"]}
-    row |= {"lists": 100, "baseline": None, "baseline_auc": None}
+    row |= {"lists": 100, "baseline": None, "baseline_auc": None, "evaluated_on": "the test part"}
     for name, value in (("ndcg@10", ndcg), ("online_mean", 0.35)):
         row |= {name: value, f"{name}_ci95": around(value, 0.05)}
         row |= {f"{name}_{what}": None for what in ("difference", "difference_ci95", "p")}

@@ -244,6 +244,16 @@ def test_of_equal_sensitivities_the_smaller_one_is_taken(tmp_path: Path) -> None
         assert [(row.sensitivity, row.chosen) for row in rows] == [(1e5, False), (1e4, True)]
 
 
+def test_no_sensitivity_is_chosen_on_what_was_trained_on(tmp_path: Path) -> None:
+    data = ("--data", "synthetic:mq2007:60", "--intents", "synthetic:2", "--scenario", "intent-skew")
+    more = ("--eps", "1.2", "--defense", "published", "--sensitivity-grid", "1,3", "--no-audit")
+    done = run("compare", *data, *more, "--clients", "6", "--rounds", "1", "--jobs", "1", "--out", tmp_path)
+    assert done.code == 2
+    assert (
+        "--sensitivity-grid: synthetic:mq2007:60, scenario intent-skew:strength=1: clients have 2" in done.err
+    )
+
+
 def test_from_python() -> None:
     spec = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 6}, "train": {"rounds": 2}}
     report = fa.compare(

@@ -9,6 +9,7 @@ import re
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ import pytest
 from foltr_audit.report import compare_document
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_document import document
+from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, measured
 from foltr_audit.report.flat_csv import csv_text
 from foltr_audit.report.markdown import markdown
 from foltr_audit.report.page import html_page
 from foltr_audit.report.provenance import PACKAGES, versions
-from tests.comparisons import LEARNER, checked, provenance, report, setting, several
+from tests.comparisons import LEARNER, checked, claim, provenance, report, setting, several, where
 
 EVIL = "<script>alert(1)</script>|`*&\"'"
 
@@ -209,7 +211,7 @@ def test_what_users_named_is_shown_and_never_run() -> None:
 def test_markdown_shows_it_as_text_too() -> None:
     text = markdown(document(evil(), provenance(), pictures=False))
     assert "<script" not in text
-    assert "&lt;script>alert(1)&lt;/script>\\|\\`\\*&amp;" in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\|\\`\\*&amp;" in text
 
 
 # --- other forms --------------------------------------------------------------------------------------
@@ -247,6 +249,41 @@ def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
     odd = csv_text([{"a": math.nan, "b": 'x,"y"\nz', "c_ci95": None}])
     head, line = csv.reader(io.StringIO(odd))
     assert (head, line) == (["a", "b", "c_ci95_low", "c_ci95_high"], ["", 'x,"y"\nz', "", ""])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-a", "@sum(a)", "\t=1", "\r=1"])
+def test_no_text_is_a_formula_to_a_spreadsheet(text: str) -> None:
+    row = {"text": text, "names": [text, "b"], "number": -1.5, "infinite": -math.inf, "later": "a=1"}
+    (found,) = csv.DictReader(io.StringIO(csv_text([row]), newline=""))
+    safe = "'" + text.replace("\r", "\n")
+    assert list(found.values()) == [safe, f"{safe}; b", "-1.5", "-inf", "a=1"]
+
+
+def with_delta() -> CompareReport:
+    """One claim with a delta, on data of several intents."""
+    place = where("gaussian", 1.2)
+    audited = checked("proven") | {"delta_individual": 1e-5}
+    rows = [
+        setting(name, eps, evaluated_on="the training part", **more)
+        for name, eps, more in (("none", None, {}), ("gaussian", 1.2, audited))
+    ]
+    return report(*rows, claims=[claim(place, "proven") | {"delta": 1e-5}])
+
+
+@pytest.mark.parametrize("pictures", [True, False])
+def test_its_notes_say_what_the_values_are_not(pictures: bool) -> None:
+    found = document(with_delta(), provenance(), pictures=pictures)
+    text = Reader(html_page(found)).text if pictures else markdown(found)
+    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "the training part"):
+        assert words in text
+    assert "the test part" not in text
+    assert "epsilon 1.2 (delta 1e-05)" in text
+    assert ("delta 1e-05" if pictures else "| 1.2 (delta 1e-05) |") in text
+
+
+def test_the_guide_has_the_same_words_for_the_front() -> None:
+    guide = Path(__file__).parents[1] / "docs" / "compare.md"
+    assert FRONT in " ".join(guide.read_text(encoding="utf-8").split())
 
 
 def test_the_same_results_are_the_same_bytes() -> None:

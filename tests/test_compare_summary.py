@@ -10,7 +10,8 @@ import pytest
 
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_summary import Leak, claims_said, leaks, summary
+from foltr_audit.report.compare_sheets import at_a_glance
+from foltr_audit.report.compare_summary import Leak, claims_said, kept_said, leaks, leaks_said, summary
 from foltr_audit.report.compare_worlds import worlds
 from tests.comparisons import (
     LEARNER,
@@ -37,7 +38,8 @@ def changed(rows: list[Row], number: int, **values: Any) -> list[Row]:
 
 def test_what_was_found() -> None:
     text = said(several())
-    assert "4 defenses (none, published, laplace, skellam) at a claimed epsilon of 1.2" in text
+    defenses = "4 defenses (none, published, laplace, skellam), of which published, laplace and skellam at a "
+    assert f"{defenses}claimed epsilon of 1.2" in text
     assert "synthetic data synthetic:mq2007, with perfect clicks: 2 runs each." in text
     assert (
         "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, individual view)" in text
@@ -120,7 +122,12 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
     best = attack(place, "map", 0.95) | {"auc_ci95": None}
     attacks = [*guesses(place), best]
     (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
-    assert leaks(world)[0].held
+    (found,) = leaks(world)
+    assert not found.held
+    assert at_a_glance(world).rows[0][2].mark == ""
+    (sentence,) = leaks_said(world)
+    assert "has no interval, so that nothing is shown of it, under a, eps 1.2 (AUC .950)" in sentence
+    assert kept_said(world) == ""
     assert leak(None) is None
 
 
@@ -157,7 +164,20 @@ def test_a_useful_defense_with_a_false_claim_is_not_praised() -> None:
         in text
     )
     text = said(report(setting("a", 1.2, auc=0.5, **checked("not refuted"))))
-    assert "its claim is neither refuted nor proven. None that holds it off has a proven claim." in text
+    assert "its claim is neither refuted nor proven. None of these has a proven claim." in text
+
+
+def test_what_claims_nothing_has_no_open_claim() -> None:
+    nothing = checked("not refuted") | {"eps_claimed_individual": math.inf}
+    proven = {**against(-0.01, 0.5), **checked("proven")}
+    best = setting("top-k", auc=0.5, ndcg=0.45, **against(0.01, 0.5), **nothing)
+    text = said(report(best, setting("b", 1.2, auc=0.5, ndcg=0.43, **proven)))
+    assert "Of the defenses under which it is not shown to beat a guess, top-k keeps the most" in text
+    assert "; it claims nothing. Of those with a proven claim, b, eps 1.2 keeps" in text
+    assert "neither refuted nor proven" not in text
+    alone = said(report(best))
+    assert "; it claims nothing." in alone
+    assert "proven claim" not in alone
 
 
 # --- odd comparisons --------------------------------------------------------------------------------

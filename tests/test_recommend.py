@@ -102,6 +102,13 @@ def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
     [
         ({"train": {"learner": "foltr-es"}}, "sends metrics; expected one that sends models"),
         ({"population": {"clients": 20, "scenario": "quantity-skew:zipf=1"}}, "expected equal numbers"),
+        (
+            {
+                "data": {"source": "synthetic:mq2007:60", "intents": "synthetic:2"},
+                "population": {"clients": 20, "scenario": "intent-skew"},
+            },
+            "2 intents, which are judged on the training part; expected one intent",
+        ),
     ],
 )
 def test_what_no_bound_is_known_for(changes: dict[str, object], message: str) -> None:

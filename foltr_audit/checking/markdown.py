@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from foltr_audit import atomic
 from foltr_audit.checking.outcomes import Outcome
 from foltr_audit.checking.report import CheckReport
+from foltr_audit.report.markdown import quoted, table_lines
 
-_MARKS = re.compile(r"([\\`*_\[\]|~<>&$#])")
+_HEADINGS = ("limit", "row", "", "value", "interval", "allowed", "of")
 _STATUS = {"holds": "holds", "broken": "**broken**", "not judged": "**not judged**"}
 
 
@@ -18,11 +18,9 @@ def markdown(report: CheckReport) -> str:
     lines = [
         f"### foltr-audit check: {report.summary}",
         "",
-        "| limit | row | | value | interval | allowed | of |",
-        "|---|---|---|---|---|---|---|",
-        *(f"| {' | '.join(_cells(one))} |" for one in report.outcomes),
+        *table_lines(_HEADINGS, map(_cells, report.outcomes), [False] * len(_HEADINGS)),
         "",
-        *(f"- warning: {escaped(text)}" for text in report.warnings),
+        *(f"- warning: {quoted(text)}" for text in report.warnings),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -30,16 +28,7 @@ def markdown(report: CheckReport) -> str:
 def _cells(one: Outcome) -> tuple[str, ...]:
     about = one.missing if one.status == "not judged" else one.about
     told = (one.value_text, one.interval_text(), one.allowed_text, about)
-    return (escaped(one.limit), escaped(one.subject), _STATUS[one.status], *(escaped(text) for text in told))
-
-
-def escaped(text: str) -> str:
-    r"""A text as one line without marks of Markdown or HTML.
-
-    >>> print(escaped("a|b <i> max_eps"))
-    a\|b \<i\> max\_eps
-    """
-    return _MARKS.sub(r"\\\1", " ".join(text.split()))
+    return (quoted(one.limit), quoted(one.subject), _STATUS[one.status], *(quoted(text) for text in told))
 
 
 def append(path: Path, text: str) -> None:

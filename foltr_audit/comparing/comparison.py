@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -123,15 +123,28 @@ def choose_sensitivities(
     section 4.2, chooses among 1, 3, 5, 7 and 9 for each epsilon.
 
     Raises:
+        UsageError: clients have several intents, so that nothing is held out to choose on.
         FoltrAuditError: a training could not be run.
     """
     if not grid.sensitivity_grid:
         return []
     cells = list(Expansion(grid, study, {}).selection(grid.sensitivity_grid))
+    _refuse_intents({(cell.spec.data, cell.spec.population): cell.spec for cell in cells}.values(), study)
     failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
     if failed:
         raise failed[0].error
     return tried_in(folder, cells)
+
+
+def _refuse_intents(specs: Iterable[Spec], study: Study) -> None:
+    for spec in specs:
+        intents = study.setup(spec).intents
+        if intents > 1:
+            raise UsageError(
+                f"--sensitivity-grid: {spec.data.source}, scenario {spec.population.scenario}: clients have "
+                f"{intents} intents, which are judged on the training part; expected one intent, since "
+                "nothing is held out to choose on"
+            )
 
 
 def tried_in(folder: ComparisonFolder, cells: Sequence[Planned]) -> list[Tried]:

@@ -90,7 +90,7 @@ class Accountant:
         """`setup` is the experiment without a defense.
 
         Raises:
-            UsageError: messages that no bound is known for.
+            UsageError: messages that no bound is known for, or data of which nothing is held out.
         """
         if setup.learner.sends != "models":
             raise UsageError(
@@ -101,6 +101,12 @@ class Accountant:
             raise UsageError(
                 f"recommend: scenario {setup.spec.population.scenario}: clients have different numbers of "
                 "interactions, and so weights, for which no bound is known here; expected equal numbers"
+            )
+        if setup.intents > 1:
+            raise UsageError(
+                f"recommend: {setup.spec.data.source}, scenario {setup.spec.population.scenario}: clients "
+                f"have {setup.intents} intents, which are judged on the training part; expected one intent, "
+                "since nothing is held out to choose on"
             )
         self.setup = setup
         self.limits = limits

@@ -10,6 +10,7 @@ from foltr_audit.report import compare_sheets as sheets
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_panels import Panelled, figure_of
 from foltr_audit.report.compare_summary import cells_done, summary
+from foltr_audit.report.compare_words import CHOSEN, FRONT, evaluated_part
 from foltr_audit.report.compare_worlds import worlds
 from foltr_audit.report.document import (
     Block,
@@ -47,17 +48,17 @@ _BAR = [Key("■", 0, "a group of clients"), Key("|", 1, "all clients")]
 
 _TRADE_OFF = (
     "Each point is a defense: to the left, the best attack finds less; further up, the ranker is better. "
-    "Filled points on the grey line are the front: no other is as good in both and better in one. Labels are "
+    f"Filled points on the grey line are the front: {FRONT}. Labels are "
     "claimed epsilons, or names where there is only one. Thin lines are 95 % intervals, the dashed line is "
     "chance."
 )
 _BY_EPSILON = (
-    "Precision and recall of the attack with the best AUC, and offline nDCG@10. Last: no defense. Where "
-    "there is no precision, the attack named nothing. Thin lines are 95 % intervals."
+    f"Precision and recall of the attack with the best AUC, {CHOSEN}; and offline nDCG@10. Last: no defense. "
+    "Where there is no precision, the attack named nothing. Thin lines are 95 % intervals."
 )
 _LEARNING = (
-    "Offline: nDCG@10 of the global model on the test part after each round. Online: nDCG@10 of the lists "
-    "that users were shown in it. Means over runs."
+    "Offline: nDCG@10 of the global model on {part} after each round. Online: nDCG@10 of the lists that "
+    "users were shown in it. Means over runs."
 )
 _LADDER = "AUC of every attack, with 95 % intervals; the dashed line is chance."
 
@@ -117,7 +118,8 @@ def _pictures(report: CompareReport, drawer: _Drawer) -> Iterator[Section]:
     yield Section(
         "Attack ladder", "ladder", drawer.drawn("ladder", panels.ladders(report), _LADDER + at, _GUESSES)
     )
-    drawn = drawer.drawn("learning", panels.learning(report), _LEARNING, defenses)
+    caption = _LEARNING.format(part=evaluated_part(report.results))
+    drawn = drawer.drawn("learning", panels.learning(report), caption, defenses)
     yield Section("Learning curves", "learning", drawn)
 
 

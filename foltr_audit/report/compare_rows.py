@@ -15,6 +15,7 @@ from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label
 from foltr_audit.evidence import Evidence, combined
+from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
@@ -216,6 +217,7 @@ def _utility(setting: Setting, base: Setting | None) -> Row:
     offline = Resamples(names, setting.streams).mean(values) if names.size else Score(float("nan"), None)
     row = {
         **columns("ndcg@10", offline),
+        "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
         "ndcg@10_ceiling": setting.mean("ndcg@10_ceiling"),
         "ndcg@10_untrained": setting.mean("ndcg@10_untrained"),
         "ndcg@10_validation": setting.mean("ndcg@10_validation"),

@@ -10,7 +10,8 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_rows import VIEWS
-from foltr_audit.report.compare_summary import LEAST, Leak, leaks, p_text
+from foltr_audit.report.compare_summary import LEAST, Leak, leaks, p_text, p_value
+from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, claimed_delta, evaluated_part, measured
 from foltr_audit.report.compare_worlds import World
 from foltr_audit.report.document import Entry, Heading, Mark, Table
 from foltr_audit.report.plain import short
@@ -61,9 +62,9 @@ def at_a_glance(world: World, *, marked: bool = True) -> Table:
         Heading("front", numeric=False),
     ]
     notes = (
-        "Below a value or in brackets: 95 % intervals, and p-values of a paired t-test over queries, "
-        "Bonferroni-corrected for the tests of this table. On the front: no other row is as good in AUC and "
-        "nDCG@10, and better in one."
+        "Below a value or in brackets: 95 % intervals, and p-values of a paired t-test, Bonferroni-corrected "
+        f"for the tests of this table. nDCG@10 is of {evaluated_part(world.results)}; its intervals and p "
+        f"are {FIXED}. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
     )
     if marked:
         notes += (
@@ -89,7 +90,7 @@ def everything(world: World) -> Table:
     headings += [Heading("runs", "this row"), Heading("front", "this row", numeric=False)]
     rows = []
     for row in world.results:
-        entries = [_name(world, row), _claimed(row["eps_claimed"])]
+        entries = [_name(world, row), _claimed(row)]
         for view in views:
             entries += [_eps(row, "proven", view), _eps(row, "measured", view)]
         entries += [Entry(short_method(row["attack"])) if row["attack"] else NONE]
@@ -103,9 +104,11 @@ def everything(world: World) -> Table:
         rows.append([*entries, Entry(str(row["runs"])), _front(world, row, every=True)])
     notes = (
         "Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of "
-        "online nDCG@10 over runs. Measured epsilon: with the ceiling that so many trials could show. "
-        "Differences are to no defense. Offline p: paired t-test over queries, Bonferroni-corrected for the "
-        "tests of this table; online p: over runs, not corrected."
+        f"online nDCG@10 over runs. The best attack is {CHOSEN}. Measured epsilon: with the ceiling that so "
+        f"many trials could show. Each holds by itself, not corrected for several. "
+        "Differences are to no defense. Offline nDCG@10 is of "
+        f"{evaluated_part(world.results)}; its intervals and p (paired t-test, Bonferroni-corrected for the "
+        f"tests of this table) are {FIXED}; online p: over runs, not corrected."
     )
     return Table(caption=_caption("All columns", world), headings=headings, rows=rows, notes=notes)
 
@@ -121,12 +124,11 @@ def claims(report: CompareReport) -> Table:
     for row in report.claims:
         parts = [row["learner"] if several else "", row["name"], row["scenario"] if worlds else ""]
         mark: Mark = "bad" if row["verdict"] in FALSE else "good" if row["verdict"] == "proven" else ""
-        delta = f"delta {row['delta']:g}" if row["delta"] else ""
         rows.append(
             [
                 Entry(", ".join(part for part in parts if part)),
                 Entry(row["view"], f"one {row['unit']} differs, {row['canary']}"),
-                _claimed(row["eps_claimed"], delta),
+                _claimed(row),
                 Entry(eps_text(row["eps_upper"])),
                 NONE if row["eps_exact"] is None else Entry(eps_text(row["eps_exact"])),
                 Entry(eps_text(row["eps_lower"])),
@@ -137,8 +139,8 @@ def claims(report: CompareReport) -> Table:
         )
     notes = (
         "Proven: an upper bound by accounting. Exact: the loss of the pair that was played, where it has a "
-        "formula. Measured: a lower bound from trials with that pair, which can show the ceiling at most. A "
-        "claim below the exact or the measured loss is false."
+        "formula. Measured: a lower bound from trials with that pair, which can show the ceiling at most, "
+        f"{measured(report.claims[0]['confidence'])}. A claim below the exact or the measured loss is false."
     )
     return Table(caption="Claims, from above and from below", headings=headings, rows=rows, notes=notes)
 
@@ -202,15 +204,17 @@ def _name(world: World, row: Row) -> Entry:
     return Entry(world.called(row))
 
 
-def _claimed(value: float, below: str = "") -> Entry:
-    return Entry("none", mark="dim") if math.isinf(value) else Entry(eps_text(value), below)
+def _claimed(row: Row) -> Entry:
+    value = row["eps_claimed"]
+    return Entry("none", mark="dim") if math.isinf(value) else Entry(eps_text(value), claimed_delta(row))
 
 
 def _claim(row: Row) -> Entry:
     verdicts = {view: row[f"verdict_{view}"] for view in VIEWS if f"verdict_{view}" in row}
     if math.isinf(row["eps_claimed"]):
         return Entry("none", mark="dim")
-    claimed = f"epsilon {eps_text(row['eps_claimed'])}"
+    delta = claimed_delta(row)
+    claimed = f"epsilon {eps_text(row['eps_claimed'])}" + (f" ({delta})" if delta else "")
     if not verdicts:
         return Entry(claimed, "not checked")
     false = [view for view, verdict in verdicts.items() if verdict in FALSE]
@@ -222,7 +226,7 @@ def _claim(row: Row) -> Entry:
 
 def _auc(row: Row, leak: Leak | None) -> Entry:
     found = with_interval(row, "auc")
-    if leak is None:
+    if leak is None or not leak.known:
         return found
     if leak.bound is None:
         return found._replace(mark="bad")
@@ -250,7 +254,7 @@ def _signed(value: float) -> str:
 
 
 def _p(p: float | None) -> Entry:
-    return NONE if p is None or math.isnan(p) else Entry(p_text(p).removeprefix("p ").removeprefix("= "))
+    return NONE if p is None or math.isnan(p) else Entry(p_value(p))
 
 
 def _bytes(row: Row) -> Entry:

@@ -53,11 +53,13 @@ def scope(report: CompareReport) -> str:
         return "No cell of this comparison is done, so nothing can be said yet."
     defenses = list(dict.fromkeys(row["alternative"] for row in rows))
     every = sorted({row["eps"] for row in rows if row["eps"] is not None})
-    eps = f" at a claimed epsilon of {_listed([epsilon(one) for one in every], 'or')}" if every else ""
+    noised = list(dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None))
+    which = f", of which {_listed(noised)}" if 0 < len(noised) < len(defenses) else ""
+    at = f"{which} at a claimed epsilon of {_listed([epsilon(one) for one in every], 'or')}" if every else ""
     clicks = list(dict.fromkeys(row["click_model"] for row in rows))
     runs = sorted({row["runs"] for row in rows})
     kind = "synthetic data" if report.dataset["synthetic"] else "data"
-    what = f"{_counted(len(defenses), 'defense')} ({', '.join(defenses)}){eps}"
+    what = f"{counted(len(defenses), 'defense')} ({', '.join(defenses)}){at}"
     text = f"{what}, on {kind} {report.dataset['source']}, with {_listed(clicks)} clicks"
     if runs == [1]:
         return f"{text}: one run each, so that no interval here says how another run would differ."
@@ -74,9 +76,9 @@ def progress_of(report: CompareReport) -> list[str]:
             "compare --resume ends the rest."
         )
     if report.failed:
-        found.append(f"{_counted(len(report.failed), 'cell')} could not be run and are left out (see below).")
+        found.append(f"{counted(len(report.failed), 'cell')} could not be run and are left out (see below).")
     if report.left_out:
-        found.append(f"{_counted(len(report.left_out), 'combination')} cannot be (see below).")
+        found.append(f"{counted(len(report.left_out), 'combination')} cannot be (see below).")
     return [
         text.replace("1 cell could not be run and are", "1 cell could not be run and is") for text in found
     ]
@@ -98,7 +100,7 @@ def claims_said(claims: Sequence[Row]) -> str:
     false = [row for row in claimed if row["verdict"] in FALSE]
     proven = [row for row in claimed if row["verdict"] == "proven"]
     rest = len(claimed) - len(false) - len(proven)
-    parts = [f"Of {_counted(len(claimed), 'checked claim')}, {len(false) or 'none'} {_is(len(false))} false"]
+    parts = [f"Of {counted(len(claimed), 'checked claim')}, {len(false) or 'none'} {_is(len(false))} false"]
     if false:
         parts.append(f" ({_shortened(_false(false))})")
     parts.append(f", {'' if rest else 'and '}{len(proven) or 'none'} {_is(len(proven))} proven")
@@ -144,9 +146,14 @@ class Leak(NamedTuple):
     bound: Row | None
 
     @property
+    def known(self) -> bool:
+        """Whether the attack has an interval; without one nothing can be shown."""
+        return self.row["auc_ci95"] is not None
+
+    @property
     def held(self) -> bool:
         """Whether the attack is not shown to do better than a guess by position, or at random."""
-        return self.bound is not None and self.bound["method"] != _KNOWS_GRADES
+        return self.known and self.bound is not None and self.bound["method"] != _KNOWS_GRADES
 
     def __str__(self) -> str:
         return f"{self.name} (AUC {short(self.row['auc'])})"
@@ -201,8 +208,8 @@ def leaks_said(world: World) -> list[str]:
     found = leaks(world)
     if not found:
         return ["No list with a click was attacked, so nothing can be said on attacks."]
-    read = [leak for leak in found if leak.bound is None]
-    between = [leak for leak in found if leak.bound is not None and not leak.held]
+    read = [leak for leak in found if leak.known and leak.bound is None]
+    between = [leak for leak in found if leak.known and leak.bound is not None and not leak.held]
     held = [leak for leak in found if leak.held]
     sentences = []
     if read:
@@ -226,32 +233,45 @@ def leaks_said(world: World) -> list[str]:
             f"It is not shown to do better than a guess that needs no message ({_listed(names, 'or')}) under "
             f"{_shortened(_by_defense(held))}."
         )
+    unknown = [leak for leak in found if not leak.known]
+    if unknown:
+        sentences.append(
+            "The best attack has no interval, so that nothing is shown of it, under "
+            f"{_shortened(_by_defense(unknown))}."
+        )
     return sentences
 
 
 def kept_said(world: World) -> str:
-    """Which of the defenses that hold off the attacks keeps the most nDCG@10, at what price.
+    """Which defense under which no attack is shown to beat a guess keeps the most nDCG@10, at what price.
 
     If its claim was checked and is not proven, the best one with a proven claim too.
     """
     found = [leak for leak in leaks(world) if leak.row["alternative"] != "none"]
     held = [leak for leak in found if leak.held and leak.row["ndcg@10"] is not None]
     if not held:
-        return "None of these defenses keeps the best attack from reading clicks." if found else ""
+        none = bool(found) and all(leak.known and not leak.held for leak in found)
+        return "None of these defenses keeps the best attack from reading clicks." if none else ""
     best = _most_useful(held)
-    text = f"Of the defenses that hold it off, {_price(best, world)}"
-    verdicts = set(_verdicts(best.row))
-    if verdicts <= {"proven"}:
+    text = f"Of the defenses under which it is not shown to beat a guess, {_price(best, world)}"
+    claim = _claim_said(best.row)
+    if not claim:
         return f"{text}."
     proven = [leak for leak in held if set(_verdicts(leak.row)) == {"proven"}]
-    text += (
-        "; but its claim is false. "
-        if verdicts & set(FALSE)
-        else "; its claim is neither refuted nor proven. "
-    )
-    if not proven:
-        return text + "None that holds it off has a proven claim."
-    return f"{text}Of those with a proven claim, {_price(_most_useful(proven), world)}."
+    if proven:
+        return f"{text}; {claim}. Of those with a proven claim, {_price(_most_useful(proven), world)}."
+    checked = any(_verdicts(leak.row) and not math.isinf(leak.row["eps_claimed"]) for leak in held)
+    return f"{text}; {claim}." + (" None of these has a proven claim." if checked else "")
+
+
+def _claim_said(row: Row) -> str:
+    """What to know of the claim of a setting; nothing where it is proven or was not checked."""
+    verdicts = set(_verdicts(row))
+    if math.isinf(row["eps_claimed"]):
+        return "it claims nothing"
+    if verdicts <= {"proven"}:
+        return ""
+    return "but its claim is false" if verdicts & set(FALSE) else "its claim is neither refuted nor proven"
 
 
 def _verdicts(row: Row) -> list[str]:
@@ -294,7 +314,7 @@ def groups_said(world: World) -> str:
     return (
         f"Clients differ: under {world.called(row)} the group {row['worst_served_group']!r} is served worst "
         f"(online nDCG@10 {worst}; of all clients {everybody}), and this is so under {often} of "
-        f"{_counted(len(rows), 'setting')}."
+        f"{counted(len(rows), 'setting')}."
     )
 
 
@@ -305,6 +325,15 @@ def p_text(p: float) -> str:
     ('p = .032', 'p < .001')
     """
     return "p < .001" if p < 0.001 else f"p = {short(p)}".replace("1.000", "1")
+
+
+def p_value(p: float | None) -> str:
+    """A p-value in a column of them; `-` where there is none.
+
+    >>> p_value(0.0321), p_value(1e-9), p_value(None)
+    ('.032', '< .001', '-')
+    """
+    return "-" if p is None or math.isnan(p) else p_text(p).removeprefix("p ").removeprefix("= ")
 
 
 def _apart(difference: float) -> str:
@@ -322,7 +351,8 @@ def _is(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

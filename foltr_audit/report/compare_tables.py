@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.report.base import Row
-from foltr_audit.report.compare import CompareReport, rows_by_world
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.compare_summary import counted, p_value
+from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, claimed_delta, evaluated_part, measured
+from foltr_audit.report.compare_worlds import World, worlds
 from foltr_audit.report.layout import below, print_warnings, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.tables import dataset_line
@@ -19,21 +23,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_VIEWS = ("individual", "aggregate", "colluding")
-_FALSE = ("refuted", "false by exact loss")
-
 
 def print_compare(report: CompareReport, console: Console) -> None:
     """The whole report: data, per world the leaks and prices, then what is claimed and what holds."""
     seeded = {"seed": Spec().seed, **report.config["spec"]}
     console.print(dataset_line(report.dataset, seeded, report.results))
-    worlds = rows_by_world(report.results)
-    for rows in worlds.values():
+    several = worlds(report)
+    for world in several:
         console.print()
-        console.print(_leaks(rows, several=len(worlds) > 1))
+        console.print(_leaks(world.results, several=len(several) > 1))
         console.print()
-        console.print(_prices(rows))
-        for line in _beaten(rows):
+        console.print(_prices(world))
+        for line in _beaten(world.results):
             console.print(line, highlight=False)
     if report.claims:
         console.print()
@@ -88,9 +89,9 @@ def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
     at = f" on {first['data']}" if several else ""
     found = _table(
         f"{first['click_model']} clicks, scenario {first['scenario']}{at}: what an attack finds",
-        "best attack: highest AUC of those that ran, chosen on the lists it is shown on, so a little high; "
+        f"best attack: highest AUC of those that ran, {CHOSEN}; "
         "without: highest AUC of a guess that reads no message; below each value: its 95 % interval; "
-        "*: on the front: no other has both a lower AUC and a higher nDCG@10",
+        f"*: on the front of AUC and nDCG@10: {FRONT}",
     )
     found.add_column("best attack", no_wrap=True)
     shown = {"auc": "AUC", "tpr_at_1": "TPR@1%", "accuracy": "accuracy", "precision": "precision"}
@@ -103,13 +104,15 @@ def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
     return found
 
 
-def _prices(rows: Sequence[Row]) -> Table:
-    first, tests = rows[0], sum(row["ndcg@10_p"] is not None for row in rows)
+def _prices(world: World) -> Table:
+    rows, corrected = world.results, world.corrected()
+    first = rows[0]
     found = _table(
         f"{first['click_model']} clicks, scenario {first['scenario']}: what it costs",
-        f"{first['runs']} runs; nDCG@10 on the test part (interval over queries), and online (mean of "
-        "rounds, interval over runs); loss: against no defense, with p of a paired t-test over queries "
-        f"times {max(tests, 1)} comparisons; ceiling {short(first['ndcg@10_ceiling'])}, "
+        f"{counted(first['runs'], 'run')}; nDCG@10 on {evaluated_part(rows)}, and online (mean of rounds, "
+        "interval over runs); loss: against no defense, with p of a paired t-test times "
+        f"{counted(max(len(corrected), 1), 'comparison')}; interval of nDCG@10 and p: {FIXED}; "
+        f"ceiling {short(first['ndcg@10_ceiling'])}, "
         f"untrained {short(first['ndcg@10_untrained'])}; bytes: of a client in a round",
     )
     for heading in ("nDCG@10", "loss", "p", "online", "bytes"):
@@ -122,7 +125,7 @@ def _prices(rows: Sequence[Row]) -> Table:
         cells = (
             below(row, "ndcg@10"),
             _loss(row),
-            _p(row["ndcg@10_p"], tests),
+            p_value(corrected.get((row["learner"], row["name"]))),
             below(row, "online_mean"),
             "-" if row["bytes_per_client"] is None else f"{row['bytes_per_client']:,.0f}",
         )
@@ -133,13 +136,6 @@ def _prices(rows: Sequence[Row]) -> Table:
 def _loss(row: Row) -> str:
     difference = row["ndcg@10_difference"]
     return "-" if difference is None else short(0.0 - round(difference, 3))
-
-
-def _p(value: float | None, tests: int) -> str:
-    if value is None:
-        return "-"
-    corrected = min(1.0, value * tests)
-    return "<.001" if corrected < 0.001 else short(corrected)
 
 
 def _worst(row: Row) -> Iterator[str]:
@@ -157,32 +153,37 @@ def _beaten(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _claims(rows: Sequence[Row]) -> Table:
-    confidence, units = 100 * rows[0]["confidence"], list(dict.fromkeys(row["unit"] for row in rows))
+    units = list(dict.fromkeys(row["unit"] for row in rows))
     found = table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         "proven: an upper bound by accounting; all rounds: of all messages of the run together; measured: "
-        f"what trials show at least, each at {confidence:g} % confidence; ceiling: the most that so many "
+        f"what trials show at least, {measured(rows[0]['confidence'])}; ceiling: the most that so many "
         "trials can show",
     )
     found.add_column("defense", overflow="fold")
     found.add_column("view", no_wrap=True)
     for heading in ("claimed", "proven", "all rounds", "measured", "ceiling"):
-        found.add_column(heading, justify="right", no_wrap=True)
+        found.add_column(heading, justify="right", no_wrap=heading != "claimed")
     found.add_column("verdict")
     several = len({row["learner"] for row in rows}) > 1 or len({row["scenario"] for row in rows}) > 1
     last = None
     for row in rows:
         name = f"{row['learner']}, {row['scenario']}: {row['name']}" if several else row["name"]
-        style = "bold red" if row["verdict"] in _FALSE else "green" if row["verdict"] == "proven" else ""
+        style = "bold red" if row["verdict"] in FALSE else "green" if row["verdict"] == "proven" else ""
         found.add_row(
             "" if name == last else escape(name.replace("+", " + ")),
             f"{row['view']}, {row['unit']}" if len(units) > 1 else row["view"],
-            epsilon(row["eps_claimed"]),
+            _claimed(row),
             *(_number(row[f"eps_{what}"]) for what in ("upper", "upper_run", "lower", "ceiling")),
             f"[{style}]{row['verdict']}[/]" if style else row["verdict"],
         )
         last = name
     return found
+
+
+def _claimed(row: Row) -> str:
+    delta = "" if math.isinf(row["eps_claimed"]) else claimed_delta(row)
+    return f"{epsilon(row['eps_claimed'])} ({delta})" if delta else epsilon(row["eps_claimed"])
 
 
 def _number(value: float) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 
 from foltr_audit.report.document import Block, Code, Document, Items, Notice, Part, Pictures, Table, Words
 
@@ -25,10 +26,25 @@ def quoted(text: str) -> str:
     r"""Text that Markdown takes for nothing else.
 
     >>> quoted("a|b<c>*d*")
-    'a\\|b&lt;c>\\*d\\*'
+    'a\\|b&lt;c&gt;\\*d\\*'
     """
-    plain = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", plain)
+    plain = escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
+
+
+def table_lines(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]
+) -> Iterator[str]:
+    """A table line by line, out of texts that are Markdown already.
+
+    Args:
+        headings: of the columns.
+        rows: a cell for each column.
+        numeric: whether a column's cells stand at the right.
+    """
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'|'.join(' ---: ' if right else ' --- ' for right in numeric)}|"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def _lines(block: Block) -> Iterator[str]:
@@ -51,11 +67,10 @@ def _table(table: Table) -> Iterator[str]:
     yield f"**{quoted(table.caption)}**"
     yield ""
     names = [f"{one.group}: {one.text}" if one.group else one.text for one in table.headings]
-    yield f"| {' | '.join(map(quoted, names))} |"
-    yield f"|{'|'.join(' ---: ' if one.numeric else ' --- ' for one in table.headings)}|"
-    for row in table.rows:
-        cells = [f"{entry.text} ({entry.below})" if entry.below else entry.text for entry in row]
-        yield f"| {' | '.join(map(quoted, cells))} |"
+    rows = (
+        [quoted(f"{one.text} ({one.below})" if one.below else one.text) for one in row] for row in table.rows
+    )
+    yield from table_lines(list(map(quoted, names)), rows, [one.numeric for one in table.headings])
     if table.notes:
         yield ""
         yield quoted(table.notes)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.plain import epsilon, short
-
-_FALSE = ("refuted", "false by exact loss")
 
 
 def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: Limits) -> list[str]:
@@ -45,7 +44,7 @@ def _claims(evidence: Row, limits: Limits) -> list[str]:
     proven, verdict = evidence.get(f"eps_proven_{limits.view}"), evidence.get(f"verdict_{limits.view}")
     if proven is None:
         return ["its epsilon was not audited"]
-    found = [f"its epsilon is {verdict}"] if verdict in _FALSE else []
+    found = [f"its epsilon is {verdict}"] if verdict in FALSE else []
     if not limits.proves(proven):
         found.append(f"the audit proves epsilon {epsilon(proven)}, above {epsilon(limits.max_eps)}")
     return found
