@@ -162,6 +162,12 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "failed: none" in bad.out
 
 
+def test_where_every_cell_fails_the_reason_is_told() -> None:
+    done = run("compare", *FAST, "--runs", "1", "--learner", "foltr-es")
+    assert done.code == 2
+    assert "2 of 2 cells could not be run; the first: attack olsr: cannot run on this view" in done.err
+
+
 def test_messages_of_the_rounds_are_attacked_by_group() -> None:
     world = ("--scenario", "click-skew", "--target", "training", "--interactions", "1", "--rounds", "4")
     found = run("compare", *FAST, *world, "--runs", "1", "--json").json()

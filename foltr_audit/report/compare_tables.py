@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def print_compare(report: CompareReport, console: Console) -> None:
     """The whole report: data, per world the leaks and prices, then what is claimed and what holds."""
     seeded = {"seed": Spec().seed, **report.config["spec"]}
-    console.print(dataset_line(report.dataset, seeded, report.results))
+    if report.dataset:
+        console.print(dataset_line(report.dataset, seeded, report.results))
     several = worlds(report)
     for world in several:
         console.print()
