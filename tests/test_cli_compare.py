@@ -98,6 +98,27 @@ def test_cells_of_other_data_are_not_gone_on_with(tmp_path: Path) -> None:
     assert "holds cells of other data" in done.one_error()
 
 
+def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(one_run, copy)
+    shutil.rmtree(next(copy.glob(CELLS)).parent)
+    before = files(one_run)
+    assert run("report", copy, "--to", "csv").code == 3
+    assert run("compare", "--resume", "--out", copy, "--jobs", "1").code == 0
+    assert files(copy) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--trials", "19"), ("--view", "foo"), ("--unit", "foo"), ("--attack-on", "foo"), ("--repeats", "0")]
+    + [("--attack-interactions", "0"), ("--target", "foo"), ("--clients", "0"), ("--rounds", "-1")],
+)
+def test_a_wrong_value_of_every_cell_ends_the_command(option: str, value: str) -> None:
+    done = run("compare", *FAST, option, value)
+    assert done.code == 2
+    assert value in done.one_error()
+
+
 def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
     same = "clip:norm={clip}+gamma-laplace:eps={eps},sensitivity={sensitivity}"
     found = run("compare", *FAST, "--defense", same, "--runs", "1", "--json").json()

@@ -162,8 +162,8 @@ def compare(
 ) -> None:
     """Run defenses over a grid, and show what each claims, gives away and costs.
 
-    Cells are kept one by one in --out: --resume goes on, also with a larger grid. --config takes a grid or a
-    Spec in TOML; options override it, and --save-config writes it.
+    Cells are kept one by one in --out: --resume goes on with the grid that is kept there. --config takes a
+    grid or a Spec in TOML. Options override either, --save-config writes what they make.
     """
     from foltr_audit.comparing.folder import comparison_folder
     from foltr_audit.comparing.workers import Workers

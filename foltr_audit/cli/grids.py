@@ -16,7 +16,7 @@ Table = dict[str, Any]
 
 
 def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -> Grid:
-    """The grid of --config, if it is given, with what the options change.
+    """The grid of --config, or with --resume that of --out, with what the options change.
 
     Args:
         common: the shared options.
@@ -29,14 +29,24 @@ def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -
     from foltr_audit.comparing.grid import Grid
     from foltr_audit.plan import changed
 
-    start = Grid() if common.config is None else _read(common.config)
-    table = start.table()
+    table = _start(common).table()
     given = {name: value for name, value in {**common.point(), **point}.items() if value is not None}
     table["spec"] = changed(table["spec"], given)
     table |= {name: value for name, value in axes.items() if value is not None}
     table["learners"] = _learners(common, table["learners"])
     table |= _repetitions(common, table)
     return Grid.parse(table)
+
+
+def _start(common: Common) -> Grid:
+    from foltr_audit.comparing.folder import GRID, ComparisonFolder
+    from foltr_audit.comparing.grid import Grid
+
+    if common.config is not None:
+        return _read(common.config)
+    if common.resume and common.out is not None and (common.out / GRID).is_file():
+        return ComparisonFolder(common.out).grid
+    return Grid()
 
 
 def numbers(text: str | None, option: str) -> list[float] | None:

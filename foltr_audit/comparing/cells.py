@@ -101,7 +101,10 @@ def read_cell(folder: Path, spec: Spec) -> StoredCell:
             raise TraceError(f"{folder / FACTS}: made by another Spec than {spec.hash[:12]}")
         packed = (folder / ARRAYS).read_bytes()
         if hashlib.sha256(packed).hexdigest() != facts["arrays_sha256"]:
-            raise TraceError(f"{folder / ARRAYS}: damaged: not the content that {FACTS} names")
+            raise TraceError(
+                f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; without {folder} "
+                "compare --resume makes the cell anew"
+            )
         with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         rounds = {name.removeprefix("rounds/"): arrays[name] for name in arrays if name.startswith("rounds/")}
@@ -111,7 +114,10 @@ def read_cell(folder: Path, spec: Spec) -> StoredCell:
             spec=spec, facts=facts, rounds=rounds, query_ndcg=arrays["query_ndcg"], evidence=evidence
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
-        raise TraceError(f"{folder}: damaged cell: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}"
+        raise TraceError(
+            f"{folder}: damaged cell: {why}; without it compare --resume makes it anew"
+        ) from error
 
 
 _NUMBERS = (

@@ -192,7 +192,7 @@ class ComparisonFolder:
             TraceError: it is missing or damaged.
         """
         if not self.done(spec):
-            raise TraceError(f"{self.cell(spec)}: unfinished; end the comparison with --resume")
+            raise TraceError(f"{self.cell(spec)}: unfinished; compare --resume --out {self.path} ends it")
         return read_cell(self.cell(spec), spec)
 
     def save_index(
@@ -240,7 +240,10 @@ class ComparisonFolder:
             TraceError: it is missing or damaged.
         """
         try:
-            return Grid.from_toml((self.path / GRID).read_text(encoding="utf-8"), str(self.path / GRID))
+            text = (self.path / GRID).read_text(encoding="utf-8")
+            if "schema" not in text:
+                raise TraceError(f"{self.path / GRID}: damaged: expected a grid with its schema")
+            return Grid.from_toml(text, str(self.path / GRID))
         except (OSError, UnicodeDecodeError, UsageError) as error:
             raise TraceError(f"damaged comparison: {error}") from error
 
@@ -269,15 +272,17 @@ class ComparisonFolder:
         return [row.model_dump() for row in self._index().sensitivities]
 
     def _planned(self, row: _Listed) -> Planned:
+        file = self.path / CELLS / row.spec[:12] / SPEC
         try:
-            file = self.path / CELLS / row.spec[:12] / SPEC
             spec = Spec.from_toml(file.read_text(encoding="utf-8"), str(file))
             if spec.hash != row.spec:
                 raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
             name = Alternative(row.alternative).text
             return Planned(spec, row.kind, Label(name, row.eps, row.sensitivity))
-        except (OSError, UnicodeDecodeError, UsageError) as error:
+        except (UnicodeDecodeError, UsageError) as error:
             raise TraceError(f"{self.path / INDEX}: damaged comparison: {error}") from error
+        except OSError as error:
+            raise TraceError(f"{file}: missing; compare --resume makes it again") from error
 
     def _index(self) -> _Index:
         try:

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
+from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
 from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin
 from foltr_audit.registry import first_problem, make
 from foltr_audit.scenario_texts import canonical_scenarios
-from foltr_audit.spec import DEFAULT_METHODS, DataSpec, Spec, default_learner
+from foltr_audit.spec import DEFAULT_METHODS, AttackSpec, DataSpec, Spec, default_learner
 from foltr_audit.spec_table import SpecTable, once
 
 
@@ -94,6 +95,9 @@ class Grid(SpecTable):
             held = table.get(outer)
             if (inner and isinstance(held, dict) and inner in held) or (not inner and outer in table):
                 raise ValueError(f"{name} is varied by the grid; expected it outside of the table spec")
+        Spec.parse({name: value for name, value in table.items() if name not in ("attack", "audit")}, "")
+        for name, kind in (("attack", AttackSpec), ("audit", AuditSpec)):
+            _refuse_protocol(name, kind, table.get(name, {}))
         return table
 
     @classmethod
@@ -187,6 +191,13 @@ class Grid(SpecTable):
 
     def _methods(self, learner: str) -> list[str]:
         return list(self.attacks or default_attacks(learner))
+
+
+def _refuse_protocol(name: str, kind: type[SpecTable], table: Any) -> None:
+    try:
+        kind.model_validate(table)
+    except ValidationError as error:
+        raise UsageError(f"{name}.{first_problem(error, None)}") from error
 
 
 def _drop(table: Table, dotted: str) -> Any:
