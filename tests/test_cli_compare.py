@@ -110,8 +110,11 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--trials", "19"), ("--view", "foo"), ("--unit", "foo"), ("--attack-on", "foo"), ("--repeats", "0")]
-    + [("--attack-interactions", "0"), ("--target", "foo"), ("--clients", "0"), ("--rounds", "-1")],
+    [
+        *(("--trials", "19"), ("--view", "foo"), ("--unit", "foo"), ("--attack-on", "foo")),
+        *(("--repeats", "0"), ("--attack-interactions", "0"), ("--target", "foo")),
+        *(("--clients", "0"), ("--rounds", "-1")),
+    ],
 )
 def test_a_wrong_value_of_every_cell_ends_the_command(option: str, value: str) -> None:
     done = run("compare", *FAST, option, value)
