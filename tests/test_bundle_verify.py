@@ -82,7 +82,7 @@ def test_a_good_bundle_is_verified_and_all_its_cells_run_again_to_the_same_bytes
 def test_the_table_names_checks_and_verdict(small_bundle: Path) -> None:
     done = run("verify", small_bundle, "--sample", "0")
     assert done.code == 0
-    assert "Verdict: verified" in done.out
+    assert "Verdict: verified, nothing run again\n" in done.out
     assert "skipped" in done.out
 
 

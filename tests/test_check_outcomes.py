@@ -149,6 +149,18 @@ def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
     assert line == "min_ndcg: toy, perfect clicks: .400 (.300 to .500); at least .5 allowed; offline nDCG@10"
 
 
+def test_only_a_measured_epsilon_has_an_interval_and_it_is_open() -> None:
+    told = {name: judged(name, 2.0, subject()).interval_text() for name in EPS}
+    assert told == {"max_measured_eps": "at least 0.5", "max_exact_eps": "", "max_proven_eps": ""}
+
+
+def test_no_zero_is_negative() -> None:
+    held = subject(loss=Reading(value=-0.0004, interval=(-0.0014, 0.0004)))
+    assert (
+        "max_ndcg_loss: toy, perfect clicks: .000 (-.001 to .000);" in judged("max_ndcg_loss", 0.1, held).line
+    )
+
+
 def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
     rows = [claim(why="red \x1b[31m", verdict="not refuted\x07")]
     found = asdict(judged("no_refuted_claims", True, subject(claims=rows)))

@@ -129,11 +129,17 @@ def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
     text = limits(folder, "audited", "max_proven_eps = 2.0\nmax_ndcg_loss = 0.1\nmin_ndcg = 1.0")
     junit = tmp_path / "j.xml"
     done = run("check", text, "--trace", recorded, "--junit", junit)
-    assert (done.code, done.out) == (2, "")
-    broken, error = done.err.splitlines()
+    assert done.code == 2
+    broken, *errors = done.err.splitlines()
     assert broken.startswith("broken: min_ndcg: ")
-    assert error.startswith("error: cannot be judged: max_proven_eps: ")
-    assert "a trace holds no audit" in error
+    assert [line.split(": ")[:3] for line in errors] == [
+        ["error", "cannot be judged", name] for name in ("max_proven_eps", "max_ndcg_loss")
+    ]
+    assert "a trace holds no audit" in errors[0]
+    assert "3 limits held against 1 row: 1 broken, 2 not judged" in done.out
+    as_json = run("check", text, "--trace", recorded, "--json")
+    assert (as_json.code, as_json.json()["holds"]) == (2, False)
+    assert of_limit(as_json, "max_proven_eps")["status"] == "not judged"
     assert ElementTree.parse(junit).getroot().get("errors") == "2"  # noqa: S314  our own text
 
 
@@ -248,12 +254,12 @@ def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
         writer.write(record, truth)
     auc = limits(folder, "auc", "max_attack_auc = 0.9")
     ndcg = limits(folder, "metrics", "min_ndcg = 0.1")
-    assert "holds no truth" in run("check", auc, "--trace", tmp_path / "blind").one_error()
-    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "blind").one_error()
-    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "live").one_error()
+    assert "holds no truth" in run("check", auc, "--trace", tmp_path / "blind").err
+    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "blind").err
+    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "live").err
     unable = run("check", auc, "--trace", tmp_path / "live", "--method", "olsr", "--method", "map")
     assert unable.code == 2
-    assert "unknown defense, recorded clicks: could not run: map" in unable.one_error()
+    assert "unknown defense, recorded clicks: could not run: map" in unable.err
     some = run("check", auc, "--trace", tmp_path / "live", "--method", "all", "--json")
     assert some.code == 1
     assert any("map could not run" in text for text in some.json()["warnings"])
@@ -265,7 +271,7 @@ def test_an_unfinished_run_and_a_damaged_comparison(
     text = limits(folder, "ndcg", "min_ndcg = 0.1")
     half = Path(shutil.copytree(recorded, tmp_path / "half"))
     (half / "model.npy").unlink()
-    assert "only a finished Run" in run("check", text, "--trace", half).one_error()
+    assert "only a finished Run" in run("check", text, "--trace", half).err
     alone = limits(folder, "value", 'min_ndcg = 0.01\nuse = "value"')
     assert run("check", alone, "--trace", half).code == 0
     torn = Path(shutil.copytree(compared[0], tmp_path / "torn"))

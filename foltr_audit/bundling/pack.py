@@ -73,7 +73,7 @@ def pack(
     """Pack a folder that `compare`, `attack`, `audit` or `train` has made; the same folder, the same bytes.
 
     Raises:
-        UsageError: nothing to pack, an unfinished folder without `partial`, or a file in the way.
+        UsageError: nothing to pack, an unfinished folder without `partial`, a file in the way or no .zip.
         TraceError: the folder is damaged.
         FoltrAuditError: the bundle cannot be written.
     """
@@ -96,6 +96,8 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
         raise UsageError(f"{folder}: no such folder")
     if to.is_dir():
         raise UsageError(f"--to: {to} is a folder; expected the name of a file")
+    if to.suffix.lower() != ".zip":
+        raise UsageError(f"--to: {to}; expected a name that ends in .zip")
     if to.exists() and not overwrite:
         raise UsageError(f"--to: {to} is there already; give --overwrite to replace it")
     if not to.parent.is_dir():

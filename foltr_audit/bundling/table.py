@@ -36,7 +36,8 @@ def print_verification(found: Verification, console: Console) -> None:
         console.print(
             f"Re-run were {len(found.rerun)} of {found.of}, drawn by --seed {found.seed}.", highlight=False
         )
-    console.print(f"Verdict: {found.verdict}", style="bold", highlight=False)
+    bare = ", nothing run again" if found.verdict == "verified" and not found.rerun else ""
+    console.print(f"Verdict: {found.verdict}{bare}", style="bold", highlight=False)
 
 
 def _short(version: str | None) -> str:

@@ -128,7 +128,7 @@ def run_fresh(
     """Run what is asked for, into a folder that stays if one is given, and report on it.
 
     Raises:
-        UsageError: something that cannot be run, or that leaves a limit without a judgement.
+        UsageError: something that cannot be run, or that leaves every limit without a judgement.
         FoltrAuditError: a folder that cannot be written.
     """
     grid = asked.grid(limits)
@@ -137,7 +137,7 @@ def run_fresh(
     cells = [cell for cell in expansion.cells() if _needed(cell, grid, limits)]
     _refuse_left_out(expansion, limits)
     _refuse_another(cells, asked)
-    if limits.no_refuted_claims:
+    if limits.given == ("no_refuted_claims",):
         _refuse_no_claim(cells, study)
     with ExitStack() as stack:
         if folder is None:
@@ -145,9 +145,10 @@ def run_fresh(
             folder = ComparisonFolder.create(path, resume=False, overwrite=False)
         folder.save_index(grid, cells, list(expansion.left_out))
         failed = run_cells([cell.spec for cell in cells], folder, Workers(jobs=1), progress)
-        if failed:
-            raise _error(failed[0], limits)
-        return CompareReport.of(folder, progress=progress)
+        for one in failed:
+            if one.spec.audit is None or one.exit_code != UsageError.exit_code or _only_audited(limits):
+                raise _error(one, limits)
+        return CompareReport.of(folder, failed, progress)
 
 
 def _needed(cell: Planned, grid: Grid, limits: Limits) -> bool:
@@ -157,8 +158,15 @@ def _needed(cell: Planned, grid: Grid, limits: Limits) -> bool:
     return cell.kind == "attack" and limits.max_ndcg_loss is not None
 
 
+def _only_audited(limits: Limits) -> bool:
+    """Whether nothing can be judged without an audit."""
+    return limits.given == limits.audited
+
+
 def _refuse_left_out(expansion: Expansion, limits: Limits) -> None:
     for one in expansion.left_out:
+        if one.defense == "audit" and not _only_audited(limits):
+            continue  # the other limits are judged
         what = ", ".join(limits.audited) if one.defense == "audit" else one.defense
         raise UsageError(f"{what} cannot be judged: {one.why}")
 
@@ -181,13 +189,13 @@ def _bare(spec: Spec) -> Spec:
 
 
 def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:
-    for cell in cells:
-        audit = cell.spec.audit
-        if audit is not None and audit.claim is None and math.isinf(study.setup(cell.spec).claim()):
-            raise UsageError(
-                f"no_refuted_claims cannot be judged: {cell.label.alternative} claims nothing that could be "
-                "refuted; state a claim with --claim"
-            )
+    audited = [cell for cell in cells if cell.spec.audit is not None and cell.spec.audit.claim is None]
+    if audited and all(math.isinf(study.setup(cell.spec).claim()) for cell in audited):
+        names = ", ".join(dict.fromkeys(cell.label.alternative for cell in audited))
+        raise UsageError(
+            f"no_refuted_claims cannot be judged: {names} claims nothing that could be refuted; "
+            "state a claim with --claim"
+        )
 
 
 def _error(failed: Failed, limits: Limits) -> FoltrAuditError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import Any, Literal
 
@@ -91,10 +92,20 @@ class Limits(SpecTable):
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where}: not TOML: {error}") from error
+            raise UsageError(f"{where}: not TOML: {error}{_hint(text, str(error))}") from error
         return cls.parse(table, where)
 
     def table(self) -> dict[str, Any]:
         """The limits as a plain table, those that were not given left out."""
         table = self.model_dump(exclude_none=True)
         return {name: value for name, value in table.items() if value is not False}
+
+
+def _hint(text: str, error: str) -> str:
+    """What to write where a TOML error is at a number that begins with a point; else nothing."""
+    place = re.search(r"at line (\d+), column (\d+)", error)
+    if place is None:
+        return ""
+    line, column = map(int, place.groups())
+    number = re.match(r"([+-]?)(\.\d+)", text.split("\n")[line - 1][column - 1 :])
+    return f"; write {number[1]}0{number[2]}" if number else ""

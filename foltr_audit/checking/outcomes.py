@@ -60,6 +60,8 @@ class Outcome:
         if self.interval is None:
             return ""
         low, high = (self._number(end) for end in self.interval)
+        if self.limit.endswith("_eps"):
+            return f"{before}at least {low}{after}"
         return f"{before}{low} to {high}{after}"
 
     @property
@@ -71,7 +73,7 @@ class Outcome:
 
     def _number(self, value: float | None) -> str:
         if value is None or not self.limit.endswith("_eps"):
-            return short(value)
+            return short(None if value is None else round(value, 3) + 0.0)  # -0.0 + 0.0 is 0.0
         return "inf" if math.isinf(value) else f"{value:.3g}"
 
 
@@ -201,7 +203,7 @@ def _exact_eps(limits: Limits, subject: Subject) -> _Found:
             missing = "the exact loss of the pair that was played is not computable for this chain"
             return _Found(about=_about(row), missing=f"{missing} ({_about(row)})")
     row = max(rows, key=lambda one: float(one["eps_exact"]))
-    return _Found(row["eps_exact"], row["eps_exact"], _between(row), _about(row))
+    return _Found(row["eps_exact"], row["eps_exact"], about=_about(row))
 
 
 def _proven_eps(limits: Limits, subject: Subject) -> _Found:
@@ -210,7 +212,7 @@ def _proven_eps(limits: Limits, subject: Subject) -> _Found:
         return rows
     row = max(rows, key=lambda one: float(one["eps_upper"]))
     value = float(row["eps_upper"])
-    return _Found(value, value, _between(row), f"{_about(row)}: {row['upper_how']}")
+    return _Found(value, value, about=f"{_about(row)}: {row['upper_how']}")
 
 
 def _claims(limits: Limits, subject: Subject) -> _Found:

@@ -9,7 +9,6 @@ from typing import ClassVar
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.outcomes import Outcome, Status, outcomes
 from foltr_audit.checking.subjects import Subject, printable
-from foltr_audit.errors import UsageError
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.plain import json_text
@@ -55,17 +54,6 @@ class CheckReport:
     def of_status(self, status: Status) -> list[Outcome]:
         """The outcomes of one kind."""
         return [one for one in self.outcomes if one.status == status]
-
-    def refuse_not_judged(self) -> None:
-        """Refuse a report in which a limit has no judgement.
-
-        Raises:
-            UsageError: with the first of them, and how many more there are.
-        """
-        missing = self.of_status("not judged")
-        if missing:
-            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            raise UsageError(f"cannot be judged: {missing[0].line}{more}")
 
     @property
     def summary(self) -> str:

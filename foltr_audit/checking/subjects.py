@@ -142,6 +142,7 @@ def _no_audit(report: CompareReport, row: Row) -> str:
     if not report.config.get("audit", True):
         return "the comparison was made without audits"
     reasons = [one["why"] for one in report.left_out if one["defense"] in ("audit", row["alternative"])]
+    reasons += [one["why"] for one in report.failed if one["defense"] == row["defense"]]
     return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
 
 

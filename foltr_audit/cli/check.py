@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +10,16 @@ import typer
 
 from foltr_audit.cli.common import Common, read_config, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn_of_unloadable
-from foltr_audit.errors import UsageError
+from foltr_audit.cli.output import (
+    note,
+    print_line,
+    refuse_place,
+    save_config,
+    stdout_console,
+    warn_of_unloadable,
+    write_file,
+)
+from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.checking.fresh import Asked
@@ -82,7 +89,7 @@ def check(
 
     given = Limits.from_toml(read_text(limits, "LIMITS"), str(limits))
     for option, path in (("--junit", junit), ("--summary", summary)):
-        _refuse_place(option, path)
+        refuse_place(option, path)
     audit = {"trials": trials, "claim": claim, "delta": delta}
     audit = {name: value for name, value in audit.items() if value is not None}
     if trace is not None:
@@ -96,13 +103,6 @@ def check(
     else:
         report = _check_fresh(given, common, method, click_model, audit)
     _finish(report, common, junit, summary)
-
-
-def _refuse_place(option: str, path: Path | None) -> None:
-    """Refuse, before anything runs, a place where no file can be written."""
-    if path is not None and (path.exists() != path.is_file() or not path.parent.is_dir()):
-        problem = "is no plain file" if path.exists() else "is in no existing folder"
-        raise UsageError(f"{option}: {path} {problem}; expected the name of a file")
 
 
 def _check_fresh(
@@ -228,30 +228,34 @@ def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] |
 
 
 def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Path | None) -> None:
-    """Write the files, say what is broken, and end with the exit code that says it too."""
-    from foltr_audit import atomic
-    from foltr_audit.checking.junit import junit_xml
-    from foltr_audit.checking.markdown import append, markdown
-
-    _write("--junit", junit, lambda path: atomic.write_bytes(path, junit_xml(report)))
-    _write("--summary", summary, lambda path: append(path, markdown(report)))
-    for outcome in report.of_status("broken"):
-        note(f"broken: {outcome.line}")
-    report.refuse_not_judged()
+    """Write the files, say what is broken or open, and end with the exit code that says it too."""
+    problem = _written(report, junit, summary)
     if common.json:
         print_line(report.json())
     else:
         from foltr_audit.checking.tables import print_check
 
         print_check(report, stdout_console())
+    for outcome in report.of_status("broken"):
+        note(f"broken: {outcome.line}")
+    missing = report.of_status("not judged")
+    for outcome in missing:
+        note(f"error: cannot be judged: {outcome.line}")
+    if problem is not None:
+        raise problem
     if not report.holds:
-        raise typer.Exit(1)
+        raise typer.Exit(2 if missing else 1)
 
 
-def _write(option: str, path: Path | None, write: Callable[[Path], None]) -> None:
-    if path is None:
-        return
+def _written(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
+    """Write the files; what went wrong is returned, so that the verdict can be told before it."""
+    from foltr_audit import atomic
+    from foltr_audit.checking.junit import junit_xml
+    from foltr_audit.checking.markdown import append, markdown
+
     try:
-        write(path)
-    except OSError as error:
-        raise UsageError(f"{option}: {path}: {error.strerror}") from error
+        write_file("--junit", junit, lambda path: atomic.write_bytes(path, junit_xml(report)))
+        write_file("--summary", summary, lambda path: append(path, markdown(report)))
+    except FoltrAuditError as error:
+        return error
+    return None

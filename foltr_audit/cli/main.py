@@ -1,13 +1,13 @@
 """`foltr-audit`: the commands, and how errors end them.
 
 Results go to stdout, everything else to stderr. Exit codes: see `foltr_audit.errors`; 1 where the
-machine fails (full disk, no memory), 130 after Ctrl-C.
+machine fails (full disk, no memory), 130 after Ctrl-C. Whoever reads only the start of stdout, as
+`head` does, changes no exit code.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 
@@ -32,10 +32,14 @@ from foltr_audit.cli import (
     trace,
     train,
 )
+from foltr_audit.cli.output import drop_stdout
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of SIGINT."""
+
+READER_GONE = 141
+"""Exit code where nobody reads stdout any more: 128 and the number of SIGPIPE."""
 
 app = typer.Typer(
     name="foltr-audit",
@@ -77,9 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(str(error), error.exit_code)
     except typer.TyperException as error:
         return _failed(error.format_message(), error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:  # elsewhere than in a command's last words, so its exit code is not known
+        drop_stdout()
+        return READER_GONE
     except MemoryError:
         return _failed("not enough memory; take fewer queries or clients", 1)
     except OSError as error:

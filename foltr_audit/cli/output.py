@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +35,28 @@ def stdout_console(label: str = "") -> Console:
                 table.title = f"{table.title} ({label})"
             super().print(*objects, **options)
 
+        def on_broken_pipe(self) -> None:
+            """Go on without a reader."""
+            drop_stdout()
+
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Labelled() if fits else Labelled(width=100)
 
 
 def print_line(text: str) -> None:
-    """One text on stdout."""
-    sys.stdout.write(text + "\n")
+    """One text on stdout; the command goes on if nobody reads it."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
+
+
+def drop_stdout() -> None:
+    """Send all that stdout still gets to nowhere, its reader being gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def note(text: str) -> None:
@@ -57,16 +73,34 @@ def warn_of_unloadable(kind: type[Plugin]) -> None:
 
 
 def save_config(path: Path | None, plan: Plan | Grid) -> None:
-    """Write a plan or grid where --save-config says.
+    """Write a plan or grid where --save-config says; errors as of `write_file`."""
+    from foltr_audit import atomic
+
+    write_file("--save-config", path, lambda place: atomic.write_text(place, plan.toml))
+
+
+def refuse_place(option: str, path: Path | None) -> None:
+    """Refuse a place where no file can be.
 
     Raises:
-        UsageError: it cannot be written there.
+        UsageError: it is no plain file, or in no existing folder.
+    """
+    if path is not None and (path.exists() != path.is_file() or not path.parent.is_dir()):
+        problem = "is no plain file" if path.exists() else "is in no existing folder"
+        raise UsageError(f"{option}: {path} {problem}; expected the name of a file")
+
+
+def write_file(option: str, path: Path | None, write: Callable[[Path], None]) -> None:
+    """Write the file that an option names, if it does.
+
+    Raises:
+        UsageError: as `refuse_place`.
+        FoltrAuditError: the disk is full or cannot be written.
     """
     if path is None:
         return
-    from foltr_audit import atomic
+    from foltr_audit.run_folder import writing
 
-    try:
-        atomic.write_text(path, plan.toml)
-    except OSError as error:
-        raise UsageError(f"--save-config: {path}: {error.strerror}") from error
+    refuse_place(option, path)
+    with writing(path):
+        write(path)
