@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
+_LEAST = {"limit": 16, "": 10, "value": 5, "allowed": 12}
+"""Of the columns that a narrow terminal must not squeeze."""
 
 
 def print_check(report: CheckReport, console: Console) -> None:
@@ -23,7 +25,9 @@ def print_check(report: CheckReport, console: Console) -> None:
         found = table(None, space=2)
         for heading in ("limit", "", "value", "interval", "allowed"):
             numeric = heading in ("value", "interval")
-            found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+            found.add_column(
+                heading, justify="right" if numeric else "left", no_wrap=True, min_width=_LEAST.get(heading)
+            )
         mine = [one for one in report.outcomes if one.subject == subject]
         for one in mine:
             found.add_row(*_cells(one))
