@@ -219,9 +219,9 @@ def test_the_worst_view_of_a_false_claim_is_told() -> None:
     refuted = claim(place, "refuted", measured=2.0, exact=2.5, view="shuffled")
     worse = claim(place, "refuted", measured=1.9, exact=math.inf)
     for rows, told in (
-        ([finite, infinite], "a: an infinite exact loss, aggregate view"),
-        ([finite, infinite, refuted], "a: at least 2 measured, shuffled view"),
-        ([worse, refuted], "a: at least 1.9 measured, individual view"),
+        ([finite, infinite], "a, eps 1.2: an infinite exact loss, aggregate view"),
+        ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, shuffled view"),
+        ([worse, refuted], "a, eps 1.2: at least 1.9 measured, individual view"),
     ):
         assert told in claims_said(rows)
         assert told in claims_said(rows[::-1])

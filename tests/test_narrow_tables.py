@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.outcomes import outcomes
 from foltr_audit.checking.report import CheckReport
 from foltr_audit.checking.tables import print_check
 from foltr_audit.report.compare_tables import print_compare
@@ -19,10 +18,21 @@ from foltr_audit.report.layout import NAME_WIDTH, name_lines
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.recommend_tables import print_recommend
 from tests.checked import subject
-from tests.comparisons import claim, report, setting, where
+from tests.comparisons import checked, claim, report, setting, where
 
 LONG = "proven-skellam+secure-aggregation"
 LINES = ["proven-skellam +", "secure-aggregation,", "eps 1.2"]
+LISTS = (
+    "broken",
+    "attacks",
+    "claims",
+    "runners_up",
+    "nearest",
+    "refused",
+    "candidates",
+    "failed",
+    "warnings",
+)
 WORLD: dict[str, Any] = {
     "pdgd": "none",
     "ndcg@10_ceiling": 0.9,
@@ -89,10 +99,38 @@ def test_names_break_after_their_parts(name: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_check_keeps_what_is_allowed(width: int) -> None:
     limits = Limits.parse({"max_attack_auc": 0.9, "max_measured_eps": 2.5, "no_refuted_claims": True}, "")
-    judged = CheckReport(**CHECK | {"outcomes": outcomes(limits, [subject()])})
+    judged = CheckReport.of(limits, [subject()], {})
     text = "\n".join(printed(print_check, judged, width))
     for words in ("no_refuted_claims", "max_measured_eps", "allowed", "at most 2.5", "none"):
         assert words in text
+
+
+def recommendation() -> RecommendReport:
+    compared = report(setting("none", **WORLD), setting(LONG, 1.2, **WORLD, **checked("proven")))
+    without, evidence = compared.results
+    chosen: dict[str, Any] = {"name": f"{LONG}, eps 1.2", "options": "--defense x", "norm": 1.5}
+    chosen |= {
+        "eps_proven": 1.2,
+        "ndcg@10_validation": 0.4,
+        "attack": "map",
+        "auc": 0.7,
+        "auc_ci95": [0.6, 0.8],
+    }
+    limits = {"max_auc": 0.8, "max_eps": 4.0, "delta": 1e-5, "view": "individual"}
+    spec = {"train": {"click_model": "perfect", "learner": "fpdgd"}, "population": {"scenario": "uniform"}}
+    counts = ("kept", "above_auc", "refused", "failed", "candidates", "different", "defenses_refused")
+    nothing: dict[str, Any] = {name: [] for name in LISTS}
+    return RecommendReport(
+        config={"limits": limits, "effort": {"runs": 1, "trials": 40}, "spec": spec},
+        dataset=compared.dataset,
+        confirmed=True,
+        sentence="Take it.",
+        search=dict.fromkeys(counts, 1),
+        recommended=chosen,
+        evidence=evidence,
+        without=without,
+        **nothing,
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -100,3 +138,4 @@ def test_a_recommendation_keeps_its_name(width: int) -> None:
     lines = printed(print_recommend, recommendation(), width)
     for part in LINES:
         assert sum(line.startswith(part) for line in lines) == 2
+    assert any(line.startswith("1 candidate:") for line in lines)

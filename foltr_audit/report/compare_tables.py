@@ -120,11 +120,11 @@ def _leaks(rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
         cells = (below(row, name) for name in shown)
         attack = row["attack"] or "-"
         attack = escape(short_method(attack) if narrow else attack)
-        found.add_row(*_name(row, rows, narrow=narrow), attack, *cells, _without(row))
+        found.add_row(*_name(row, rows, narrow=narrow), attack, *cells, without_message(row))
     return found
 
 
-def _without(row: Row) -> str:
+def without_message(row: Row) -> str:
     """The AUC of the best guess that reads no message, and below it which one."""
     return "\n".join(
         [short(row["baseline_auc"]), *([escape(short_method(row["baseline"]))] if row["baseline"] else [])]

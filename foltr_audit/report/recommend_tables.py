@@ -11,6 +11,8 @@ from rich.markup import escape
 
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_pictures import short_method
+from foltr_audit.report.compare_summary import counted
+from foltr_audit.report.compare_tables import without_message
 from foltr_audit.report.layout import below, name_lines, print_fitting, print_warnings, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.recommend import RecommendReport
@@ -78,9 +80,9 @@ def _evidence(report: RecommendReport, row: Row, narrow: bool) -> Table:
     view, effort = report.config["limits"]["view"], report.config["effort"]
     runs = effort["runs"]
     found = table(
-        f"on the test part, {runs} fresh repetition{'s' * (runs > 1)}: nothing here was used to choose",
-        "below each value: its 95 % interval over queries; loss: against no defense; without: highest\n"
-        "AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what\n"
+        f"on the test part, {counted(runs, 'fresh repetition')}: nothing here was used to choose",
+        "below each value: its 95 % interval over queries; loss: against no defense; without: highest "
+        "AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
         f"{effort['trials']} trials show at least; bytes: of a client in a round",
         space=0 if narrow else 1,
     )
@@ -96,7 +98,7 @@ def _evidence(report: RecommendReport, row: Row, narrow: bool) -> Table:
             _loss(one),
             escape(_attack(one, narrow=narrow)),
             "-" if one["auc"] is None else below(one, "auc"),
-            short(one["baseline_auc"]),
+            without_message(one),
             *(_epsilon(one.get(f"eps_{what}_{view}")) for what in ("claimed", "proven", "measured")),
             "-" if one["bytes_per_client"] is None else f"{one['bytes_per_client']:,.0f}",
         )
@@ -151,5 +153,5 @@ def _counted(search: Row) -> str:
     repeated = search["candidates"] - search["different"]
     again = f" ({repeated} of them again)" if repeated else ""
     count = search["defenses_refused"]
-    before = f"; {count} defense{'s' * (count > 1)} refused before any was run:" if count else ""
-    return f"{search['candidates']} candidates{again}: {', '.join(parts)}{before}"
+    before = f"; {counted(count, 'defense')} refused before any was run:" if count else ""
+    return f"{counted(search['candidates'], 'candidate')}{again}: {', '.join(parts)}{before}"
