@@ -17,6 +17,7 @@ from foltr_audit.report.compare_tables import print_compare
 from foltr_audit.report.layout import NAME_WIDTH, name_lines
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.recommend_tables import print_recommend
+import tests.checked as checks
 from tests.checked import subject
 from tests.comparisons import checked, claim, report, setting, where
 
@@ -99,8 +100,10 @@ def test_names_break_after_their_parts(name: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_check_keeps_what_is_allowed(width: int) -> None:
     limits = Limits.parse({"max_attack_auc": 0.9, "max_measured_eps": 2.5, "no_refuted_claims": True}, "")
-    judged = CheckReport.of(limits, [subject()], {})
-    text = "\n".join(printed(print_check, judged, width))
+    false = subject(claims=[checks.claim(verdict="false by exact loss")])
+    lines = printed(print_check, CheckReport.of(limits, [false], {}), width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
     for words in ("no_refuted_claims", "max_measured_eps", "allowed", "at most 2.5", "none"):
         assert words in text
 

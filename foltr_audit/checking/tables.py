@@ -39,13 +39,14 @@ def _outcomes(several: Sequence[Outcome], narrow: bool) -> Table:
         numeric = heading in ("value", "interval")
         found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
     for one in several:
-        found.add_row(*_cells(one))
+        found.add_row(*_cells(one, narrow=narrow))
     return found
 
 
-def _cells(one: Outcome) -> tuple[str | Text, ...]:
+def _cells(one: Outcome, *, narrow: bool) -> tuple[str | Text, ...]:
     status = Text(one.status, style=_STYLES[one.status])
-    return one.limit, status, escape(one.value_text), one.interval_text(), one.allowed_text
+    value = escape(one.value_text.replace("by ", "by\n") if narrow else one.value_text)
+    return one.limit, status, value, one.interval_text(), one.allowed_text
 
 
 def _behind(one: Outcome) -> str:
