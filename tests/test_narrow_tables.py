@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import tests.checked as checks
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.report import CheckReport
 from foltr_audit.checking.tables import print_check
@@ -17,7 +18,6 @@ from foltr_audit.report.compare_tables import print_compare
 from foltr_audit.report.layout import NAME_WIDTH, name_lines
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.recommend_tables import print_recommend
-import tests.checked as checks
 from tests.checked import subject
 from tests.comparisons import checked, claim, report, setting, where
 
