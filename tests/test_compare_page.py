@@ -310,3 +310,13 @@ def test_words_and_lines_stand_out_in_light_dark_and_print() -> None:
             assert min(contrast(scheme[name], paper) for name in ("ink", "dim", "link")) >= 4.5
             assert min(contrast(scheme[f"c{number}"], paper) for number in range(1, 8)) >= 3.0
         assert min(contrast(scheme[name], scheme[f"{name}-paper"]) for name in ("good", "bad")) >= 4.5
+
+
+def test_a_table_that_goes_on_has_a_shadow_at_its_edge() -> None:
+    style = page().partition("<style>")[2].partition("</style>")[0]
+    screen, _, paper = style.partition("@media print")
+    box = next(part for part in screen.split("}") if part.strip().startswith(".box {"))
+    assert "overflow-x: auto" in box
+    assert "no-repeat local" in box
+    assert "no-repeat scroll" in box
+    assert re.search(r"\.box \{[^}]*background: none", paper)

@@ -212,6 +212,21 @@ def test_unfinished_and_failed_cells_and_combinations_are_counted() -> None:
     assert "one run each, so that no interval here" in text
 
 
+def test_the_worst_view_of_a_false_claim_is_told() -> None:
+    place, loss = where("a", 1.2), "false by exact loss"
+    finite = claim(place, loss, exact=5.0)
+    infinite = claim(place, loss, exact=math.inf, view="aggregate")
+    refuted = claim(place, "refuted", measured=2.0, exact=2.5, view="shuffled")
+    worse = claim(place, "refuted", measured=1.9, exact=math.inf)
+    for rows, told in (
+        ([finite, infinite], "a, eps 1.2: an infinite exact loss, aggregate view"),
+        ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, shuffled view"),
+        ([worse, refuted], "a, eps 1.2: at least 1.9 measured, individual view"),
+    ):
+        assert told in claims_said(rows)
+        assert told in claims_said(rows[::-1])
+
+
 def test_nothing_was_audited_attacked_or_claimed() -> None:
     text = said(report(setting("none", auc=None, ndcg=None), setting("top-k", auc=None)))
     assert "No claim was checked." in text

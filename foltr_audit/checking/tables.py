@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -9,10 +11,11 @@ from rich.text import Text
 
 from foltr_audit.checking.outcomes import Outcome
 from foltr_audit.checking.report import CheckReport
-from foltr_audit.report.layout import print_warnings, table
+from foltr_audit.report.layout import print_fitting, print_warnings, table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
 
@@ -20,15 +23,9 @@ _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
 def print_check(report: CheckReport, console: Console) -> None:
     """A table per subject with what its rows are of, the warnings, and all of it in one line."""
     for subject in dict.fromkeys(one.subject for one in report.outcomes):
-        found = table(None, space=2)
-        for heading in ("limit", "", "value", "interval", "allowed"):
-            numeric = heading in ("value", "interval")
-            found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
         mine = [one for one in report.outcomes if one.subject == subject]
-        for one in mine:
-            found.add_row(*_cells(one))
         console.print(escape(subject), style="italic", highlight=False)
-        console.print(found)
+        print_fitting(partial(_outcomes, mine), ("interval",), console)
         for one in mine:
             console.print(f"  {escape(_behind(one))}", style="dim", highlight=False)
         console.print()
@@ -36,9 +33,20 @@ def print_check(report: CheckReport, console: Console) -> None:
     console.print(report.summary, style="bold", highlight=False)
 
 
-def _cells(one: Outcome) -> tuple[str | Text, ...]:
+def _outcomes(several: Sequence[Outcome], narrow: bool) -> Table:
+    found = table(None, space=0 if narrow else 2)
+    for heading in ("limit", "", "value", "interval", "allowed"):
+        numeric = heading in ("value", "interval")
+        found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+    for one in several:
+        found.add_row(*_cells(one, narrow=narrow))
+    return found
+
+
+def _cells(one: Outcome, *, narrow: bool) -> tuple[str | Text, ...]:
     status = Text(one.status, style=_STYLES[one.status])
-    return one.limit, status, escape(one.value_text), one.interval_text(), one.allowed_text
+    value = escape(one.value_text.replace("by ", "by\n") if narrow else one.value_text)
+    return one.limit, status, value, one.interval_text(), one.allowed_text
 
 
 def _behind(one: Outcome) -> str:

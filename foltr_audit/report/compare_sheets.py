@@ -11,7 +11,15 @@ from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_rows import VIEWS
 from foltr_audit.report.compare_summary import LEAST, Leak, leaks, p_text, p_value
-from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, claimed_delta, evaluated_part, measured
+from foltr_audit.report.compare_words import (
+    CHOSEN,
+    FIXED,
+    FRONT,
+    claimed_delta,
+    evaluated_part,
+    measured,
+    verdict_text,
+)
 from foltr_audit.report.compare_worlds import World
 from foltr_audit.report.document import Entry, Heading, Mark, Table
 from foltr_audit.report.plain import short
@@ -133,7 +141,7 @@ def claims(report: CompareReport) -> Table:
                 NONE if row["eps_exact"] is None else Entry(eps_text(row["eps_exact"])),
                 Entry(eps_text(row["eps_lower"])),
                 Entry(eps_text(row["eps_ceiling"])),
-                Entry(row["verdict"], mark=mark),
+                Entry(verdict_text(row), mark=mark),
                 Entry(row["why"]),
             ]
         )

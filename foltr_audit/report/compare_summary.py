@@ -116,13 +116,16 @@ def _false(rows: Sequence[Row]) -> list[str]:
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row["learner"], row["name"])
-        if key not in found or _shown_loss(row) > _shown_loss(found[key]):
+        if key not in found or _badness(row) > _badness(found[key]):
             found[key] = row
     return [f"{row['name']}: {_shown(row)}, {row['view']} view" for row in found.values()]
 
 
-def _shown_loss(row: Row) -> float:
-    return float(row["eps_lower"] if row["verdict"] == "refuted" else row["eps_exact"])
+def _badness(row: Row) -> tuple[bool, bool, float]:
+    """Refuted is worse than false by exact loss, then an infinite loss than a finite, then more than less."""
+    infinite = row["eps_exact"] is not None and math.isinf(row["eps_exact"])
+    shown = row["eps_lower"] if row["verdict"] == "refuted" else row["eps_exact"]
+    return row["verdict"] == "refuted", infinite, float(shown)
 
 
 def _shown(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -11,10 +12,19 @@ from rich.markup import escape
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_summary import counted, p_value
-from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, claimed_delta, evaluated_part, measured
+from foltr_audit.report.compare_words import (
+    CHOSEN,
+    FIXED,
+    FRONT,
+    claimed_delta,
+    evaluated_part,
+    measured,
+    verdict_text,
+)
 from foltr_audit.report.compare_worlds import World, worlds
-from foltr_audit.report.layout import below, print_warnings, table
+from foltr_audit.report.layout import below, name_lines, print_fitting, print_warnings, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.tables import dataset_line
 from foltr_audit.spec import Spec
@@ -22,6 +32,11 @@ from foltr_audit.spec import Spec
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+_LESS_OF_LEAKS = ("accuracy", "F1", "TPR@1%", "without", "best attack")
+_LESS_OF_PRICES = ("bytes", "hit hardest", "served worst", "online", "p")
+_LESS_OF_CLAIMS = ("ceiling", "all rounds", "proven", "claimed")
+"""What each table does without on a narrow terminal, first to last."""
 
 
 def print_compare(report: CompareReport, console: Console) -> None:
@@ -32,14 +47,15 @@ def print_compare(report: CompareReport, console: Console) -> None:
     several = worlds(report)
     for world in several:
         console.print()
-        console.print(_leaks(world.results, several=len(several) > 1))
+        leaks = partial(_leaks, world.results, several=len(several) > 1)
+        print_fitting(leaks, _LESS_OF_LEAKS, console)
         console.print()
-        console.print(_prices(world))
+        print_fitting(partial(_prices, world), _LESS_OF_PRICES, console)
         for line in _beaten(world.results):
             console.print(line, highlight=False)
     if report.claims:
         console.print()
-        console.print(_claims(report.claims))
+        print_fitting(partial(_claims, report.claims), _LESS_OF_CLAIMS, console)
     _print_rest(report, console)
 
 
@@ -71,21 +87,21 @@ def _with_eps(alternative: str, eps: Sequence[str]) -> str:
     return f"{alternative}, eps {', '.join(eps)}" if eps else alternative
 
 
-def _name(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
+def _name(row: Row, rows: Sequence[Row], *, narrow: bool) -> tuple[str, str]:
     """The mark of the front, and the defense with spaces where a line may break."""
     several = len({other["learner"] for other in rows}) > 1
     name = f"{row['learner']}: {row['name']}" if several else str(row["name"])
-    return "[green]*[/]" if row["pareto"] else "", escape(name.replace("+", " + "))
+    return "[green]*[/]" if row["pareto"] else "", escape(name_lines(name, narrow=narrow))
 
 
-def _table(title: str, caption: str) -> Table:
-    found = table(escape(title), caption)
+def _table(title: str, caption: str, *, narrow: bool) -> Table:
+    found = table(escape(title), caption, space=0 if narrow else 1)
     found.add_column("")
-    found.add_column("defense", overflow="fold")
+    found.add_column("defense", no_wrap=True)
     return found
 
 
-def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
+def _leaks(rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
     first = rows[0]
     at = f" on {first['data']}" if several else ""
     found = _table(
@@ -93,6 +109,7 @@ def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
         f"best attack: highest AUC of those that ran, {CHOSEN}; "
         "without: highest AUC of a guess that reads no message; below each value: its 95 % interval; "
         f"*: on the front of AUC and nDCG@10: {FRONT}",
+        narrow=narrow,
     )
     found.add_column("best attack", no_wrap=True)
     shown = {"auc": "AUC", "tpr_at_1": "TPR@1%", "accuracy": "accuracy", "precision": "precision"}
@@ -101,11 +118,20 @@ def _leaks(rows: Sequence[Row], *, several: bool) -> Table:
         found.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         cells = (below(row, name) for name in shown)
-        found.add_row(*_name(row, rows), escape(row["attack"] or "-"), *cells, short(row["baseline_auc"]))
+        attack = row["attack"] or "-"
+        attack = escape(short_method(attack) if narrow else attack)
+        found.add_row(*_name(row, rows, narrow=narrow), attack, *cells, without_message(row))
     return found
 
 
-def _prices(world: World) -> Table:
+def without_message(row: Row) -> str:
+    """The AUC of the best guess that reads no message, and below it which one."""
+    return "\n".join(
+        [short(row["baseline_auc"]), *([escape(short_method(row["baseline"]))] if row["baseline"] else [])]
+    )
+
+
+def _prices(world: World, narrow: bool) -> Table:
     rows, corrected = world.results, world.corrected()
     first = rows[0]
     found = _table(
@@ -115,6 +141,7 @@ def _prices(world: World) -> Table:
         f"{counted(max(len(corrected), 1), 'comparison')}; interval of nDCG@10 and p: {FIXED}; "
         f"ceiling {short(first['ndcg@10_ceiling'])}, "
         f"untrained {short(first['ndcg@10_untrained'])}; bytes: of a client in a round",
+        narrow=narrow,
     )
     for heading in ("nDCG@10", "loss", "p", "online", "bytes"):
         found.add_column(heading, justify="right", no_wrap=True)
@@ -130,7 +157,7 @@ def _prices(world: World) -> Table:
             below(row, "online_mean"),
             "-" if row["bytes_per_client"] is None else f"{row['bytes_per_client']:,.0f}",
         )
-        found.add_row(*_name(row, rows), *cells, *(_worst(row) if groups else ()))
+        found.add_row(*_name(row, rows, narrow=narrow), *cells, *(_worst(row) if groups else ()))
     return found
 
 
@@ -153,37 +180,41 @@ def _beaten(rows: Sequence[Row]) -> Iterator[str]:
             yield escape(f"  {row['name']}: beaten by {' and '.join(row['dominated_by'])}")
 
 
-def _claims(rows: Sequence[Row]) -> Table:
+def _claims(rows: Sequence[Row], narrow: bool) -> Table:
     units = list(dict.fromkeys(row["unit"] for row in rows))
     found = table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         "proven: an upper bound by accounting; all rounds: of all messages of the run together; measured: "
         f"what trials show at least, {measured(rows[0]['confidence'])}; ceiling: the most that so many "
         "trials can show",
+        space=0 if narrow else 1,
     )
-    found.add_column("defense", overflow="fold")
+    found.add_column("defense", no_wrap=True)
     found.add_column("view", no_wrap=True)
     for heading in ("claimed", "proven", "all rounds", "measured", "ceiling"):
-        found.add_column(heading, justify="right", no_wrap=heading != "claimed")
-    found.add_column("verdict")
+        found.add_column(heading, justify="right", no_wrap=True)
+    found.add_column("verdict", no_wrap=True)
     several = len({row["learner"] for row in rows}) > 1 or len({row["scenario"] for row in rows}) > 1
     last = None
     for row in rows:
         name = f"{row['learner']}, {row['scenario']}: {row['name']}" if several else row["name"]
+        verdict = verdict_text(row).replace("by ", "by\n" if narrow else "by ")
         style = "bold red" if row["verdict"] in FALSE else "green" if row["verdict"] == "proven" else ""
         found.add_row(
-            "" if name == last else escape(name.replace("+", " + ")),
+            "" if name == last else escape(name_lines(name, narrow=narrow)),
             f"{row['view']}, {row['unit']}" if len(units) > 1 else row["view"],
-            _claimed(row),
+            _claimed(row, narrow=narrow),
             *(_number(row[f"eps_{what}"]) for what in ("upper", "upper_run", "lower", "ceiling")),
-            f"[{style}]{row['verdict']}[/]" if style else row["verdict"],
+            f"[{style}]{verdict}[/]" if style else verdict,
         )
         last = name
     return found
 
 
-def _claimed(row: Row) -> str:
+def _claimed(row: Row, *, narrow: bool) -> str:
     delta = "" if math.isinf(row["eps_claimed"]) else claimed_delta(row)
+    if narrow and delta:
+        return "\n".join([epsilon(row["eps_claimed"]), *delta.split()])
     return f"{epsilon(row['eps_claimed'])} ({delta})" if delta else epsilon(row["eps_claimed"])
 
 

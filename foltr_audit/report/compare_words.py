@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from foltr_audit.report.base import Row
 
 FRONT = (
     "no other row is as good in both and better in one, by the values alone, whatever their intervals; an "
-    "AUC below .5 counts as .5"
+    "AUC below .5 counts as .5, and values that are equal in three digits are equal"
 )
 """What the front is."""
 
@@ -17,6 +18,15 @@ CHOSEN = "chosen on the lists that it is shown on, so a little high"
 
 FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
 """What the intervals and p-values of offline nDCG@10 are over."""
+
+
+def verdict_text(row: Row) -> str:
+    """The verdict on a claim; `no claim` where nothing is claimed, since that is no merit.
+
+    >>> verdict_text({"eps_claimed": math.inf, "verdict": "not refuted"})
+    'no claim'
+    """
+    return "no claim" if math.isinf(row["eps_claimed"]) else str(row["verdict"])
 
 
 def measured(confidence: float) -> str:

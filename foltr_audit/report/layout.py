@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
@@ -30,6 +31,58 @@ def table(title: str | None, caption: str | None = None, space: int = 1) -> Tabl
         padding=(0, space, 0, 0),
         show_edge=False,
     )
+
+
+NAME_WIDTH = 19
+"""Of a column of defenses where it is narrow: its longest usual part, `secure-aggregation,`."""
+
+
+def name_lines(name: str, *, narrow: bool) -> str:
+    r"""A name with spaces about its `+`; where it is narrow, in lines that end after a part of it.
+
+    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2", narrow=True)
+    'proven-skellam +\nsecure-aggregation,\neps 1.2'
+    """
+    spaced = re.sub(r"\+(?=[A-Za-z])", " + ", name)
+    if not narrow:
+        return spaced
+    lines = [""]
+    for part in re.findall(r".+?(?:[+,:] |$)", spaced):
+        pieces = [part] if len(part.rstrip()) <= NAME_WIDTH else re.findall(r"[^,]+,* ?", part)
+        for piece in pieces:
+            if len((lines[-1] + piece).rstrip()) > NAME_WIDTH:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines if line)
+
+
+def print_fitting(build: Callable[[bool], Table], less: Sequence[str], console: Console) -> None:
+    """Print a table as wide as it is; where it does not fit, narrower, and with what it leaves out named.
+
+    Args:
+        build: makes the table, given whether it shall be narrow.
+        less: headings of columns that it can do without, the least important first.
+        console: to print on.
+    """
+    from rich.measure import Measurement
+
+    def fits(found: Table) -> bool:
+        endless = console.options.update(width=10_000)
+        return Measurement.get(console, endless, found).maximum <= console.width
+
+    found, left_out = build(False), []
+    if not fits(found):
+        found = build(True)
+        for heading in less:
+            if fits(found):
+                break
+            left_out += [heading] * any(column.header == heading for column in found.columns)
+            found.columns = [column for column in found.columns if column.header != heading]
+    if left_out:
+        found.caption = "; ".join(
+            [*([str(found.caption)] if found.caption else []), f"no room for {', '.join(left_out)}"]
+        )
+    console.print(found, crop=False)
 
 
 def method_table(

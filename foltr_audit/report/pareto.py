@@ -8,6 +8,9 @@ from typing import NamedTuple
 CHANCE = 0.5
 """The AUC of an attack that learns nothing; one below it has been unlucky."""
 
+DIGITS = 3
+"""That tables print of AUC and nDCG."""
+
 
 class Choice(NamedTuple):
     """One choice.
@@ -26,12 +29,15 @@ class Choice(NamedTuple):
         return self.leak is not None and self.utility is not None
 
     def beats(self, other: Choice) -> bool:
-        """Whether it is as good in both and better in one; a leak below chance counts as chance."""
+        """Whether it is as good in both and better in one; a leak below chance counts as chance.
+
+        Values are compared as they are printed, in three digits: what looks equal is a tie.
+        """
         if self.leak is None or self.utility is None or other.leak is None or other.utility is None:
             return False
-        mine, theirs = max(self.leak, CHANCE), max(other.leak, CHANCE)
-        as_good = mine <= theirs and self.utility >= other.utility
-        return as_good and (mine < theirs or self.utility > other.utility)
+        mine, theirs = (max(round(one, DIGITS), CHANCE) for one in (self.leak, other.leak))
+        gain = round(self.utility, DIGITS) - round(other.utility, DIGITS)
+        return mine <= theirs and gain >= 0 and (mine < theirs or gain > 0)
 
 
 def beaten_by(choices: Sequence[Choice]) -> list[list[int]]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import below, print_warnings, table
+from foltr_audit.report.compare_pictures import short_method
+from foltr_audit.report.compare_summary import counted
+from foltr_audit.report.compare_tables import without_message
+from foltr_audit.report.layout import below, name_lines, print_fitting, print_warnings, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.tables import dataset_line
@@ -17,6 +21,10 @@ from foltr_audit.report.tables import dataset_line
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+_LESS_OF_EVIDENCE = ("bytes", "claimed", "without", "attack", "measured")
+_LESS_OF_CANDIDATES = ("attack", "clip")
+"""What each table does without on a narrow terminal, first to last."""
 
 
 def print_recommend(report: RecommendReport, console: Console) -> None:
@@ -33,7 +41,7 @@ def print_recommend(report: RecommendReport, console: Console) -> None:
         console.print(escape(report.recommended["options"]), highlight=False, soft_wrap=True)
     if report.evidence is not None:
         console.print()
-        console.print(_evidence(report, report.evidence))
+        print_fitting(partial(_evidence, report, report.evidence), _LESS_OF_EVIDENCE, console)
     _print_rest(report, console)
     print_warnings((row["warning"] for row in report.warnings), console)
 
@@ -42,7 +50,7 @@ def _print_rest(report: RecommendReport, console: Console) -> None:
     rows = [report.recommended, *report.runners_up] if report.recommended else report.nearest
     if rows:
         console.print()
-        console.print(_candidates(rows, report))
+        print_fitting(partial(_candidates, rows, report), _LESS_OF_CANDIDATES, console)
     console.print()
     console.print(_counted(report.search), highlight=False)
     for row in report.refused:
@@ -68,32 +76,38 @@ def _asked(report: RecommendReport) -> str:
     )
 
 
-def _evidence(report: RecommendReport, row: Row) -> Table:
+def _evidence(report: RecommendReport, row: Row, narrow: bool) -> Table:
     view, effort = report.config["limits"]["view"], report.config["effort"]
     runs = effort["runs"]
     found = table(
-        f"on the test part, {runs} fresh repetition{'s' * (runs > 1)}: nothing here was used to choose",
-        "below each value: its 95 % interval over queries; loss: against no defense; without: highest\n"
-        "AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what\n"
+        f"on the test part, {counted(runs, 'fresh repetition')}: nothing here was used to choose",
+        "below each value: its 95 % interval over queries; loss: against no defense; without: highest "
+        "AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
         f"{effort['trials']} trials show at least; bytes: of a client in a round",
+        space=0 if narrow else 1,
     )
-    found.add_column("defense", overflow="fold")
+    found.add_column("defense", no_wrap=True)
     headings = ("nDCG@10", "loss", "attack", "AUC", "without", "claimed", "proven", "measured", "bytes")
     for heading in headings:
         found.add_column(heading, justify="right", no_wrap=True)
     others = [report.without] if report.without and report.without["name"] != row["name"] else []
     for one in (row, *others):
         found.add_row(
-            escape(one["name"]),
+            escape(name_lines(one["name"], narrow=narrow)),
             below(one, "ndcg@10"),
             _loss(one),
-            escape(one["attack"] or "-"),
+            escape(_attack(one, narrow=narrow)),
             "-" if one["auc"] is None else below(one, "auc"),
-            short(one["baseline_auc"]),
+            without_message(one),
             *(_epsilon(one.get(f"eps_{what}_{view}")) for what in ("claimed", "proven", "measured")),
             "-" if one["bytes_per_client"] is None else f"{one['bytes_per_client']:,.0f}",
         )
     return found
+
+
+def _attack(row: Row, *, narrow: bool) -> str:
+    attack = str(row["attack"] or "-")
+    return short_method(attack) if narrow else attack
 
 
 def _loss(row: Row) -> str:
@@ -108,7 +122,7 @@ def _epsilon(value: float | None) -> str:
     return "-" if value is None else "none" if math.isinf(value) else f"{value:.2f}"
 
 
-def _candidates(rows: Sequence[Row], report: RecommendReport) -> Table:
+def _candidates(rows: Sequence[Row], report: RecommendReport, narrow: bool) -> Table:
     limited = report.config["limits"]["max_auc"] is not None
     title = "the best candidate of each defense" if report.recommended else "the nearest candidates"
     found = table(
@@ -116,8 +130,9 @@ def _candidates(rows: Sequence[Row], report: RecommendReport) -> Table:
         "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
         if limited
         else None,
+        space=0 if narrow else 1,
     )
-    found.add_column("defense", overflow="fold")
+    found.add_column("defense", no_wrap=True)
     for heading in ("clip", "proven", "nDCG@10", *(("attack", "AUC") if limited else ())):
         found.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
@@ -127,8 +142,8 @@ def _candidates(rows: Sequence[Row], report: RecommendReport) -> Table:
             short(row["ndcg@10_validation"]),
         ]
         if limited:
-            cells += [escape(row["attack"] or "-"), "-" if row["auc"] is None else below(row, "auc")]
-        found.add_row(escape(row["name"]), *cells)
+            cells += [escape(_attack(row, narrow=narrow)), "-" if row["auc"] is None else below(row, "auc")]
+        found.add_row(escape(name_lines(row["name"], narrow=narrow)), *cells)
     return found
 
 
@@ -138,5 +153,5 @@ def _counted(search: Row) -> str:
     repeated = search["candidates"] - search["different"]
     again = f" ({repeated} of them again)" if repeated else ""
     count = search["defenses_refused"]
-    before = f"; {count} defense{'s' * (count > 1)} refused before any was run:" if count else ""
-    return f"{search['candidates']} candidates{again}: {', '.join(parts)}{before}"
+    before = f"; {counted(count, 'defense')} refused before any was run:" if count else ""
+    return f"{counted(search['candidates'], 'candidate')}{again}: {', '.join(parts)}{before}"
