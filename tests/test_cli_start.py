@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_list_shows_plug_ins_with_their_parameters(kind: str, name: str, paramet
 
 
 def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Numba turns a KeyboardInterrupt that comes during a call into a SystemError that it caused."""
 
@@ -72,8 +73,9 @@ def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
 
     monkeypatch.setattr("foltr_audit.study.Study.run", interrupted)
     done = run("train", "--data", "synthetic:mq2007:30")
-    assert done.code == 130
-    assert "--resume" in done.one_error()
+    assert (done.code, done.one_error()) == (130, "error: interrupted")
+    kept = run("train", "--data", "synthetic:mq2007:30", "--out", tmp_path / "kept")
+    assert (kept.code, "--resume" in kept.one_error()) == (130, True)
     monkeypatch.setattr("foltr_audit.study.Study.run", broken)
     with pytest.raises(SystemError, match="broken"):
         run("train", "--data", "synthetic:mq2007:30")

@@ -319,4 +319,5 @@ def test_a_table_that_goes_on_has_a_shadow_at_its_edge() -> None:
     assert "overflow-x: auto" in box
     assert "no-repeat local" in box
     assert "no-repeat scroll" in box
+    assert ".box table { mix-blend-mode: darken; }" in screen
     assert re.search(r"\.box \{[^}]*background: none", paper)

@@ -100,10 +100,16 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise
         result = INTERRUPTED
     if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
-        return _failed(
-            "interrupted; with --out, the same command and --resume goes on where it stopped", INTERRUPTED
-        )
+        return _failed(_interrupted(sys.argv[1:] if arguments is None else arguments), INTERRUPTED)
     return result if isinstance(result, int) else 0
+
+
+def _interrupted(words: Sequence[str]) -> str:
+    """What is said after Ctrl-C: how to go on, if what was done is kept."""
+    kept = any(word == "--out" or word.startswith("--out=") for word in words)
+    if not kept or words[0] in ("report", "data"):
+        return "interrupted"
+    return "interrupted; the same command with --resume goes on where it stopped"
 
 
 def _comes_of_ctrl_c(error: BaseException | None) -> bool:
