@@ -13,7 +13,8 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES
-from foltr_audit.comparing.comparison import Tried, choose_sensitivities
+from foltr_audit.comparing.comparison import choose_sensitivities
+from foltr_audit.comparing.expansion import Tried
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.workers import Workers

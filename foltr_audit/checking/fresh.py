@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits
 from foltr_audit.comparing.expansion import Expansion, Planned
-from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.folder import ComparisonFolder, comparison_folder
 from foltr_audit.comparing.grid import Grid, default_attacks
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
@@ -139,16 +137,13 @@ def run_fresh(
     _refuse_another(cells, asked)
     if limits.given == ("no_refuted_claims",):
         _refuse_no_claim(cells, study)
-    with ExitStack() as stack:
-        if folder is None:
-            path = Path(stack.enter_context(TemporaryDirectory(prefix="foltr-audit-check-")))
-            folder = ComparisonFolder.create(path, resume=False, overwrite=False)
-        folder.save_index(grid, cells, list(expansion.left_out))
-        failed = run_cells([cell.spec for cell in cells], folder, Workers(jobs=1), progress)
+    with comparison_folder(None) if folder is None else nullcontext(folder) as place:
+        place.save_index(grid, cells, list(expansion.left_out))
+        failed = run_cells([cell.spec for cell in cells], place, Workers(jobs=1), progress)
         for one in failed:
             if one.spec.audit is None or one.exit_code != UsageError.exit_code or _only_audited(limits):
                 raise _error(one, limits)
-        return CompareReport.of(folder, failed, progress)
+        return CompareReport.of(place, failed, progress)
 
 
 def _needed(cell: Planned, grid: Grid, limits: Limits) -> bool:

@@ -11,8 +11,8 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, listed, takes_common
-from foltr_audit.cli.grids import grid_of, numbers
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn_of_unloadable
+from foltr_audit.cli.grids import grid_of, kept_comparison, numbers
+from foltr_audit.cli.output import print_line, save_config, stdout_console, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -165,7 +165,6 @@ def compare(
     Cells are kept one by one in --out: --resume goes on with the grid that is kept there. --config takes a
     grid or a Spec in TOML. Options override either, --save-config writes what they make.
     """
-    from foltr_audit.comparing.folder import comparison_folder
     from foltr_audit.comparing.workers import Workers
     from foltr_audit.report.curves import check_picture
 
@@ -200,9 +199,7 @@ def compare(
     if dry_run:
         _estimate(grid, workers, common)
         return
-    if common.out is None:
-        note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
-    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+    with kept_comparison(common) as folder:
         _compare(grid, folder, workers, common, plot or [])
 
 

@@ -1,15 +1,18 @@
-"""The grid of a comparison that options mean."""
+"""What options mean for a comparison: its grid, and the folder that it is kept in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import Common, changed_learner, folds_of
+from foltr_audit.cli.output import note
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
+    from foltr_audit.comparing.folder import ComparisonFolder
     from foltr_audit.comparing.grid import Grid
 
 Table = dict[str, Any]
@@ -90,3 +93,18 @@ def _repetitions(common: Common, table: Mapping[str, Any]) -> Table:
         found["folds"] = list(folds)
         found["runs"] = common.runs or max(table["runs"], len(folds))
     return found
+
+
+@contextmanager
+def kept_comparison(common: Common) -> Iterator[ComparisonFolder]:
+    """The comparison folder of --out; without it one that is gone afterwards, which is said.
+
+    Raises:
+        UsageError: --resume or --overwrite that cannot be meant, or a folder that holds something else.
+    """
+    from foltr_audit.comparing.folder import comparison_folder
+
+    if common.out is None:
+        note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
+    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+        yield folder

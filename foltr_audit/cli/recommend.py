@@ -9,7 +9,8 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, takes_common
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.grids import kept_comparison
+from foltr_audit.cli.output import print_line, save_config, stdout_console
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,7 +107,6 @@ def recommend(
     The same seed asks for the same candidates, however many processes run: with --out DIR, --resume finds
     what is done.
     """
-    from foltr_audit.comparing.folder import comparison_folder
     from foltr_audit.comparing.workers import Workers
     from foltr_audit.extras import require
     from foltr_audit.recommending.limits import Limits
@@ -121,9 +121,7 @@ def recommend(
     workers = Workers(backend, jobs, scheduler)
     require("recommend")
     save_config(common.save_config, plan)
-    if common.out is None:
-        note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
-    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+    with kept_comparison(common) as folder:
         from foltr_audit.progress import on_terminal
 
         progress = on_terminal()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned, Point
+from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned, Point, Tried
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
@@ -18,25 +18,6 @@ from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
 VALIDATION = "ndcg@10_validation"
-
-
-class Tried(NamedTuple):
-    """A sensitivity that was tried for one point of the grid.
-
-    Attributes:
-        learner, scenario, click_model, eps: the point.
-        sensitivity: Delta.
-        ndcg: nDCG@10 on the validation part, a mean over runs.
-        chosen: whether it is the best one; of equals the smaller.
-    """
-
-    learner: str
-    scenario: str
-    click_model: str
-    eps: float
-    sensitivity: float
-    ndcg: float
-    chosen: bool = False
 
 
 class Prepared(NamedTuple):

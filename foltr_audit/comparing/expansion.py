@@ -12,6 +12,7 @@ from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Learner
 from foltr_audit.registry import make
+from foltr_audit.report.plain import epsilon
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
@@ -31,6 +32,11 @@ class Label(NamedTuple):
     alternative: str
     eps: float | None = None
     sensitivity: float | None = None
+
+    @property
+    def text(self) -> str:
+        """As a row is called, e.g. `published, eps 1.2`."""
+        return self.alternative if self.eps is None else f"{self.alternative}, eps {epsilon(self.eps)}"
 
 
 class Planned(NamedTuple):
@@ -56,8 +62,23 @@ class LeftOut(NamedTuple):
     why: str
 
 
-def _named(label: Label) -> str:
-    return label.alternative if label.eps is None else f"{label.alternative}, eps {label.eps:g}"
+class Tried(NamedTuple):
+    """A sensitivity that was tried for one point of the grid.
+
+    Attributes:
+        learner, scenario, click_model, eps: the point.
+        sensitivity: Delta.
+        ndcg: nDCG@10 on the validation part, a mean over runs.
+        chosen: whether it is the best one; of equals the smaller.
+    """
+
+    learner: str
+    scenario: str
+    click_model: str
+    eps: float
+    sensitivity: float
+    ndcg: float
+    chosen: bool = False
 
 
 class Expansion:
@@ -89,8 +110,8 @@ class Expansion:
         for cell in found:
             kept = first.setdefault(cell.spec, cell)
             if kept.label != cell.label:
-                learner, same = make(Learner, cell.spec.train.learner).label, _named(kept.label)
-                self.left_out[LeftOut(learner, _named(cell.label), f"the same chain as {same}")] = None
+                learner, same = make(Learner, cell.spec.train.learner).label, kept.label.text
+                self.left_out[LeftOut(learner, cell.label.text, f"the same chain as {same}")] = None
         return list(first.values())
 
     def selection(self, deltas: Sequence[float]) -> Iterator[Planned]:

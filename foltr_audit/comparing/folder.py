@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError
 from foltr_audit import atomic
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import ARRAYS, FACTS, Files, StoredCell, read_cell
-from foltr_audit.comparing.expansion import Label, LeftOut, Planned
+from foltr_audit.comparing.expansion import Label, LeftOut, Planned, Tried
 from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.registry import first_problem
@@ -57,29 +57,13 @@ class _Listed(SpecTable):
     sensitivity: float | None
 
 
-class _NotMade(SpecTable):
-    learner: str
-    defense: str
-    why: str
-
-
-class _Choice(SpecTable):
-    learner: str
-    scenario: str
-    click_model: str
-    eps: float
-    sensitivity: float
-    ndcg: float
-    chosen: bool
-
-
 class _Index(SpecTable):
     """The list of cells, as it stands in a file of unknown origin."""
 
     schema_: Literal["foltr-audit/comparison/1"] = Field(alias="schema")
     cells: list[_Listed]
-    left_out: list[_NotMade]
-    sensitivities: list[_Choice] = Field(default_factory=list)
+    left_out: list[LeftOut]
+    sensitivities: list[Tried] = Field(default_factory=list)
 
 
 class Claim:
@@ -261,15 +245,15 @@ class ComparisonFolder:
         Raises:
             TraceError: the list is damaged.
         """
-        return [LeftOut(row.learner, row.defense, row.why) for row in self._index().left_out]
+        return self._index().left_out
 
     def sensitivities(self) -> list[dict[str, Any]]:
-        """The sensitivities that were tried, see `comparison.Tried`.
+        """The sensitivities that were tried, see `expansion.Tried`.
 
         Raises:
             TraceError: the list is damaged.
         """
-        return [row.model_dump() for row in self._index().sensitivities]
+        return [row._asdict() for row in self._index().sensitivities]
 
     def _planned(self, row: _Listed) -> Planned:
         file = self.path / CELLS / row.spec[:12] / SPEC

@@ -20,7 +20,6 @@ from foltr_audit.report.compare_rows import (
     attack_rows_of,
     curve_row,
     group_attack_rows,
-    label_text,
     refused_rows_of,
     served_rows,
     setting_row,
@@ -213,7 +212,7 @@ def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
                     "scenario": first.spec.population.scenario,
                     "click_model": first.spec.train.click_model,
                     "learner": first.spec.train.learner,
-                    "name": label_text(first.label),
+                    "name": first.label.text,
                     "cells": len(group),
                     "done": finished,
                 }
@@ -272,12 +271,10 @@ class _Builder:
 
     def _read(self, group: Sequence[Planned]) -> Setting:
         audit = self._audits.get(self._claimed(group[0]))
-        audited = None if audit is None else self.folder.read(audit.spec)
         return Setting(
             label=group[0].label,
             cells=[self.folder.read(cell.spec) for cell in group],
-            audited=audited,
-            findings=[] if audited is None else audited.facts["findings"],
+            findings=[] if audit is None else self.folder.read(audit.spec).facts["findings"],
         )
 
     def _add(self, group: Sequence[Planned]) -> None:
@@ -305,7 +302,7 @@ class _Builder:
 
     def _add_warnings(self, cell: StoredCell, label: Label) -> None:
         for warning in cell.facts["warnings"]:
-            row = {"name": label_text(label), "alternative": label.alternative, "eps": label.eps}
+            row = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
             row |= {"learner": cell.facts["learner"], "warning": warning}
             if row not in self.warnings:
                 self.warnings.append(row)

@@ -20,7 +20,6 @@ from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows
-from foltr_audit.report.plain import epsilon
 from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
 from foltr_audit.significance import paired_t_test
@@ -41,18 +40,17 @@ class Setting:
     Attributes:
         label: the defense's name.
         cells: the attacked cells.
-        audited: the cell that checks its claim, or None.
+        findings: what the audit of its claim found; empty without one.
     """
 
     label: Label
     cells: list[StoredCell]
-    audited: StoredCell | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """What the row is called, e.g. `published, eps 1.2`."""
-        return label_text(self.label)
+        return self.label.text
 
     @property
     def where(self) -> Row:
@@ -118,11 +116,6 @@ class Setting:
                     found.setdefault(f"{cell.spec.data.fold}:{number:07d}", []).append(value)
         names = sorted(found)
         return np.array(names, dtype=np.str_), np.array([float(np.mean(found[name])) for name in names])
-
-
-def label_text(label: Label) -> str:
-    """A defense's name as text."""
-    return label.alternative if label.eps is None else f"{label.alternative}, eps {epsilon(label.eps)}"
 
 
 def setting_row(setting: Setting, attacks: Sequence[Row], base: Setting | None) -> Row:

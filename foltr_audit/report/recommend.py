@@ -13,7 +13,6 @@ from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.recommend import Recommendation
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_rows import label_text
 from foltr_audit.report.plain import json_text
 from foltr_audit.report.recommend_sentences import broken_on_test, sentence
 
@@ -120,7 +119,7 @@ def _candidate_row(number: int, one: Judged, limits: Limits) -> Row:
     proven, leak = one.proven, one.leak
     row: Row = {
         "candidate": number,
-        "name": label_text(one.point.label),
+        "name": one.point.label.text,
         "alternative": one.point.alternative,
         "eps": one.point.eps,
         "norm": one.point.norm,
