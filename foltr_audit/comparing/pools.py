@@ -113,6 +113,22 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(before)
 
 
+@contextmanager
+def _its_thread_may_fail() -> Iterator[None]:
+    """Loky's own thread may stumble over work that is taken back while it hands it out; nobody is told."""
+    before = threading.excepthook
+
+    def hook(failed: threading.ExceptHookArgs) -> None:
+        if failed.thread is None or failed.thread.name != "ExecutorManagerThread":
+            before(failed)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
 class Local:
     """Processes of this machine, one thread each."""
 
@@ -155,7 +171,8 @@ class Local:
 
     def _stop(self) -> None:
         if self._executor is not None:
-            self._executor.shutdown(wait=True, kill_workers=True)
+            with _its_thread_may_fail():
+                self._executor.shutdown(wait=True, kill_workers=True)
             self._executor = None
 
     def __enter__(self) -> Self:
