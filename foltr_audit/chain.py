@@ -52,11 +52,11 @@ class Chain:
 
     defenses: tuple[Defense, ...]
 
-    def _of(self, kind: type[S], context: RoundContext) -> Iterator[tuple[S, RoundContext]]:
+    def _of(self, kind: type[S], context: RoundContext, step: str = "") -> Iterator[tuple[S, RoundContext]]:
         """The links of a stage, each with the context that its own streams come from."""
         for place, defense in enumerate(self.defenses):
             if isinstance(defense, kind) and defense.acts_in(kind.stage):
-                yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/")
+                yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/{step}")
 
     def links(self, kind: type[S]) -> tuple[S, ...]:
         """The links of a stage."""
@@ -149,14 +149,15 @@ class Chain:
         return outcomes
 
     def on_step(
-        self, models: NDArray[np.float64], acts: NDArray[np.bool_], context: RoundContext
+        self, models: NDArray[np.float64], acts: NDArray[np.bool_], step: int, context: RoundContext
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Local models (C, P) after the step stage, and which rows it changed (C,).
+        """Local models (C, P) after the step stage of a local step, and which rows it changed (C,).
 
-        `acts` (C,) says on which clients the stage acts at all.
+        `acts` (C,) says on which clients the stage acts at all. The number of the step is part of the names
+        of a link's streams, so that it draws anew after every step.
         """
         after = models
-        for defense, own in self._of(StepDefense, context):
+        for defense, own in self._of(StepDefense, context, f"step/{step}/"):
             stepped = _same_shape(defense, defense.apply(after, own), after)
             after = np.where(acts[:, np.newaxis], stepped, after)
         return after, np.any(after != models, axis=1)

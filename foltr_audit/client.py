@@ -85,6 +85,7 @@ class ClientRules:
             norm=ball.norm if ball else np.inf,
             order=ball.ord if ball else 2,
             always=self.acts_without_pairs,
+            global_lists=learner.ranked_with == "global",
             hidden=ranker.hidden if ranker else None,
             layers=ranker.layers if ranker else None,
         )
@@ -154,11 +155,16 @@ class Clients:
         self.rules = rules
         self.world = world
 
-    def play(self, asked: Asked, context: RoundContext) -> tuple[LocalModels, Interactions]:
-        """Every client asks its queries, one after the other: (C, B)."""
-        if self._declared is not None:
+    def play(
+        self, asked: Asked, context: RoundContext, given: NDArray[np.int64] | None = None
+    ) -> tuple[LocalModels, Interactions]:
+        """Every client asks its queries, one after the other: (C, B).
+
+        The first interactions show the `given` lists (C, b, k), where there are some.
+        """
+        if self._declared is not None and given is None:
             return self._in_kernel(self._declared, asked, context)
-        return self._step_by_step(asked, context)
+        return self._step_by_step(asked, context, given)
 
     @cached_property
     def _declared(self) -> Rules | None:
@@ -188,7 +194,9 @@ class Clients:
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
 
-    def _step_by_step(self, asked: Asked, context: RoundContext) -> tuple[LocalModels, Interactions]:
+    def _step_by_step(
+        self, asked: Asked, context: RoundContext, given: NDArray[np.int64] | None
+    ) -> tuple[LocalModels, Interactions]:
         queries = asked.queries
         models = np.tile(context.parameters, (queries.shape[0], 1))
         undefended = np.zeros_like(models)
@@ -198,7 +206,8 @@ class Clients:
         for step in range(queries.shape[1]):
             rows = np.flatnonzero(queries[:, step] >= 0)
             here = Step(step, queries[rows, step], asked.ways[rows, step], context.at(rows))
-            listed, clicked, learnt, stepped, after, cut = self._step(here, models[rows])
+            ready = None if given is None or step >= given.shape[1] else given[rows, step]
+            listed, clicked, learnt, stepped, after, cut = self._step(here, models[rows], ready)
             undefended[rows] += stepped - models[rows]
             models[rows], clipped[rows, step] = after, cut
             shown[rows, step], clicks[rows, step], reported[rows, step] = listed, clicked, learnt
@@ -208,7 +217,7 @@ class Clients:
         )
 
     def _step(
-        self, here: Step, models: NDArray[np.float64]
+        self, here: Step, models: NDArray[np.float64], given: NDArray[np.int64] | None
     ) -> tuple[
         NDArray[np.int64],
         NDArray[np.bool_],
@@ -217,10 +226,13 @@ class Clients:
         NDArray[np.float64],
         NDArray[np.bool_],
     ]:
-        """Lists, clicks, reported clicks, models after the gradient step and the step stage; clipped."""
+        """Lists, clicks, reported clicks, models after the gradient step and the step stage; clipped.
+
+        Lists are the `given` ones (C, k), if there are any.
+        """
         rules, data, context = self.rules, self.world.data, here.context
         scores, starts = rules.ranker.scores(models, data, here.queries)
-        listed = self._show(scores, starts, here.number, context)
+        listed = self._show(scores, starts, here, context) if given is None else given
         labels = self.world.clicked_grades(here.queries, here.ways, listed)
         clicked = rules.click_model.click(
             labels, rules.largest_label, context.streams(rules.clicks), here.number
@@ -229,15 +241,19 @@ class Clients:
         stepped, moved = rules.learner.local_step(
             models, data, here.queries, scores, starts, listed, learnt, rules.ranker
         )
-        after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, context)
+        after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
         return listed, clicked, learnt, stepped, after, cut
 
     def _show(
-        self, scores: NDArray[np.float64], starts: NDArray[np.int64], step: int, context: RoundContext
+        self, scores: NDArray[np.float64], starts: NDArray[np.int64], here: Step, context: RoundContext
     ) -> NDArray[np.int64]:
+        """Lists (C, k), from the local models' scores unless the global model ranks."""
         from foltr_audit.kernels.plackett_luce import sampled_lists
         from foltr_audit.kernels.ranking import top_lists
 
+        if self.rules.learner.ranked_with == "global" and here.number > 0:
+            everybody = context.parameters[np.newaxis]
+            scores, starts = self.rules.ranker.scores(everybody, self.world.data, here.queries)
         if not self.rules.sampled:
             return top_lists(scores, starts, LIST_LENGTH)
         streams = context.streams("show")
@@ -245,7 +261,7 @@ class Clients:
             scores,
             starts,
             LIST_LENGTH,
-            step * LIST_LENGTH,
+            here.number * LIST_LENGTH,
             streams.clients,
             streams.round,
             streams.purpose_code,

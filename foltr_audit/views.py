@@ -73,6 +73,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         learning_rate=number("learning_rate"),
         pairs=text("pairs"),
         normaliser=text("normaliser"),
+        rank_with=text("rank_with") or "local",
         clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
         clip_without_pairs=facts.get("clip_without_pairs", True) is not False,
         sigma=number("sigma"),

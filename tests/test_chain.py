@@ -101,7 +101,7 @@ def test_links_of_a_stage_act_in_the_order_given(make: type[ToyStep] | type[ToyM
     def through(*links: ToyStep | ToyMessage) -> np.ndarray:
         chain = Chain(links)
         acts = np.ones(2, dtype=np.bool_)
-        return chain.on_step(models, acts, here)[0] if make is ToyStep else chain.on_message(models, here)
+        return chain.on_step(models, acts, 0, here)[0] if make is ToyStep else chain.on_message(models, here)
 
     assert np.array_equal(through(double, add), 2 * models + 1)
     assert np.array_equal(through(add, double), 2 * (models + 1))
@@ -126,7 +126,7 @@ def test_links_of_the_click_wire_and_aggregate_stages_act_in_the_order_given() -
 def test_the_step_stage_acts_only_where_it_is_asked_to() -> None:
     models = np.array([[3.0, 4.0], [3.0, 4.0], [0.3, 0.4]])
     chain = Chain((Clip(norm=1.0),))
-    after, clipped = chain.on_step(models, np.array([True, False, True]), context([0, 1, 2], P=2))
+    after, clipped = chain.on_step(models, np.array([True, False, True]), 0, context([0, 1, 2], P=2))
     np.testing.assert_allclose(after, [[0.6, 0.8], [3.0, 4.0], [0.3, 0.4]], rtol=1e-15)
     assert clipped.tolist() == [True, False, False]
 
@@ -136,7 +136,7 @@ def test_an_empty_chain_changes_nothing() -> None:
     models = np.array([[1.0, 2.0], [3.0, 4.0]])
     clicks, shown = np.array([[True], [False]]), np.zeros((2, 1), dtype=np.int64)
     assert np.array_equal(chain.on_clicks(clicks, shown, 0, here), clicks)
-    after, clipped = chain.on_step(models, np.ones(2, dtype=np.bool_), here)
+    after, clipped = chain.on_step(models, np.ones(2, dtype=np.bool_), 0, here)
     assert np.array_equal(after, models)
     assert not clipped.any()
     assert np.array_equal(chain.on_message(models, here), models)

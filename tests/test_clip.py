@@ -37,7 +37,7 @@ def made(text: str) -> Clip:
 def through(defense: Clip, models: toys.Floats, P: int) -> toys.Floats:
     """Models through the whole chain of this one defense."""
     chain, here = Chain((defense,)), toys.context(range(len(models)), P=P)
-    stepped, _ = chain.on_step(models, np.ones(len(models), dtype=np.bool_), here)
+    stepped, _ = chain.on_step(models, np.ones(len(models), dtype=np.bool_), 0, here)
     return chain.on_message(stepped, here)
 
 
@@ -115,7 +115,7 @@ def test_it_acts_in_one_stage_only(at: str, of: str) -> None:
     defense = made(f"clip:norm=1,at={at},of={of}")
     assert [stage for stage in ("click", "step", "message", "wire") if defense.acts_in(stage)] == [at]
     far, here, chain = np.full((1, 3), 99.0), toys.context([0], P=3), Chain((defense,))
-    _, clipped = chain.on_step(far, np.ones(1, dtype=np.bool_), here)
+    _, clipped = chain.on_step(far, np.ones(1, dtype=np.bool_), 0, here)
     assert clipped.tolist() == [at == "step"]
     assert (chain.on_message(far, here).tobytes() != far.tobytes()) == (at == "message")
     alone = at == "step" and of == "model"

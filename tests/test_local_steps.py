@@ -156,6 +156,63 @@ def test_chunks_and_threads_change_no_byte(
         assert all_bytes(clients_of(setup), setup, 5, model) == expected
 
 
+# --- lists ranked by the global model -------------------------------------------------------------------
+
+
+@EVERY_RANKER
+@pytest.mark.parametrize("spread", [1.0, 3000.0])
+@pytest.mark.parametrize("normaliser", ["shown", "candidates"])
+def test_both_ways_rank_with_the_global_model(
+    spread: float, normaliser: str, ranker: str, setup_of: SetupOf
+) -> None:
+    for clients, steps in ((1, 2), (40, 11)):
+        learner = f"fpdgd:interactions={steps},learning_rate=0.4,normaliser={normaliser},rank_with=global"
+        setup = with_ranker(setup_of(clients=clients, learner=learner, chain=(Clip(norm=5.0),)), ranker)
+        model = model_of(setup, spread)
+        assert clients_of(setup).rules.declared() is not None
+        expected = all_bytes(through_arrays(setup), setup, steps, model)
+        assert all_bytes(clients_of(setup), setup, steps, model) == expected
+
+
+@pytest.mark.parametrize("rank_with", ["local", "global"])
+@pytest.mark.parametrize("sampled", [True, False])
+def test_only_lists_of_the_global_model_do_not_follow_from_clicks(
+    rank_with: str, sampled: bool, setup_of: SetupOf
+) -> None:
+    """The same queries and draws, and other clicks: the local models differ, and with them the lists."""
+    learner = f"fpdgd:interactions=6,learning_rate=5,rank_with={rank_with}"
+    setup = setup_of(clients=30, learner=learner)
+    context = setup.context(3, np.arange(30), 6, model_of(setup))
+    shown, models = [], []
+    for click_model in (Perfect(), Stubborn()):
+        world = World.alike(setup.collection.train, click_model, setup.collection.largest_label)
+        clients = Clients(setup.rules(click_model, sampled=sampled), world)
+        local, done = clients.play(asked(setup, context, 6), context)
+        shown.append(done.shown)
+        models.append(local.models)
+    assert np.any(models[0] != models[1])
+    assert np.array_equal(shown[0][:, 0], shown[1][:, 0])
+    assert np.array_equal(shown[0], shown[1]) == (rank_with == "global")
+
+
+def test_given_lists_are_shown_and_learnt_from(setup_of: SetupOf) -> None:
+    """A replay of recorded lists, first steps only or all of them, computes what was computed before."""
+    setup = setup_of(clients=20, learner="fpdgd:interactions=4,learning_rate=2")
+    context = setup.context(3, np.arange(20), 4, model_of(setup))
+    queries = asked(setup, context)
+    local, done = clients_of(setup).play(queries, context)
+    for steps in (1, 2, 4):
+        again, replayed = through_arrays(setup).play(queries, context, done.shown[:, :steps])
+        assert np.array_equal(replayed.shown, done.shown)
+        assert np.array_equal(again.models, local.models)
+    turned = done.shown[:, :1].copy()
+    for row in turned[:, 0]:
+        row[row >= 0] = row[row >= 0][::-1]
+    moved, played = clients_of(setup).play(queries, context, turned)
+    assert np.array_equal(played.shown[:, :1], turned)
+    assert np.any(moved.models != local.models)
+
+
 # --- what only the array path may run ----------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.gaussian_dp import gaussian_delta
 from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.plugins import MessageDefense
+from foltr_audit.records.observers import VIEWS
 from foltr_audit.records.privacy import Noised, Rounded
 from tests import toys
 
@@ -154,10 +155,12 @@ def test_the_laplace_claim_holds_between_any_two_models_of_the_ball(
     chain = Chain(parse_chain([f"clip:norm={radius},ord=1+laplace:eps={eps},sensitivity={2 * radius}"]))
     pair = np.array([data.draw(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)) for _ in range(2)])
     here = toys.context([0, 1], P=4)
-    inside, _ = chain.on_step(pair, np.ones(2, dtype=np.bool_), here)
+    inside, _ = chain.on_step(pair, np.ones(2, dtype=np.bool_), 0, here)
     (law,) = [event.law for event in chain.events(here) if isinstance(event, Noised)]
     assert float(law.worst_loss(inside[0] - inside[1]).sum()) <= eps * (1 + 1e-9)
-    poles, _ = chain.on_step(np.array([[9e9, 0, 0, 0], [-9e9, 0, 0, 0.0]]), np.ones(2, dtype=np.bool_), here)
+    poles, _ = chain.on_step(
+        np.array([[9e9, 0, 0, 0], [-9e9, 0, 0, 0.0]]), np.ones(2, dtype=np.bool_), 0, here
+    )
     assert float(law.worst_loss(poles[0] - poles[1]).sum()) == pytest.approx(eps, rel=1e-9)
 
 
@@ -186,13 +189,14 @@ def test_claims_on_a_grid_come_near_those_of_gaussian_noise_and_not_below(kind: 
 
 def test_who_claims_what() -> None:
     here = toys.context([0], shares=10)
-    everybody = {"individual", "aggregate", "colluding"}
     for text in LOCAL + SHARED + ["skellam:delta=1e-05,sensitivity=3,sigma=9,step=0.01"]:
         claims = made(text).claims(here)
         local = text in LOCAL
         if "eps" in text or "sensitivity" in text:
-            to_all = local or text.startswith("gamma")  # whose authors name no observer
-            assert {claim.view for claim in claims} == (everybody if to_all else {"aggregate"})
+            expected = {"individual", "aggregate", "colluding"} if local else {"aggregate"}
+            if text.startswith("gamma"):  # whose authors name no observer
+                expected = set(VIEWS)
+            assert {claim.view for claim in claims} == expected
             unit = "interaction" if text.startswith("gamma") else "client"
             assert {(claim.unit, claim.relation) for claim in claims} == {(unit, "replace-one")}
             assert {claim.delta for claim in claims} == ({0.0} if "laplace" in text else {1e-5})

@@ -83,7 +83,7 @@ class ModelCanary(Canary):
     ) -> Floats:
         """The models after the step stage."""
         every = np.ones(which.size, dtype=np.bool_)
-        return (chain or clients.setup.chain).on_step(self.models[which], every, context)[0]
+        return (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)[0]
 
 
 def patterns_of(k: int, width: int) -> Bools:

@@ -107,5 +107,5 @@ class Games:
         clients, ids = self.clients, np.arange(1, self.arriving)
         models = np.tile(clients.parameters, (ids.size, 1))
         every = np.ones(ids.size, dtype=np.bool_)
-        after = clients.setup.chain.on_step(models, every, clients.context(0, ids))[0]
+        after = clients.setup.chain.on_step(models, every, 0, clients.context(0, ids))[0]
         return after, ids.size * clients.quiet_message(after[:1], 0)[0]

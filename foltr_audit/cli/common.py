@@ -74,6 +74,7 @@ _LEARNER_OPTIONS = {
     "interactions": "--interactions",
     "learning_rate": "--learning-rate",
     "clip_without_pairs": "--clip-without-pairs",
+    "rank_with": "--rank-with",
     "pairs": "--pdgd",
     "normaliser": "--pdgd",
 }
@@ -101,6 +102,7 @@ class Common:
     learning_rate: o.LearningRate = None
     pdgd: o.Pdgd = None
     clip_without_pairs: o.ClipWithoutPairs = None
+    rank_with: o.RankWith = None
     ranker: o.Ranker = None
     init: o.Init = None
     no_relevant: o.NoRelevant = None
@@ -155,6 +157,7 @@ class Common:
             "interactions": self.interactions,
             "learning_rate": self.learning_rate,
             "clip_without_pairs": self.clip_without_pairs,
+            "rank_with": self.rank_with,
         }
         if self.pdgd is not None:
             from foltr_audit.learners.pdgd import pdgd_setting

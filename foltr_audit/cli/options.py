@@ -115,6 +115,15 @@ ClipWithoutPairs = Annotated[
         rich_help_panel="Federation",
     ),
 ]
+RankWith = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-with",
+        help="Model that ranks the lists of a round: local (default), the client's own, which has learnt "
+        "from the clicks on earlier lists; or global.",
+        rich_help_panel="Federation",
+    ),
+]
 Ranker = Annotated[
     str | None,
     typer.Option(

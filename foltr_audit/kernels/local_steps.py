@@ -16,7 +16,7 @@ from .ball import project_row
 from .cascade import click_group
 from .jit import kernel, parallel_kernel
 from .network import Network, Tile, fill_gradient, fill_scores, new_tile
-from .pdgd import fill_coefficients
+from .pdgd import fill_coefficients, weigh_shown
 from .philox import fill_uniforms
 from .plackett_luce import Pool, draw, new_pool
 from .ranking import Features, add_documents, dot
@@ -46,6 +46,7 @@ class Rules(NamedTuple):
         candidates, only_observed: the PDGD setting.
         norm, order: the ball that models are kept in; an infinite norm for none.
         always: the ball also acts after a step without pairs.
+        global_lists: lists are ranked by the model that the round began with, not by the client's own.
         hidden, layers: units of a hidden layer of the ranker, and their number; None for the linear one,
             for which kernels are compiled apart.
     """
@@ -58,6 +59,7 @@ class Rules(NamedTuple):
     norm: float
     order: int
     always: bool
+    global_lists: bool
     hidden: int | None
     layers: int | None
 
@@ -174,13 +176,14 @@ def _play_group(
     gradient = np.empty((1, models.shape[1]))
     candidates, only_observed = rules.candidates, rules.only_observed
     labels, offsets, p_click, p_stop = data.grades, data.offsets, rules.click, rules.stop
+    ranking = models.copy() if rules.global_lists else models
     for step in range(steps):
         ahead = step % _AHEAD
         if ahead == 0:
             more = min(_AHEAD, steps - step)
             _fill_group(show, more * k, step * k // 2, clients, stream, stream.show)
             _fill_group(click, more * 2 * k, step * k, clients, stream, stream.click)
-        _score_group(data, queries, step, models, pool, tile)
+        _score_group(data, queries, step, ranking, pool, tile)
         draw(pool, rows, show, ahead * k, shown)
         click_group(
             labels,
@@ -196,6 +199,9 @@ def _play_group(
             grades,
             clicks,
         )
+        if rules.global_lists and step > 0:  # what is learnt depends on the local model's scores
+            _score_group(data, queries, step, models, pool, tile)
+            weigh_shown(pool, rows, shown)
         fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
         _step_group(
             data,

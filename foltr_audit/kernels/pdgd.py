@@ -325,17 +325,18 @@ def fill_coefficients(
 
 
 @kernel
-def _weigh_shown(pool: Pool, shown: NDArray[np.int64]) -> None:
-    """What drawing the lists `shown` (1, k) would have left in a pool with these scores."""
-    weigh(pool, 1)
+def weigh_shown(pool: Pool, rows: int, shown: NDArray[np.int64]) -> None:
+    """What drawing the lists `shown` (rows, k) would have left in a pool with these scores."""
+    weigh(pool, rows)
     _, weights, sums, sizes, _, drawn, tails = pool
-    for i in range(shown.shape[1]):
-        if shown[0, i] >= 0:
-            drawn[0, i] = weights[0, shown[0, i]]
-    for i in range(shown.shape[1]):
-        if shown[0, i] >= 0:
-            take(weights, sums, 0, shown[0, i])
-    tails[0] = total(sums, 0, sizes[0])
+    for row in range(rows):
+        for i in range(shown.shape[1]):
+            if shown[row, i] >= 0:
+                drawn[row, i] = weights[row, shown[row, i]]
+        for i in range(shown.shape[1]):
+            if shown[row, i] >= 0:
+                take(weights, sums, row, shown[row, i])
+        tails[row] = total(sums, row, sizes[row])
 
 
 @parallel_kernel
@@ -361,6 +362,6 @@ def pdgd_coefficients(
         put_scores(pool, scores[starts[c] : starts[c + 1]])
         mine, clicked = shown[c : c + 1], clicks[c : c + 1]
         out, found = coefficients[c : c + 1], pairs[c : c + 1]
-        _weigh_shown(pool, mine)
+        weigh_shown(pool, 1, mine)
         fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
     return coefficients, pairs

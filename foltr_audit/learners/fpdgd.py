@@ -36,7 +36,7 @@ class FPDGD(ModelLearner):
     @property
     def facts(self) -> dict[str, str | int | float | bool]:
         """Step size, PDGD setting, and when the step stage acts."""
-        return self.model_dump(exclude={"interactions"})
+        return self.model_dump(exclude={"interactions"}, exclude_none=True)
 
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
         """A clip at Delta / 2 and Gamma shares of scale Delta / eps; Delta = 3 if not given.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins.base import Plugin
@@ -45,6 +45,11 @@ class Learner(Plugin):
         """What everybody may know of how it learns, for the header of a trace."""
         return {}
 
+    @property
+    def ranked_with(self) -> Literal["local", "global"]:
+        """Whether a list may follow from the clicks on earlier lists of the same message: `local`."""
+        return "global"
+
     def why_not(self, ranker: str) -> str | None:
         """Why it cannot train a ranker (its text), or None if it can."""
         del ranker
@@ -69,6 +74,20 @@ class ModelLearner(Learner):
     stages: ClassVar[frozenset[str]] = frozenset({"click", "step", "message", "wire", "aggregate"})
 
     clip_without_pairs: bool = Field(True, description="step defenses also act after a step without pairs")
+    rank_with: Literal["local", "global"] | None = Field(
+        None,
+        description="model that ranks a client's lists: its local one (if left out), or the global one",
+    )
+
+    @field_validator("rank_with")
+    @classmethod
+    def _usual_one_is_left_out(cls, value: str | None) -> str | None:
+        return None if value == "local" else value
+
+    @property
+    def ranked_with(self) -> Literal["local", "global"]:
+        """The model that ranks all lists of a round: with the global one no list follows from a click."""
+        return self.rank_with or "local"
 
     def local_step(
         self,

@@ -26,6 +26,7 @@ KNOWLEDGE = {
     "learning_rate": "the clients' step size",
     "pairs": "which documents form pairs in PDGD",
     "normaliser": "what PDGD's Plackett-Luce normaliser sums over",
+    "rank_with": "which model ranks the lists of a round: the clients' own, or the global one",
     "clip": "the ball that local models are kept in",
     "sigma": "the scale of the perturbations that clients try",
     "metric": "the online metric that clients send",
@@ -45,6 +46,7 @@ class Knowledge:
         interactions: interactions B behind each message.
         lists: `sampled` from Plackett-Luce or `deterministic`.
         learning_rate, pairs, normaliser: settings of PDGD.
+        rank_with: the model that ranks the lists of a round, `local` or `global`.
         clip: the ball that local models are kept in; None also where there is none.
         clip_without_pairs: whether the clip acts on an interaction without pairs too.
         sigma: standard deviation of the perturbations of FOLtR-ES.
@@ -70,6 +72,7 @@ class Knowledge:
     learning_rate: float | None = None
     pairs: str | None = None
     normaliser: str | None = None
+    rank_with: str | None = "local"
     clip: Ball | None = None
     clip_without_pairs: bool = True
     sigma: float | None = None
