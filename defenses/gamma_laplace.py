@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
-from foltr_audit.records.privacy import VIEWS
+from foltr_audit.records.observers import VIEWS
 
 
 class GammaLaplace(MessageDefense):

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from foltr_audit.noise_laws import Gaussian
 from foltr_audit.noise_laws.conversions import classical_gaussian_sigma, gaussian_sigma
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
-from foltr_audit.records.privacy import VIEWS
+from foltr_audit.records.observers import WITHOUT_LISTS
 
 
 class _CalibratedNoise(MessageDefense):
@@ -88,7 +88,7 @@ class GaussianNoise(_CalibratedNoise):
     """
 
     name: ClassVar[str] = "gaussian"
-    views: ClassVar[tuple[str, ...]] = tuple(VIEWS)
+    views: ClassVar[tuple[str, ...]] = WITHOUT_LISTS
 
     def law(self, context: RoundContext) -> Gaussian:
         """The law of the whole noise."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
-from foltr_audit.records.privacy import VIEWS
+from foltr_audit.records.observers import WITHOUT_LISTS
 
 
 class Laplace(MessageDefense):
@@ -58,5 +58,5 @@ class Laplace(MessageDefense):
             PrivacyClaim(
                 mechanism=self.name, epsilon=self.eps, unit="client", relation="replace-one", view=view
             )
-            for view in VIEWS
+            for view in WITHOUT_LISTS
         )

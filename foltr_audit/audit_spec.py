@@ -17,7 +17,7 @@ class AuditSpec(SpecTable):
     """The audit protocol.
 
     Attributes:
-        views: whose observations are audited, of `records.privacy.VIEWS`.
+        views: whose observations are audited, of `records.observers.VIEWS`.
         units: what neighbouring inputs differ in, of `records.privacy.UNITS`.
         canaries: neighbouring inputs that are played: `data:worst`, the pair of click logs with the
             largest shift that a search over the data finds; `data:typical`, a random pair, which is no

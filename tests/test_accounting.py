@@ -17,9 +17,9 @@ from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.gamma_shares import published_chain
 from foltr_audit.noise_laws import GammaShare, Gaussian
+from foltr_audit.records.observers import VIEWS, sees_lists, without_lists
 from foltr_audit.records.privacy import (
     UNITS,
-    VIEWS,
     Bounded,
     Noised,
     Opaque,
@@ -69,7 +69,9 @@ def test_the_published_chain(clip: float, parameters: int, expected: float) -> N
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("unit", UNITS)
 def test_laplace_noise_on_an_l1_ball_holds_its_claim_in_every_view(view: str, unit: str) -> None:
-    assert epsilon(L1, WHOLE, view=view, unit=unit) == pytest.approx(1.2, rel=1e-12)
+    """But not of a client whose lists are seen: they tell what it asked."""
+    expected = math.inf if sees_lists(view) and unit == "client" else 1.2
+    assert epsilon(L1, WHOLE, view=view, unit=unit) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +158,9 @@ def test_weighted_shares_hold_laplace_noise(t: float) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_secure_sum_hides_single_messages_unless_the_others_talk(view: str) -> None:
-    expected = math.inf if view == "colluding" else 1.2
-    assert epsilon(L1, SHARES, Summed(at_least=N), view=view) == pytest.approx(expected)
+    expected = math.inf if without_lists(view) == "colluding" else 1.2
+    found = epsilon(L1, SHARES, Summed(at_least=N), view=view, unit="interaction")
+    assert found == pytest.approx(expected)
 
 
 def test_a_secure_sum_of_few() -> None:
@@ -241,7 +244,50 @@ def test_gaussian_noise_of_a_sum() -> None:
 )
 def test_randomised_clicks(view: str, unit: str, clicks: float) -> None:
     found = epsilon(RandomisedClicks.kept_with(0.9), view=view, unit=unit, interactions=4)
-    assert found == pytest.approx(clicks * math.log(9))
+    assert found == pytest.approx(clicks * math.log(9)), "lists follow from the randomised clicks alone"
+
+
+# --- shown lists ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["individual", "aggregate", "colluding"])
+@pytest.mark.parametrize("unit", ["click", "interaction", "query"])
+def test_noise_on_messages_does_not_hide_what_lists_tell(view: str, unit: str) -> None:
+    """The list of a second interaction follows from the clicks of the first, without noise."""
+    seen = f"{view}+lists"
+    alone = epsilon(L1, WHOLE, view=view, unit=unit, interactions=4)
+    assert alone == pytest.approx(1.2)
+    assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=1) == alone
+    assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=4) == math.inf
+    assert "rank_with=global" in bound(L1, WHOLE, view=seen, unit=unit, interactions=2).how
+    assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=4, ranked_with="global") == alone
+
+
+def test_randomised_clicks_hide_what_lists_tell() -> None:
+    """Whatever noise is beside them, and however many lists there are."""
+    clicks = RandomisedClicks(epsilon=0.5)
+    for events in ([clicks], [clicks, L1, WHOLE]):
+        found = epsilon(*events, view="individual+lists", unit="interaction", interactions=4)
+        assert found == pytest.approx(5.0)
+    assert epsilon(clicks, L1, WHOLE, unit="interaction", interactions=4) == pytest.approx(1.2)
+
+
+# --- some of the other clients tell -----------------------------------------------------------------------
+
+
+def test_the_more_clients_collude_the_less_noise_is_left() -> None:
+    """k of n that tell what they sent are as good as k that never sent; all of them leave one share."""
+    for k in (0, 100, 300):
+        told = bound(L1, SHARES, view="colluding", colluders=k)
+        assert told.epsilon == pytest.approx(epsilon(L1, SHARES, arriving=N - k))
+        assert f"{N - k} messages that are not told" in told.how
+    assert epsilon(L1, SHARES, view="colluding", colluders=500) == math.inf
+    everybody = epsilon(L1, WHOLE, view="colluding", delta=1e-5)
+    assert everybody == epsilon(L1, WHOLE, view="colluding", colluders=N - 1, delta=1e-5)
+    assert everybody == epsilon(L1, WHOLE, view="individual", delta=1e-5)
+    secure = (L1, SHARES, Summed(at_least=900))
+    found = epsilon(*secure, view="colluding", colluders=100, arriving=950)
+    assert found == pytest.approx(epsilon(L1, SHARES, arriving=850))
 
 
 def test_rounds_add_up_for_what_every_round_may_touch() -> None:
@@ -255,7 +301,7 @@ def test_rounds_add_up_for_what_every_round_may_touch() -> None:
 
 
 def test_a_delta_helps_or_is_left_out() -> None:
-    one = bound(L1, WHOLE, delta=0.01)
+    one = bound(L1, WHOLE, view="individual", delta=0.01)
     assert one.epsilon == pytest.approx(1.2 + 2 * math.log(0.99))
     assert one.delta == 0.01
     query = {"unit": "query", "rounds": 100, "delta": 1e-6}
@@ -281,6 +327,24 @@ def test_a_secret_sample(share: float) -> None:
     assert epsilon(*chain, largest_weight=2.0, **hidden) == pytest.approx(1.2)
     clicks = RandomisedClicks(epsilon=1.0)
     assert epsilon(clicks, unit="click", **hidden) == pytest.approx(1.0), "amplification needs clients alike"
+    seen = epsilon(*chain, view="individual+lists", unit="interaction", **hidden)
+    assert seen == pytest.approx(1.2), "lists tell who took part"
+
+
+def test_a_secret_sample_of_several_rounds_meets_a_click_at_last() -> None:
+    """A click is learnt from when its client is sampled: within 20 rounds of a tenth with probability .88.
+
+    Then one round is as if nobody had been sampled away: at least ln(1 + .88 (e^eps - 1)) = 1.11 is lost.
+    """
+    share, rounds = 0.1, 20
+    there = {"view": "individual", "sampled": share, "secret_sample": True}
+    used = 1 - (1 - share) ** rounds
+    lost = math.log1p(used * math.expm1(1.2))
+    for unit in ("click", "interaction"):
+        assert epsilon(L1, WHOLE, unit=unit, **there) == pytest.approx(math.log1p(share * math.expm1(1.2)))
+        assert lost <= epsilon(L1, WHOLE, unit=unit, rounds=rounds, **there) <= 1.2 * (1 + 1e-9)
+    query = epsilon(L1, WHOLE, unit="query", rounds=rounds, **there)
+    assert query == pytest.approx(rounds * math.log1p(share * math.expm1(1.2)))
 
 
 @pytest.mark.parametrize("rounds", [1, 20])
@@ -346,6 +410,8 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
         {"delta": 1.0},
         {"delta": math.nan},
         {"sampled": 0.0},
+        {"colluders": -1},
+        {"colluders": N},
     ],
 )
 def test_situations_that_cannot_be_meant(wrong: dict[str, Any]) -> None:

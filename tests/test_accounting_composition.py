@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import signal, special, stats
 
-from foltr_audit.accounting.composition import amplified, laplace_over, pure_over, renyi_over
-from foltr_audit.accounting.losses import GaussianLoss, LaplaceLoss, PureLoss, RenyiLoss
+from foltr_audit.accounting.composition import amplified, laplace_over, pure_over
+from foltr_audit.accounting.losses import GaussianLoss, LaplaceLoss, PureLoss
 from foltr_audit.gaussian_dp import gaussian_epsilon
 from foltr_audit.noise_laws import DiscreteGaussian, Skellam
-from foltr_audit.noise_laws.conversions import ORDERS
+from foltr_audit.noise_laws.conversions import epsilon_of_renyi
 
 Masses = NDArray[np.float64]
 
@@ -140,9 +140,7 @@ def test_grid_noise_is_never_bounded_too_low(
     law: DiscreteGaussian | Skellam, shift: int, rounds: int
 ) -> None:
     """One coordinate, with every mass summed up; and the bound is not twice the truth either."""
-    moved = shift * law.step
-    many = (1,) if isinstance(law, DiscreteGaussian) else ()
-    loss = RenyiLoss(tuple(law.renyi(order, moved, moved, *many) for order in ORDERS))
+    loss = GaussianLoss(shift * law.step * law.gaussian_slope, normal=False)
     masses = grid_masses(law)
     one, other = np.pad(masses, (shift, 0)), np.pad(masses, (0, shift))
     for _ in range(rounds.bit_length() - 1):
@@ -154,7 +152,7 @@ def test_grid_noise_is_never_bounded_too_low(
         assert delta_of(one, other, found) <= delta
         if law.scale < 2 * law.step or (isinstance(law, DiscreteGaussian) and law.tau > 0.01):
             continue  # few grid steps: that bound is a loose one
-        assert delta_of(one, other, 0.4 * found) > delta
+        assert delta_of(one, other, 0.8 * found) > delta
 
 
 # --- Gaussian noise, samples ------------------------------------------------------------------------------
@@ -164,7 +162,8 @@ def test_grid_noise_is_never_bounded_too_low(
 def test_gaussian_noise_is_no_better_than_what_renyi_divergences_show(mu: float, rounds: int) -> None:
     exact = GaussianLoss(mu).epsilon(rounds, 1e-6, 1.0)
     assert exact == gaussian_epsilon(mu * math.sqrt(rounds), 1e-6)
-    assert exact <= renyi_over([0.5 * mu * mu * order for order in ORDERS], rounds, 1e-6) * (1 + 1e-9)
+    by_order = epsilon_of_renyi(lambda order: 0.5 * mu * mu * order * rounds, 1e-6)
+    assert exact <= by_order * (1 + 1e-9)
 
 
 def test_gaussian_noise_without_a_delta() -> None:
@@ -172,7 +171,6 @@ def test_gaussian_noise_without_a_delta() -> None:
         assert GaussianLoss(mu).epsilon(1, 0.0, 0.1) == math.inf
     assert GaussianLoss(0.0).epsilon(1, 0.0, 1.0) == 0.0
     assert GaussianLoss(1e12).epsilon(1, 1e-5, 1.0) == math.inf
-    assert RenyiLoss((1.0,) * len(ORDERS)).epsilon(1, 0.0, 0.1) == math.inf
 
 
 @given(epsilon=st.floats(1e-6, 900.0), share=st.floats(1e-6, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,17 @@ def test_randomised_clicks(unit: str, clicks: int) -> None:
 def test_noise_on_a_grid_is_about_as_wide_as_gaussian_noise(name: str) -> None:
     there = at(delta=1e-5)
     fine, smooth = (deviation(calibrate(one, 1.2, there), there) for one in (name, "gaussian-shares"))
-    assert smooth < fine < 1.15 * smooth, "Renyi divergences lose a little"
+    assert smooth < fine < 1.01 * smooth, "as private as Gaussian noise, but for rounding to the grid"
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_a_sum_of_laplace_draws_is_nearly_gaussian(rounds: int) -> None:
+    """Whole draws on each of 1,000 messages hide a client in their sum as well as Gaussian ones would."""
+    there = at(delta=1e-5, rounds=rounds)
+    laplace, smooth = (deviation(calibrate(name, 1.0, there), there) for name in ("laplace", "gaussian"))
+    assert smooth < laplace < 1.001 * smooth
+    pure = calibrate("laplace", 1.0, replace(there, delta=0.0))
+    assert deviation(pure, there) == pytest.approx(math.sqrt(2 * N) * 3.0 * rounds), "no delta: L1 over scale"
 
 
 # --- it is the smallest, and it is proven -----------------------------------------------------------------

@@ -373,3 +373,20 @@ def test_impossible_scales_are_refused(value: float) -> None:
 def test_a_sum_of_no_shares_is_refused(count: int) -> None:
     with pytest.raises(UsageError, match=f"noise: a sum of {count} Gamma shares; expected at least 1"):
         GammaShare(n=5, scale=1.0, count=count)
+
+
+# --- the loss of a shift next to the peak -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [51, 60, 75, 99])
+@pytest.mark.parametrize("shift", [1e-12, 1e-8, 1e-6, 1e-3, 0.00999, 0.0101, 1.0])
+def test_the_loss_of_a_small_shift_is_exact(count: int, shift: float) -> None:
+    """Against 40 digits: the difference of two logarithms once was 2e-9 (relative) too small there."""
+    import mpmath
+
+    law = GammaShare(n=100, scale=1.0, count=count)
+    with mpmath.workdps(40):
+        order, z = mpmath.mpf(count) / 100 - mpmath.mpf(1) / 2, mpmath.mpf(shift)
+        peak = mpmath.mpf(2) ** (order - 1) * mpmath.gamma(order)
+        exact = max(-mpmath.log(z**order * mpmath.besselk(order, z) / peak), z)
+        assert abs(float(mpmath.mpf(float(law.worst_loss(shift))) / exact - 1)) < 1e-12

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foltr_audit.accounting.losses import PureLoss
-from foltr_audit.accounting.noise import Hidden, Proof, proof_of
+from foltr_audit.accounting.noise import Hidden, Proof, proofs_of
 from foltr_audit.accounting.situation import Situation, UpperBound
 from foltr_audit.accounting.walk import Protection, Walked, walk
+from foltr_audit.records.observers import sees_lists
 from foltr_audit.records.privacy import PrivacyEvent
 
 
@@ -28,11 +29,19 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
       (Steutel & van Harn 2004, "Infinite divisibility of probability distributions on the real line",
       chapter V). The largest weight moves the sum most, so distances grow by the ratio of the two. For
       Gaussian noise the variances show the same.
-    - All other clients of a round together (view `colluding`) can subtract what they sent.
+    - Other clients of a round that tell what they sent (view `colluding`) can be subtracted: what is left is
+      the sum over those that do not tell, or a single message.
+    - An observer that also sees the shown lists sees what the noise on a message does not touch: a list that
+      a local model ranked follows from the clicks on the lists before it in the same round. Noise proves
+      nothing then, unless there is one list a round or the global model ranks them all; clicks that are
+      randomised before anything is learnt from them hide what follows from them too. Of a whole client no
+      list is hidden: lists tell what it asked.
     - Over T rounds losses compose for the units `query` and `client`. A single click or interaction is part
       of one round; what follows depends on it only through what was observed in that round.
     - A secret sample of fixed size amplifies noise, not randomised clicks (whose loss is smaller than that
-      between two clients); nor does it where others tell who took part or weights differ.
+      between two clients); nor does it where others or lists tell who took part, or weights differ. Over
+      several rounds it amplifies units that every round may touch, not a click or an interaction: that is
+      learnt from in the round in which its client is sampled, which over T rounds happens more often.
 
     >>> from foltr_audit.noise_laws import GammaShare
     >>> from foltr_audit.records.privacy import Bounded, Noised
@@ -42,6 +51,10 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
     '1.200'
     """
     walked = walk(events, situation.parameters)
+    if sees_lists(situation.view) and situation.unit == "client":
+        return UpperBound(
+            epsilon=math.inf, delta=situation.delta, how="lists tell which queries a client asks"
+        )
     proofs = [*_by_clicks(walked, situation), *_by_metrics(walked, situation), *_by_noise(walked, situation)]
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
@@ -81,38 +94,57 @@ def _by_metrics(walked: Walked, situation: Situation) -> Iterator[Proof]:
 
 
 def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
-    secure = walked.at_least is not None and situation.view == "individual"
-    share = _share(situation)
+    secure = walked.at_least is not None and situation.seen == "individual"
+    share, honest = _share(situation), _honest(walked, situation)
     for noise in walked.noises:
         if not noise.apart.known:
             yield Proof(None, noise.unbounded)
             continue
-        yield replace(_in_message(noise, situation), share=share)
-        if secure or situation.view == "aggregate":
-            yield replace(_in_sum(noise, walked, situation), share=share)
+        if situation.lists_follow_clicks:
+            yield Proof(None, _LISTS_TELL)
+            continue
+        yield from _in_message(noise, situation, share)
+        if honest > 1 and (secure or situation.seen != "individual"):
+            yield from _in_sum(noise, honest, situation, share)
 
 
-def _in_message(noise: Protection, situation: Situation) -> Proof:
+_LISTS_TELL = (
+    "lists after the first are ranked by a local model that has learnt the clicks before, without noise; "
+    "rank_with=global ranks them all with the global model"
+)
+
+
+def _in_message(noise: Protection, situation: Situation, share: float) -> Iterator[Proof]:
     hidden = Hidden(
         apart=noise.apart, parameters=situation.parameters, grid=noise.grid, where="on each message"
     )
-    return proof_of(noise.law, hidden)
+    yield from (replace(proof, share=share) for proof in proofs_of(noise.law, hidden))
 
 
-def _in_sum(noise: Protection, walked: Walked, situation: Situation) -> Proof:
+def _in_sum(noise: Protection, honest: int, situation: Situation, share: float) -> Iterator[Proof]:
     if noise.spoilt is not None:
         why = f"{noise.spoilt}, so that the sum does not hold the sum of the noise"
-        return Proof(None, why, of_sum=True)
-    arriving, stretch = _arriving(walked, situation), situation.largest_weight
+        yield Proof(None, why, of_sum=True)
+        return
+    stretch = situation.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
+    told = " that are not told" if situation.seen == "colluding" else ""
     hidden = Hidden(
         apart=noise.apart.times(stretch),
         parameters=situation.parameters,
         grid=noise.grid,
-        where=f"in the sum of {arriving} messages{weighted}",
+        where=f"in the sum of {honest} messages{told}{weighted}",
         stretch=stretch,
     )
-    return proof_of(noise.law.summed(arriving), hidden)
+    yield from (replace(proof, share=share) for proof in proofs_of(noise.law.summed(honest), hidden))
+
+
+def _honest(walked: Walked, situation: Situation) -> int:
+    """Messages in the sum whose senders tell nobody, the client's own included."""
+    arriving = _arriving(walked, situation)
+    if situation.seen != "colluding":
+        return arriving
+    return 1 if situation.colluders is None else max(1, arriving - situation.colluders)
 
 
 def _arriving(walked: Walked, situation: Situation) -> int:
@@ -125,8 +157,10 @@ def _arriving(walked: Walked, situation: Situation) -> int:
 
 def _share(situation: Situation) -> float:
     """The share of clients in a sample that amplifies; 1 where none does."""
-    hidden = situation.secret_sample and situation.view != "colluding" and situation.largest_weight == 1
-    return situation.sampled if hidden else 1.0
+    told = situation.seen == "colluding" or sees_lists(situation.view)
+    once = situation.rounds == 1 or situation.touched > 1
+    hidden = situation.secret_sample and not told and situation.largest_weight == 1
+    return situation.sampled if hidden and once else 1.0
 
 
 def _bound(proof: Proof, situation: Situation) -> UpperBound:

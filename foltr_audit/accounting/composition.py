@@ -7,7 +7,7 @@ dp-accounting are asked for positive deltas only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -91,21 +91,6 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         1.0, sensitivity=epsilon, value_discretization_interval=width
     )
     return min(total, float(once.self_compose(times).get_epsilon_for_delta(delta)))
-
-
-def renyi_over(divergences: Sequence[float], times: int, delta: float) -> float:
-    """Epsilon of a mechanism with Renyi divergences at `ORDERS` that runs several times; infinite at delta 0.
-
-    Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy",
-    proposition 12, as in dp-accounting.
-    """
-    if delta == 0:
-        return math.inf if any(divergence > 0 for divergence in divergences) else 0.0
-    from dp_accounting.rdp import rdp_privacy_accountant
-
-    total = [times * divergence for divergence in divergences]
-    epsilon, _ = rdp_privacy_accountant.compute_epsilon(ORDERS, total, delta)
-    return float(epsilon)
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,6 @@ from foltr_audit.accounting.composition import (
     amplified_over,
     laplace_over,
     pure_over,
-    renyi_over,
     sampled_gaussian_over,
 )
 from foltr_audit.gaussian_dp import gaussian_epsilon
@@ -66,15 +65,17 @@ class LaplaceLoss:
 
 @dataclass(frozen=True)
 class GaussianLoss:
-    """Of Gaussian noise: T rounds of mu are one of sqrt(T) mu, exactly.
+    """Of a mu-GDP mechanism: T rounds of mu are one of sqrt(T) mu.
 
     Source: Dong, Roth & Su 2022, "Gaussian differential privacy", corollary 3.3.
 
     Attributes:
-        mu: L2 distance over standard deviation.
+        mu: of Gaussian noise the L2 distance over the standard deviation.
+        normal: the noise is Gaussian itself, for which a secret sample is accounted more tightly.
     """
 
     mu: float
+    normal: bool = True
 
     def epsilon(self, rounds: int, delta: float, share: float) -> float:
         """Epsilon at delta after T rounds."""
@@ -82,6 +83,8 @@ class GaussianLoss:
         if share == 1 or not delta > 0 or not math.isfinite(plain) or self.mu == 0:
             return plain
         added = amplified_over(lambda spent: self._plain(1, spent), rounds, delta, share)
+        if not self.normal:
+            return min(plain, added)
         return min(plain, added, sampled_gaussian_over(self.mu, share, rounds, delta))
 
     def _plain(self, rounds: int, delta: float) -> float:
@@ -89,24 +92,3 @@ class GaussianLoss:
         if mu == 0:
             return 0.0
         return gaussian_epsilon(mu, delta) if delta > 0 and mu <= _LARGEST_MU else math.inf
-
-
-@dataclass(frozen=True)
-class RenyiLoss:
-    """Of a mechanism whose Renyi divergences are bounded.
-
-    Attributes:
-        divergences: a bound at each of `noise_laws.conversions.ORDERS`.
-    """
-
-    divergences: tuple[float, ...]
-
-    def epsilon(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds."""
-        plain = self._plain(rounds, delta)
-        if share == 1:
-            return plain
-        return min(plain, amplified_over(lambda spent: self._plain(1, spent), rounds, delta, share))
-
-    def _plain(self, rounds: int, delta: float) -> float:
-        return renyi_over(self.divergences, rounds, delta)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.records.privacy import UNITS, VIEWS
+from foltr_audit.records.observers import VIEWS, sees_lists, without_lists
+from foltr_audit.records.privacy import UNITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,11 @@ class Situation:
         shares: number n of clients whose noise shares are reckoned to arrive.
         arriving: messages in the sum, 1 to n. None: n of them, or with secure aggregation the fewest
             that it sums.
+        colluders: of view `colluding`, how many of the other clients tell the server what they sent; None
+            for all of them. Their messages are taken to be among those that arrive.
         interactions: B, interactions of a client in one round.
+        ranked_with: the model that ranks a client's lists: its `local` one, so that a list follows from the
+            clicks on the lists before it in the same round, or the `global` one.
         list_length: longest shown list.
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
@@ -40,7 +46,9 @@ class Situation:
     parameters: int
     shares: int
     arriving: int | None = None
+    colluders: int | None = None
     interactions: int = 1
+    ranked_with: Literal["local", "global"] = "local"
     list_length: int = 10
     largest_weight: float = 1.0
     rounds: int = 1
@@ -60,12 +68,26 @@ class Situation:
             raise UsageError(
                 f"accounting: {self.arriving} of {self.shares} messages arrive; expected 1 to all"
             )
+        if self.colluders is not None and not 0 <= self.colluders < self.shares:
+            raise UsageError(
+                f"accounting: {self.colluders} of {self.shares} clients collude; expected 0 to all others"
+            )
         if not 1 <= self.largest_weight < math.inf:
             raise UsageError(f"accounting: largest weight {self.largest_weight}; expected at least 1")
         if not 0 <= self.delta < 1:
             raise UsageError(f"accounting: delta {self.delta}; expected 0 <= delta < 1")
         if not 0 < self.sampled <= 1:
             raise UsageError(f"accounting: a share of {self.sampled} is sampled; expected above 0, at most 1")
+
+    @property
+    def lists_follow_clicks(self) -> bool:
+        """Whether the observer sees lists that follow from the clicks on earlier ones, without noise."""
+        return sees_lists(self.view) and self.interactions > 1 and self.ranked_with == "local"
+
+    @property
+    def seen(self) -> str:
+        """The view without the shown lists."""
+        return without_lists(self.view)
 
     @property
     def touched(self) -> int:

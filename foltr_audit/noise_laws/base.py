@@ -51,6 +51,10 @@ class AddedNoise(NoiseLaw, Protocol):
     def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
         """The largest `ln f(x) / f(x - shift)` over all x for each shift; infinite where unbounded."""
 
+    @property
+    def gaussian_slope(self) -> float:
+        """c: noise moved by L2 length D, in any number of coordinates, is c D-GDP; infinite if not known."""
+
 
 def check_scale(name: str, value: float) -> None:
     """Refuse a scale that is no positive number.

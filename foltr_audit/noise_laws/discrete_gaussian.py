@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws.base import FARTHEST, MOST_STEPS, check_count, multiples, plain, unbounded_loss
+from foltr_audit.noise_laws.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
 from foltr_audit.rng import ClientStreams
 
 _FEWEST_STEPS = 0.5
@@ -111,6 +112,25 @@ class DiscreteGaussian:
     def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
         """Infinite for any shift: it has a loss for a delta above 0 only."""
         return unbounded_loss(shifts)
+
+    @property
+    def gaussian_slope(self) -> float:
+        """The c of `AddedNoise` for moves by multiples of the grid.
+
+        That of one discrete Gaussian, and for a sum what the error of its log mass, tau / 2, adds to the
+        difference of two heights `Phi^-1(F)`: at most `sqrt(pi / 2) tau`, since `S(x) / phi(x)` is nowhere
+        larger than at 0.
+
+        Source: `foltr_audit.noise_laws.probit`; sums of log-concave lattice laws are log-concave.
+        """
+        spread = self.scale / self.step
+        if spread > CHECKED_STEPS:
+            slope = fine_slope(float(self.log_density(0.0)) + math.log(self.step))
+        else:
+            masses = self.log_density(lattice_points(spread) * self.step) + math.log(self.step)
+            slope = lattice_slope(masses)
+        error = math.sqrt(0.5 * math.pi) * self.tau if self.count > 1 else 0.0
+        return (slope + error) / self.step
 
     def renyi(self, order: float, l1: float, l2: float, coordinates: int) -> float:
         """Upper bound on the Renyi divergence of this noise from itself moved by a multiple of the grid.

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws.base import check_scale, multiples, plain
 from foltr_audit.noise_laws.bessel import log_bessel_k
+from foltr_audit.noise_laws.probit import MIXTURE_PEAK
 from foltr_audit.rng import ClientStreams
 
-_TINY = 1e-8  # multiples of the scale below which the first terms of a series are exact enough
+_NEAR = 1e-2  # multiples of the scale below which the first terms of a series are exact
 FLOOR = 1e-9
 """What |x| / scale of a Gamma share counts as at least: its density may be infinite at 0."""
 
@@ -107,11 +108,36 @@ class GammaShare:
             return np.asarray(size / self.scale)
         if self.shape <= 0.5:
             return np.where(size > 0, np.inf, 0.0)
-        peak = math.lgamma(self.shape - 0.5) - math.lgamma(self.shape) - math.log(self.scale)
-        peak -= math.log(2.0) + 0.5 * math.log(math.pi)
         z, a = multiples(size, self.scale), self.shape
-        fall = math.exp(math.lgamma(1.5 - a) - math.lgamma(a + 0.5)) * (0.5 * z) ** (2.0 * a - 1.0)
-        loss = np.where(
-            z < _TINY, -np.log1p(-np.minimum(fall, 1.0 - 1e-15)), peak - self.log_density(size)
-        )  # next to the peak by the first terms of K's series (Olver et al. 2010, 10.27.4 and 10.25.2)
+        near, far = np.minimum(z, _NEAR), np.maximum(size, _NEAR * self.scale)
+        peak = math.lgamma(a - 0.5) - math.lgamma(a) - math.log(self.scale) - math.log(2.0)
+        peak -= 0.5 * math.log(math.pi)
+        loss = np.where(z < _NEAR, _loss_near_peak(near, a - 0.5), peak - self.log_density(far))
         return np.where(size > 0, np.maximum(loss, z), 0.0)
+
+    @property
+    def gaussian_slope(self) -> float:
+        """The c of `AddedNoise`: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
+
+        Source: `foltr_audit.noise_laws.probit`; a difference of Gamma variates is a normal one whose
+        variance is a Gamma variate (Kotz, Kozubowski & Podgorski 2001, proposition 4.1.2).
+        """
+        a = self.shape
+        if a < 1.0:
+            return math.inf
+        fall = math.exp(math.lgamma(a - 0.5) - math.lgamma(a))
+        return MIXTURE_PEAK * fall / (2.0 * math.sqrt(math.pi) * self.scale)
+
+
+def _loss_near_peak(z: NDArray[np.float64], v: float) -> NDArray[np.float64]:
+    """`-ln f(z) / f(0)` for z = |x| / scale of at most `_NEAR` and 0 < v = shape - 1/2 < 1/2.
+
+    By the first terms of `z^v K_v(z)`, since the difference of two logarithms would cancel.
+
+    Source: Olver et al. 2010, "NIST handbook of mathematical functions", 10.27.4 and 10.25.2.
+    """
+    q = 0.25 * z * z
+    even = q / (1.0 - v) * (1.0 + q / (2.0 * (2.0 - v)) * (1.0 + q / (3.0 * (3.0 - v))))
+    ratio = math.exp(math.lgamma(1.0 - v) - math.lgamma(1.0 + v))
+    odd = ratio * q**v * (1.0 + q / (1.0 + v) * (1.0 + q / (2.0 * (2.0 + v))))
+    return np.asarray(-np.log1p(np.maximum(even - odd, -1.0 + 1e-15)))

@@ -61,3 +61,8 @@ class Gaussian:
     def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
         """Infinite for any shift: Gaussian noise has a loss for a delta above 0 only."""
         return unbounded_loss(shifts)
+
+    @property
+    def gaussian_slope(self) -> float:
+        """`1 / sigma`, exactly."""
+        return 1.0 / self.sigma

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws.base import MOST_STEPS, check_count, multiples, plain, unbounded_loss
 from foltr_audit.noise_laws.bessel import log_scaled_bessel_i
+from foltr_audit.noise_laws.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
 from foltr_audit.rng import ClientStreams
 
 _FEWEST_STEPS = 1e-6
@@ -91,6 +93,15 @@ class Skellam:
         """Infinite for any shift: it has a loss for a delta above 0 only."""
         return unbounded_loss(shifts)
 
+    @property
+    def gaussian_slope(self) -> float:
+        """The c of `AddedNoise` for moves by multiples of the grid, about `(1 + 1 / (6 v)) / sigma`.
+
+        Source: `foltr_audit.noise_laws.probit`; the law is log-concave, as a convolution of Poisson laws.
+        """
+        v = (self.sigma / self.step) ** 2
+        return _slope(v) / self.step
+
     def renyi(self, order: int, l1: float, l2: float) -> float:
         """Upper bound on the Renyi divergence of this noise from itself moved by a multiple of the grid.
 
@@ -104,3 +115,11 @@ class Skellam:
         across, far, v = l1 / self.step, l2 / self.step, (self.sigma / self.step) ** 2
         near = ((2.0 * order - 1.0) * far**2 + 6.0 * across) / (4.0 * v) / v
         return order * far**2 / (2.0 * v) + min(near, 1.5 * across / v)
+
+
+@lru_cache(maxsize=256)
+def _slope(v: float) -> float:
+    """The slope of Skellam noise of variance v on the whole numbers."""
+    if math.sqrt(v) > CHECKED_STEPS:
+        return fine_slope(float(log_scaled_bessel_i(np.zeros(1), v)[0]))
+    return lattice_slope(log_scaled_bessel_i(lattice_points(math.sqrt(v)), v))

@@ -16,13 +16,6 @@ UNITS = {
 }
 """What two neighbouring inputs differ in, from the smallest to the largest."""
 
-VIEWS = {
-    "individual": "a server that sees each message",
-    "aggregate": "a server that sees the sum over the clients of a round",
-    "colluding": "a server that sees the sum, and whom all other clients tell what they sent",
-}
-"""Whose observations a privacy statement speaks of."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyClaim:
@@ -34,7 +27,7 @@ class PrivacyClaim:
         delta: claimed delta, 0 for pure differential privacy.
         unit: what two neighbouring inputs differ in, of `UNITS`.
         relation: `replace-one` or `add-remove`.
-        view: whose observations it speaks of, of `VIEWS`.
+        view: whose observations it speaks of, of `records.observers.VIEWS`.
     """
 
     mechanism: str

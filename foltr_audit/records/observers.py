@@ -1,0 +1,56 @@
+"""Observers: who sees what. Bounds, audits, attacks and tables name them in the same words."""
+
+from __future__ import annotations
+
+WITH_LISTS = "+lists"
+"""The end of the name of a view whose observer also sees the shown lists."""
+
+_OBSERVERS = {
+    "individual": ("message", "a server that sees each message"),
+    "aggregate": ("sum", "a server that sees the sum over the clients of a round"),
+    "colluding": (
+        "all other clients",
+        "a server that sees the sum, and to which other clients tell what they sent",
+    ),
+}
+
+SEES = {
+    name: words
+    for view, (sees, _) in _OBSERVERS.items()
+    for name, words in ((view, sees), (view + WITH_LISTS, f"{sees} and lists"))
+}
+"""What the observer of each view sees, in the words of every table."""
+
+VIEWS = {
+    name: who
+    for view, (_, server) in _OBSERVERS.items()
+    for name, who in ((view, server), (view + WITH_LISTS, f"{server}, and the lists that clients were shown"))
+}
+"""Whose observations a privacy statement speaks of."""
+
+WITHOUT_LISTS = tuple(_OBSERVERS)
+"""The views whose observer sees no shown lists."""
+
+
+def sees_lists(view: str) -> bool:
+    """Whether the observer of a view also sees the shown lists."""
+    return view.endswith(WITH_LISTS)
+
+
+def without_lists(view: str) -> str:
+    """The same view without the shown lists.
+
+    >>> without_lists("aggregate+lists"), without_lists("aggregate")
+    ('aggregate', 'aggregate')
+    """
+    return view.removesuffix(WITH_LISTS)
+
+
+def sees(view: str, colluders: int | None = None) -> str:
+    """What the observer of a view sees, in words; `colluders` of the other clients tell, None for all.
+
+    >>> sees("individual+lists"), sees("colluding", 3)
+    ('message and lists', '3 other clients')
+    """
+    words = SEES[view]
+    return words if colluders is None else words.replace("all other", f"{colluders} other")
