@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from foltr_audit.decoding import Decoder, Prior, why_too_long
 from foltr_audit.joint_search import JointSearch
+from foltr_audit.list_evidence import why_no_evidence
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.replay import NEEDS, why_no_replay
 
@@ -20,10 +21,12 @@ class JointMaximumPosterior(Attack):
     others: all 2^k are weighed with the later steps held fixed, and the `shortlist` best of them replayed
     exactly, drift of the local model and clips included, until no list changes. Where the best start does
     not explain the message as the noise law lets expect, pairs of lists change together. It is a search: with
-    many lists it may miss the maximum.
+    many lists it may miss the maximum. Where local models rank, a list also tells of the clicks on the lists
+    before it, as in `shown-lists`; with `lists=false` the message alone is weighed.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip,
-    the noise law, the click model with the grades that positions usually show.
+    the noise law, the click model with the grades that positions usually show; for what lists tell, all
+    candidates' features and how lists are made.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5, on the posterior of `map`.
@@ -36,6 +39,14 @@ class JointMaximumPosterior(Attack):
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
     shortlist: int = Field(32, ge=1, le=1024, description="patterns of a list that are replayed exactly")
     sweeps: int = Field(12, ge=1, le=1000, description="most passes over the lists")
+    lists: bool | None = Field(
+        None, description="weigh what lists tell of the clicks before them: true (if left out) or false"
+    )
+
+    @field_validator("lists")
+    @classmethod
+    def _usual_one_is_left_out(cls, value: bool | None) -> bool | None:
+        return None if value else value
 
     def why_not(self, view: View) -> str | None:
         """Also refuses lists with too many patterns."""
@@ -52,7 +63,8 @@ class JointMaximumPosterior(Attack):
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
-        search = JointSearch(Decoder(view, self.prior), self.shortlist, self.sweeps)
+        told = self.lists is None and why_no_evidence(view) is None
+        search = JointSearch(Decoder(view, self.prior), self.shortlist, self.sweeps, lists=told)
         for found in search.found():
             rows = found.best.message
             guess[rows] = found.clicks

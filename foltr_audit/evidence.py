@@ -9,6 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+FOLLOWED = ("followed by other lists", "last of its message")
+"""Groups of lists: of the first, a client's later lists may tell as well as its message."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Guessed:
@@ -99,6 +102,17 @@ class Evidence:
     def is_document(self) -> NDArray[np.bool_]:
         """False at the padding, bool (L, k)."""
         return self.shown >= 0
+
+    def by_followers(self) -> Evidence:
+        """The same lists grouped by whether other lists of their message follow them.
+
+        One group where a message has one list.
+        """
+        followed = np.zeros(self.message.size, dtype=np.bool_)
+        followed[:-1] = self.message[1:] == self.message[:-1]
+        if not followed.any():
+            return replace(self, group=np.zeros(followed.size, dtype=np.int64), groups=("everybody",))
+        return replace(self, group=np.where(followed, 0, 1), groups=FOLLOWED)
 
     @property
     def has_click(self) -> NDArray[np.bool_]:

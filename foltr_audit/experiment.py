@@ -166,7 +166,7 @@ def attack_fresh(
     """Let fresh clients send to a trained model, and judge every attack; findings by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
-        header = trace_header(setup, click_model, clients.queries.size, protocol.interactions)
+        header = trace_header(setup, click_model, clients.queries.size, protocol.interactions, protocol.lists)
         play = partial(clients.rounds, parameters, click_model)
         with progress.task(f"send {click_model}", protocol.repeats) as tick:
             recording = record_rounds(

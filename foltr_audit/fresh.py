@@ -28,7 +28,8 @@ _IDS_PER_PART = 1_000_000_000
 class FreshClients:
     """One fresh client for every attacked query; each repeat of the experiment is one round.
 
-    Clients start at the trained global model, show the deterministic list and take one step. A client
+    Clients start at the trained global model, show the deterministic list, or a sampled one where the
+    protocol says so, and take one step. A client
     draws the same clicks and noise whatever other parts, methods or epsilons are run. Of several groups of
     clients it is of any, with that group's intent and documents, and clicks as it is told. The server
     averages nothing: the aggregate of these rounds is the model itself.
@@ -101,7 +102,8 @@ class FreshClients:
         del last
         clientele = self.setup.clientele(self.data, self.origin, click_model, own_clicks=False)
         world, population = clientele.world, clientele.population
-        attacked, after = senders(self.setup, world), self._after(parameters)
+        attacked = senders(self.setup, world, sampled=self.protocol.lists == "sampled")
+        after = self._after(parameters)
         online = OnlineMetrics(
             world=world, population=population, no_relevant=self.setup.spec.train.no_relevant
         )

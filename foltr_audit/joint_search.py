@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.decoding import Decoder, patterns_as_clicks
+from foltr_audit.list_decoding import ListDecoder
+from foltr_audit.list_evidence import ListEvidence
 from foltr_audit.noise_laws import ScaleFree
 from foltr_audit.relaxed import RelaxedClicks
 
@@ -22,6 +24,7 @@ _TURNS = 6  # times the relaxed start reckons the drift of the local model anew
 _TRIED = 32  # patterns of one list that are tried with the best pattern of another
 _SOFT = tuple(ScaleFree(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
 _SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
+_HISTORIES = 16  # clicks on earlier lists that are kept in mind for the start that lists alone give
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
@@ -71,19 +74,25 @@ class Found(NamedTuple):
 class JointSearch:
     """The search for the most probable clicks of all lists of a message, for each message of a view.
 
+    Where lists follow from the clicks on lists before them, their probability counts as well as that of the
+    message, and what they tell alone is one more start.
+
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5.
     """
 
-    def __init__(self, decoder: Decoder, shortlist: int, sweeps: int) -> None:
+    def __init__(self, decoder: Decoder, shortlist: int, sweeps: int, *, lists: bool = False) -> None:
         """Prepare the search.
 
         Args:
             decoder: the view, the belief before its messages, and the noise law.
             shortlist: patterns of a list that are replayed exactly.
             sweeps: most passes over the lists.
+            lists: weigh what lists tell of the clicks before them; `why_no_evidence` has found nothing
+                against it.
         """
         self.decoder = decoder
+        self.evidence = ListEvidence(decoder) if lists else None
         self.view = decoder.view
         patterns = 1 << self.view.shown.shape[2]
         self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
@@ -93,6 +102,9 @@ class JointSearch:
         """What it finds for all messages, some at a time, in order; nothing of messages without lists."""
         n, B, _ = self.view.shown.shape
         starts = RelaxedClicks(self.view).starts(_TURNS)
+        if self.evidence is not None:
+            told = ListDecoder(self.decoder, _HISTORIES).clicks(np.arange(n))
+            starts = np.concatenate([told[:, np.newaxis], starts], axis=1)
         for first in range(0, n if B else 0, _CHUNK):
             rows = np.arange(first, min(first + _CHUNK, n))
             best, votes = self.best(rows, starts[rows])
@@ -126,7 +138,9 @@ class JointSearch:
         graduated non-convexity).
         """
         for law in _SOFT:
-            coarse = JointSearch(replace(self.decoder, law=law), self.shortlist, self.sweeps)
+            coarse = JointSearch(
+                replace(self.decoder, law=law), self.shortlist, self.sweeps, lists=self.evidence is not None
+            )
             state = State(message, clicks, coarse.values(message, clicks))
             clicks = coarse.settled(state, coarse.sweep, _SOFT_SWEEPS).clicks
         return clicks
@@ -178,7 +192,10 @@ class JointSearch:
 
     def values(self, message: Ints, clicks: Bools) -> Floats:
         """Log posterior of hypotheses, up to one constant a message: (H,)."""
-        fit = self.decoder.fit(message, self.decoder.replay.paths(message, clicks)[-1])
+        path = self.decoder.replay.paths(message, clicks)
+        fit = self.decoder.fit(message, path[-1])
+        if self.evidence is not None:
+            fit += self.evidence.of_path(path[:-1], message)
         for b in range(clicks.shape[1]):
             fit += self.decoder.log_prior_of(message, b, clicks[:, b])
         return fit
@@ -208,6 +225,9 @@ class JointSearch:
         for b in range(B):
             lengths = self.decoder.replay.lengths[state.message, b]
             posterior = self.posteriors(state, b)
+            if self.evidence is not None:
+                before = self.decoder.replay.paths(state.message, state.clicks)[b]
+                posterior = self.evidence.of_patterns(before, state.message, b, posterior, state.clicks)
             scores[:, b], _, any_click[:, b], _ = marginals(posterior, lengths, k)
             if patterns is not None:
                 patterns[:, b] = pattern_probabilities(posterior, lengths)

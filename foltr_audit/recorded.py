@@ -25,6 +25,7 @@ from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ClientGroups
+from foltr_audit.records.observers import attacked_view, sees
 from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
@@ -202,6 +203,7 @@ class Recorded:
                 trace, self.collection, self.protocol, self._streams, progress, click_model, groups
             )
             facts, streams = _facts(trace.header, self.spec, self.population), Streams(self._seed)
+            facts["sees"] = sees(attacked_view(self.protocol.view, self.protocol.hide))
             pieces.append(rows_of(*found, click_model, facts, streams, self.protocol.queries))
         config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.protocol.methods)}
         if self.spec is not None:

@@ -140,12 +140,17 @@ def _is_due(played: Round, every: int) -> bool:
 
 
 def trace_header(
-    setup: Setup, click_model: str | None, messages: int, interactions: int | None = None
+    setup: Setup,
+    click_model: str | None,
+    messages: int,
+    interactions: int | None = None,
+    lists: str | None = None,
 ) -> TraceHeader:
     """The header for rounds of `messages` messages.
 
     No click model is named where users have several. With `interactions` it is for attacked fresh clients,
-    who show deterministic lists and have so many interactions behind a message; without, for training.
+    who have so many interactions behind a message and are shown `deterministic` lists (None) or `sampled`
+    ones; without, for training.
     """
     spec, collection, learner = setup.spec, setup.collection, setup.learner
     training = interactions is None
@@ -153,7 +158,7 @@ def trace_header(
     knowledge: dict[str, Fact] = {
         "learner": learner.label,
         **learner.facts,
-        "lists": learner.lists if training else "deterministic",
+        "lists": learner.lists if training else lists or "deterministic",
         "defense": list(spec.defense),
         "eps_claimed": setup.claim(),
         **_format(setup, behind),

@@ -110,7 +110,7 @@ class Replay:
         """Flat scores, `starts` (H + 1,) and the lists (H, k) as positions among what is scored."""
         shown = self.view.shown[messages, b]
         if self.over_candidates:
-            scores, starts = self._candidate_scores(models, messages, b)
+            scores, starts = self.candidate_scores(models, messages, b)
             return scores, starts, shown
         k = shown.shape[1]
         scores = self.view.ranker.score(models, self.view.features[messages, b])
@@ -118,7 +118,8 @@ class Replay:
         places = np.where(shown >= 0, np.arange(k), -1)
         return np.ascontiguousarray(scores).reshape(-1), starts, places
 
-    def _candidate_scores(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints]:
+    def candidate_scores(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints]:
+        """Scores of all candidates of list b of some messages (H,) at local models (H, P), and `starts`."""
         candidates = self.view.candidates
         if candidates is None:
             raise ValueError("a replay over candidates needs them")

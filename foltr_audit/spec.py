@@ -43,6 +43,11 @@ def _only_false(value: bool | None) -> bool | None:
     return None if value is None or value else False
 
 
+def _not_deterministic(value: str | None) -> str | None:
+    """None for the default, so that it is left out of a Spec's form."""
+    return None if value == "deterministic" else value
+
+
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
     return Chain(parse_chain(texts)).texts
 
@@ -167,6 +172,7 @@ class AttackSpec(SpecTable):
         view: `individual`, a server that sees each message; `aggregate`, one that sees, for each query, the
             sum over its `repeats` clients only; `pooled`, one that adds up the messages that the same client
             sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
+        lists: how the lists of fresh clients are made: `deterministic` (None) or `sampled`, as in training.
         choices: queries that `query-id`, messages that `linkage` has to tell apart.
         hide: what the observer is to do without, names of `records.view.KNOWLEDGE`.
         queries: names of queries whose attacked lists are reported one by one.
@@ -184,6 +190,7 @@ class AttackSpec(SpecTable):
     min_documents: int = Field(10, ge=1)
     interactions: int = Field(1, ge=1, le=100)
     view: Literal["individual", "aggregate", "pooled"] = "individual"
+    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(_not_deterministic)] = None
     choices: int = Field(10, ge=2, le=1000)
     hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
     queries: Annotated[tuple[str, ...], AfterValidator(once)] = ()
@@ -192,6 +199,8 @@ class AttackSpec(SpecTable):
     def _sums_are_of_fresh_clients(self) -> AttackSpec:
         if self.sums and (self.target != "fresh" or self.interactions > 1):
             raise ValueError(f"view {self.view}: expected target fresh with one interaction a message")
+        if self.lists == "sampled" and self.target != "fresh":
+            raise ValueError("lists sampled: lists of training rounds are what the learner makes of them")
         return self
 
     @property

@@ -22,6 +22,7 @@ SETTING = {
     "eps_claimed": 1.2,
     "defense": "clip:norm=1",
     "pdgd": "pham-2022",
+    "sees": "message and lists",
     "population.clients": 40,
 }
 WHERE = {"click_model": "navigational", **SETTING, "view": "individual"}
@@ -191,7 +192,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
 
     told = json.loads(report.json(), parse_constant=refuse)
     fields = {"schema", "config", "dataset", "utility", *KINDS, *INQUIRIES}
-    assert set(told) == fields - {"groups"}, "clients do not differ"
+    assert set(told) == fields - {"groups", "places"}, "clients do not differ, and a message has one list"
     assert told["schema"] == "foltr-audit/attack/1"
     assert len(told["queries"]) == len(rows["queries"]) > 2
     assert "-inf" in [score for row in told["queries"] for score in row["scores"]]

@@ -33,6 +33,7 @@ def setting(eps: float) -> dict[str, Any]:
         "defense": f"noise:eps={eps}",
         "learner": "fpdgd",
         "pdgd": "pham-2022",
+        "sees": "message and lists",
     }
 
 
@@ -196,7 +197,7 @@ def test_the_sentence_at_the_end_is_that_of_the_results() -> None:
     judged = judged_lists()
     best = replace(judged.guessed["olsr"], scores=judged.clicks.astype(np.float64), guess=judged.clicks)
     text = flat(printed(report_of({1.2: replace(judged, guessed={"olsr": best})})))
-    assert "a server that sees single messages finds 100 % of the perfect users' clicks with olsr" in text
+    assert "a server that sees message and lists finds 100 % of the perfect users' clicks with olsr" in text
 
 
 def test_bits_stand_in_a_table_of_their_own() -> None:

@@ -65,6 +65,9 @@ def test_all_methods_and_several_epsilons_make_a_row_each() -> None:
     assert {row["eps_claimed"] for row in rows} == {1.2, "inf"}
     attacks = [plugin_class(Attack, name) for name in names(Attack)]
     asked = {attack.name for attack in attacks if attack.asks == "clicks" and "model" in attack.reads}
+    asked.remove("shown-lists")  # a message has one list here
+    assert {row["method"] for row in done.json()["refused"]} >= {"shown-lists"}
+    assert {row["sees"] for row in rows} == {"message and lists"}
     methods = [row["method"] for row in rows]
     assert sorted(methods) == sorted(2 * [*asked, "random:k=3", "random:k=4", "random:k=mean"])
     undefended = done.json()["utility"][1]

@@ -32,7 +32,14 @@ from foltr_audit.scoring import Scorer
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.judged import evidence, random_evidence, resampled
 
-SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "none", "learner": "fpdgd", "pdgd": "none"}
+SETTING = {
+    "trained_on": "perfect",
+    "eps_claimed": 1.2,
+    "defense": "none",
+    "learner": "fpdgd",
+    "pdgd": "none",
+    "sees": "message and lists",
+}
 INTENTS = Population(
     traits=(
         Trait(name="intent", values=(Value(name="intent 1", intent=0), Value(name="intent 2", intent=1))),
@@ -337,7 +344,7 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     told = json.loads(report_of(leaking(1.0, seed=1)).json())
     assert len(told["groups"]) == 4
     one = json.loads(report_of(random_evidence(1)).json())
-    assert set(one) == {"schema", "config", "dataset", "utility", *KINDS, *INQUIRIES} - {"groups"}
+    assert set(one) == {"schema", "config", "dataset", "utility", *KINDS, *INQUIRIES} - {"groups", "places"}
 
 
 def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:

@@ -108,6 +108,7 @@ def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0
         "eps_claimed": 1.2,
         "defense": "d",
         "pdgd": "p",
+        "sees": "message and lists",
     }
     rows = [{**common, "method": "random:k=3", "baseline": True, "auc": 0.5, "recall": 0.3, "precision": 0.3}]
     for number in range(choices):

@@ -72,6 +72,12 @@ def attack(
         int | None,
         typer.Option("--attack-interactions", help="Interactions behind each attacked message. Default: 1."),
     ] = None,
+    lists: Annotated[
+        str | None,
+        typer.Option(
+            "--lists", help="How fresh clients' lists are made: deterministic (default), or sampled."
+        ),
+    ] = None,
     view: Annotated[
         str | None,
         typer.Option(
@@ -135,6 +141,7 @@ def attack(
                 "--repeats": repeats,
                 "--min-documents": min_documents,
                 "--attack-interactions": attack_interactions,
+                "--lists": lists,
                 "--view": view if view != "individual" else None,
             }
         )
@@ -146,6 +153,7 @@ def attack(
         "attack.repeats": repeats,
         "attack.min_documents": min_documents,
         "attack.interactions": attack_interactions,
+        "attack.lists": lists,
         "attack.view": view,
         "attack.hide": listed(hide),
         "attack.queries": _named(queries),

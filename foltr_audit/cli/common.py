@@ -48,6 +48,7 @@ FIELD_OPTIONS = {
     "attack.interactions": "--attack-interactions",
     "attack.view": "--view",
     "attack.choices": "--choices",
+    "attack.lists": "--lists",
     "attack.hide": "--hide",
     "attack.queries": "--queries",
     "audit": "",

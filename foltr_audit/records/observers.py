@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 WITH_LISTS = "+lists"
 """The end of the name of a view whose observer also sees the shown lists."""
 
@@ -44,6 +46,20 @@ def without_lists(view: str) -> str:
     ('aggregate', 'aggregate')
     """
     return view.removesuffix(WITH_LISTS)
+
+
+def attacked_view(view: str, hide: Iterable[str]) -> str:
+    """The view of an attack's observer, who sees the lists unless they are hidden from it.
+
+    Args:
+        view: `individual`, or `aggregate` or `pooled` for sums.
+        hide: names of `records.view.KNOWLEDGE` that are withheld.
+
+    >>> attacked_view("individual", ()), attacked_view("pooled", ["shown"])
+    ('individual+lists', 'aggregate')
+    """
+    base = "individual" if view == "individual" else "aggregate"
+    return base if {"shown", "query"} & set(hide) else base + WITH_LISTS
 
 
 def sees(view: str, colluders: int | None = None) -> str:

@@ -28,6 +28,7 @@ KINDS = (
     "groups",
     "identifiability",
     "information",
+    "places",
     "queries",
     "refused",
     "results",
@@ -50,6 +51,8 @@ class AttackReport(Report):
             differ.
         identifiability: one row per setting: what its messages can tell whatever attack reads them.
         intent_inference: one row per attack that told the intents of clients.
+        places: one row per guesser and place of a list in its message, followed by other lists or the last
+            one; left out where a message has one list.
         linkage: one row per attack that told a client's next message from others', simple ones first.
         information: one row per attack that weighs click patterns: bits of a list's clicks in its message.
         queries: one row per attack and attacked list of the named queries.
@@ -59,7 +62,7 @@ class AttackReport(Report):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
-    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "groups")
+    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "groups", "places")
 
     any_click: list[Row]
     calibration: list[Row]
@@ -69,6 +72,7 @@ class AttackReport(Report):
     information: list[Row] = field(default_factory=list, kw_only=True)
     intent_inference: list[Row] = field(default_factory=list, kw_only=True)
     linkage: list[Row] = field(default_factory=list, kw_only=True)
+    places: list[Row] = field(default_factory=list, kw_only=True)
     queries: list[Row]
     query_identification: list[Row] = field(default_factory=list, kw_only=True)
     refused: list[Row]
@@ -140,6 +144,7 @@ def attack_rows(
         "groups": list(group_rows(evidence, where, streams)),
         "identifiability": [beside.identifiability_row(evidence, where)],
         "information": list(information_rows(evidence, where, resamples)),
+        "places": list(group_rows(evidence.by_followers(), where, streams)),
         "queries": list(beside.query_rows(evidence, where, queries)),
         "refused": list(beside.refused_rows(evidence, where)),
         "results": list(result_rows(evidence, click_model, setting, streams)),

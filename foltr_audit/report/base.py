@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from foltr_audit.intent_metrics import evaluated_on
+from foltr_audit.records.observers import attacked_view, sees
 from foltr_audit.records.world import SEVERAL
 from foltr_audit.report.plain import json_text
 from foltr_audit.spec import flat
@@ -94,13 +95,16 @@ def groups(cells: Sequence[Cell]) -> list[Group]:
 
 
 def setting(cell: Cell) -> Row:
-    """The columns that name what was run."""
+    """The columns that name what was run, and what the observer of its attacks sees."""
+    attack = cell.spec.attack
+    observer = {} if attack is None else {"sees": sees(attacked_view(attack.view, attack.hide))}
     return {
         "trained_on": cell.population.click_model(cell.spec.train.click_model) or SEVERAL,
         "eps_claimed": cell.eps_claimed,
         "defense": "+".join(cell.spec.defense),
         "learner": cell.learner,
         "pdgd": cell.pdgd,
+        **observer,
     }
 
 

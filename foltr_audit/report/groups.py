@@ -54,15 +54,15 @@ def _metrics(group: GroupScore, everybody: dict[str, float]) -> Row:
     return row
 
 
-def groups_table(rows: Sequence[Row]) -> Table:
-    """Who is hit hardest, by method and claimed epsilon; rows of one world.
+def groups_table(rows: Sequence[Row], of: str = "clients") -> Table:
+    """Who is hit hardest, by method and claimed epsilon; rows of one world, grouped by `clients` or `lists`.
 
     Of the guesses without a message only the random one stands beside the attacks.
     """
     shown = [row for row in rows if not row["baseline"] or row["method"] == RANDOM]
     found = table(
-        "by group of clients, hit hardest (highest AUC) first",
-        "AUC - all: less that of all clients, in the same resamples of queries\n"
+        f"by group of {of}, hit hardest (highest AUC) first",
+        f"AUC - all: less that of all {of}, in the same resamples of queries\n"
         "below each value: its 95 % interval, not widened for the choice of the first",
     )
     found.add_column("method", overflow="fold")
@@ -73,7 +73,7 @@ def groups_table(rows: Sequence[Row]) -> Table:
     for mine in by_method(shown):
         for block in _blocks(mine):
             style = "dim" if block[0]["baseline"] else None
-            found.add_row(*_everybody(block), style=style)
+            found.add_row(*_everybody(block, of), style=style)
             for row in block:
                 cells = [below(row, name) for name in (*_SHOWN, "auc_difference")]
                 found.add_row("", "", escape(row["group"]), str(row["lists"]), *cells, style=style)
@@ -91,8 +91,8 @@ def _blocks(rows: Sequence[Row]) -> list[list[Row]]:
     return found
 
 
-def _everybody(block: Sequence[Row]) -> tuple[str, ...]:
-    """The line of all clients above the groups of a method and setting."""
+def _everybody(block: Sequence[Row], of: str) -> tuple[str, ...]:
+    """The line of all clients or lists above the groups of a method and setting."""
     row, lists = block[0], sum(each["lists"] for each in block)
     values = (short(row[f"{name}_all"]) for name in _SHOWN)
-    return (escape(row["method"]), epsilon(row["eps_claimed"]), "all clients", str(lists), *values, "")
+    return (escape(row["method"]), epsilon(row["eps_claimed"]), f"all {of}", str(lists), *values, "")

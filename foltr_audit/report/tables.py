@@ -70,6 +70,10 @@ def _print_world(report: AttackReport, name: str, console: Console) -> None:
     if by_group:
         console.print(groups_table(by_group))
         console.print()
+    by_place = of_world(report.places, name)
+    if by_place:
+        console.print(groups_table(by_place, "lists"))
+        console.print()
     told = of_world(report.information, name)
     if told:
         console.print(information_table(told))
@@ -144,7 +148,8 @@ def _lists(rows: Sequence[Row]) -> str:
         f"{percent(row['clipped'])} of the steps clipped"
         for row in {row["defense"]: row for row in rows}.values()
     ]
-    return "\n".join(["below each value: its 95 % interval over queries", *lines])
+    seen = f"the server sees {rows[0]['sees']}; below each value: its 95 % interval over queries"
+    return "\n".join([seen, *lines])
 
 
 def _utility_table(rows: Sequence[Row], words: str) -> Table:

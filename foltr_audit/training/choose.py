@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foltr_audit.errors import UsageError
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import Senders, Training
 from foltr_audit.training.clicks import Central, ClickSenders
@@ -25,12 +26,20 @@ def training(setup: Setup, world: World) -> Training:
             return FedAvg(setup, world)
 
 
-def senders(setup: Setup, world: World) -> Senders:
-    """Fresh clients of a setup's learner, who are shown deterministic lists."""
+def senders(setup: Setup, world: World, *, sampled: bool = False) -> Senders:
+    """Fresh clients of a setup's learner, who are shown deterministic or sampled lists.
+
+    Raises:
+        UsageError: its lists are never sampled.
+    """
+    if sampled and setup.learner.sends != "models":
+        raise UsageError(
+            f"--lists sampled: learner {setup.learner.name} samples no lists of its fresh clients"
+        )
     match setup.learner.sends:
         case "metrics":
             return MetricSenders(setup, world)
         case "clicks":
             return ClickSenders(setup, world)
         case _:
-            return ModelSenders(setup, world, sampled=False)
+            return ModelSenders(setup, world, sampled=sampled)

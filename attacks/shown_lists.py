@@ -1,0 +1,71 @@
+"""Reads clicks out of the lists that were shown after them, whatever noise is on the message."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.list_decoding import ListDecoder
+from foltr_audit.list_evidence import NEEDS as LIST_NEEDS
+from foltr_audit.list_evidence import why_no_evidence
+from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.replay import NEEDS, why_no_replay
+
+
+class ShownLists(Attack):
+    """Weighs all 2^k click patterns of a list by the lists that the same client was shown afterwards.
+
+    A client's later lists of a round are ranked by its local model, which has learnt from the clicks on
+    the earlier ones. Lists in score order leave few patterns possible, often one; sampled lists are weighed
+    by their Plackett-Luce probability. The attack reads no message, so that neither noise nor secure
+    aggregation hides anything from it. The last list of a message has no successor: there it answers with
+    its prior. Scores are posterior probabilities of a click.
+
+    Sees: the shown lists with their order, all candidates' features, the global model, PDGD's settings, the
+    clip, how lists are made, the click model with the grades that positions usually show. Not the message.
+
+    Source: the list probabilities are those of Oosterhuis & de Rijke 2018, "Differentiable unbiased online
+    learning to rank", eq. 2; several lists are decoded by a beam search over the forward recursion (Rabiner
+    1989, "A tutorial on hidden Markov models", section III).
+    """
+
+    name: ClassVar[str] = "shown-lists"
+    needs: ClassVar[frozenset[str]] = NEEDS | LIST_NEEDS
+    probabilities: ClassVar[bool] = True
+
+    prior: Prior = Field("position", description="belief before any list: position, relevance or uniform")
+    guess: Literal["pattern", "marginal"] = Field(
+        "pattern", description="most probable pattern, or documents"
+    )
+    histories: int = Field(16, ge=1, le=1024, description="clicks on earlier lists that are kept in mind")
+
+    def why_not(self, view: View) -> str | None:
+        """Also refuses messages of one list, lists of the global model, and lists with too many patterns."""
+        return super().why_not(view) or why_no_replay(view) or why_no_evidence(view) or why_too_long(view)
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        """The score is the posterior probability of a click."""
+        del rng
+        return self._answer(view.trimmed()).widened(view.shown.shape[2])
+
+    def _answer(self, view: View) -> Inference:
+        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
+        from foltr_audit.kernels.patterns import marginals
+
+        n, B, k = view.shown.shape
+        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
+        decoder = Decoder(view, self.prior)
+        search = ListDecoder(decoder, self.histories)
+        for rows in decoder.chunks():
+            for b, posterior in enumerate(search.posteriors(rows)):
+                lengths = decoder.replay.lengths[rows, b]
+                scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
+                named = patterns_as_clicks(best, k)
+                guess[rows, b] = named if self.guess == "pattern" else scores[rows, b] > 0.5
+                if patterns is not None:
+                    patterns[rows, b] = pattern_probabilities(posterior, lengths)
+        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)

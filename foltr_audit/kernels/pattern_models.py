@@ -1,0 +1,65 @@
+"""The local model that each click pattern of a list leads to."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .jit import kernel, parallel_kernel
+from .patterns import Ball, shrunk
+
+Floats = NDArray[np.float64]
+
+
+@kernel
+def _coefficients(W: Floats, i: int, pattern: int, observed: int, out: Floats) -> bool:
+    """How much each document's gradient counts under a pattern; whether there is any pair."""
+    pairs = False
+    for j in range(out.size):
+        out[j] = 0.0
+    for j in range(observed):
+        for s in range(j):
+            if (pattern >> j) & 1 != (pattern >> s) & 1:
+                weight = W[i, j, s] if (pattern >> j) & 1 else -W[i, j, s]
+                out[j] += weight
+                out[s] -= weight
+                pairs = True
+    return pairs
+
+
+@parallel_kernel
+def pattern_models(
+    starts: Floats,
+    rows: Floats,
+    weights: Floats,
+    lengths: NDArray[np.int64],
+    only_observed: bool,
+    ball: Ball,
+) -> Floats:
+    """Local models after one interaction, for every click pattern, (n, 2^k, P).
+
+    Patterns beyond a list's length lead where none clicked does. Arguments as for `pattern_likelihoods`.
+    """
+    n, k, P = rows.shape
+    out = np.empty((n, 1 << k, P))
+    for i in numba.prange(n):
+        L, counts = lengths[i], np.zeros(k)
+        for pattern in range(1 << k):
+            clicked = pattern if pattern < 1 << L else 0
+            last = L - 1
+            while last >= 0 and not (clicked >> last) & 1:
+                last -= 1
+            observed = min(last + 2, L) if only_observed else L
+            pairs = _coefficients(weights, i, clicked, observed if last >= 0 else 0, counts)
+            model = out[i, pattern]
+            for p in range(P):
+                model[p] = starts[i, p]
+            for j in range(L):
+                if counts[j] != 0.0:
+                    for p in range(P):
+                        model[p] += counts[j] * rows[i, j, p]
+            scale = shrunk(model, ball, L > 0 and (pairs or ball.always))
+            for p in range(P):
+                model[p] *= scale
+    return out

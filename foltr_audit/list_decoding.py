@@ -1,0 +1,108 @@
+"""Clicks decoded from shown lists alone: list after list, with the most probable histories kept."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.decoding import Decoder, patterns_as_clicks
+from foltr_audit.list_evidence import ListEvidence
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_NEGLIGIBLE = 20.0  # of log probability below a message's best history: not kept
+_ENOUGH = 0.99  # share of the posterior that histories must hold to speak for the lists before
+
+
+class Histories(NamedTuple):
+    """Clicks on the lists so far that are still held to be possible, several a message.
+
+    Attributes:
+        message: whose they are, int64 (H,), in order.
+        patterns: the click pattern of each list, int64 (H, B); 0 for the lists that are not decoded yet.
+        models: the local models that they lead to, float64 (H, P).
+        weight: log posterior up to one constant a message, float64 (H,).
+    """
+
+    message: Ints
+    patterns: Ints
+    models: Floats
+    weight: Floats
+
+
+class ListDecoder:
+    """Weighs the clicks on each list by the lists that follow it, without a look at any message.
+
+    Every pattern of a list is weighed after each history that is kept. A list's posterior takes in what
+    the next list tells, and the lists after that too where the kept histories hold nearly all of it.
+
+    Source: beam search over the forward recursion, e.g. Rabiner 1989, "A tutorial on hidden Markov models",
+    section III.
+    """
+
+    def __init__(self, decoder: Decoder, histories: int) -> None:
+        """Of a view against which `why_no_evidence` has found nothing; so many histories a message."""
+        self.decoder = decoder
+        self.evidence = ListEvidence(decoder)
+        self.histories = histories
+
+    def posteriors(self, messages: Ints) -> list[Floats]:
+        """Log posterior of every pattern of each list of some messages (H,), B times (H, 2^k)."""
+        view = self.decoder.view
+        _, B, k = view.shown.shape
+        found = [np.full((messages.size, 1 << k), -np.inf) for _ in range(B)]
+        now = Histories(
+            np.arange(messages.size),
+            np.zeros((messages.size, B), dtype=np.int64),
+            view.parameters[messages],
+            np.zeros(messages.size),
+        )
+        held = np.ones(messages.size)
+        for b in range(B):
+            priors = self.decoder.log_priors(messages[now.message], b) + now.weight[:, np.newaxis]
+            weights = self.evidence.of_patterns(now.models, messages[now.message], b, priors)
+            np.logaddexp.at(found[b], now.message, weights)
+            if b + 1 < B:
+                now, share = self._kept(now, weights, messages, b)
+                held *= share
+                self._smooth(found[: b + 1], now, held >= _ENOUGH)
+        return found
+
+    def clicks(self, messages: Ints) -> Bools:
+        """The most probable clicks on each list of some messages (H,), (H, B, k)."""
+        k = self.decoder.view.shown.shape[2]
+        best = [posterior.argmax(axis=1) for posterior in self.posteriors(messages)]
+        return patterns_as_clicks(np.stack(best, axis=1), k)
+
+    def _kept(self, now: Histories, weights: Floats, messages: Ints, b: int) -> tuple[Histories, Floats]:
+        """The best histories with list b, and the share of each message's posterior that they hold."""
+        rows, patterns, share = [], [], np.ones(messages.size)
+        firsts = np.searchsorted(now.message, np.arange(messages.size + 1))
+        for i, (first, last) in enumerate(pairwise(firsts.tolist())):
+            mine = weights[first:last].ravel()
+            best = mine.max()
+            likely = np.flatnonzero(mine >= best - _NEGLIGIBLE)
+            kept = likely[np.argsort(-mine[likely], kind="stable")[: self.histories]]
+            share[i] = np.exp(mine[kept] - best).sum() / np.exp(mine - best).sum()
+            rows.append(first + kept // weights.shape[1])
+            patterns.append(kept % weights.shape[1])
+        row, pattern = np.concatenate(rows), np.concatenate(patterns)
+        chosen = now.patterns[row]
+        chosen[:, b] = pattern
+        clicks = patterns_as_clicks(pattern, self.decoder.view.shown.shape[2])
+        message = now.message[row]
+        models = self.decoder.replay.step(now.models[row], messages[message], b, clicks)
+        return Histories(message, chosen, models, weights[row, pattern]), share
+
+    @staticmethod
+    def _smooth(found: list[Floats], now: Histories, enough: Bools) -> None:
+        """Weigh earlier lists by the histories of the messages for which these hold enough."""
+        rows = np.flatnonzero(enough[now.message])
+        for b, posterior in enumerate(found):
+            posterior[enough] = -np.inf
+            np.logaddexp.at(posterior, (now.message[rows], now.patterns[rows, b]), now.weight[rows])
