@@ -6,25 +6,31 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.spec_table import SpecTable, known_parts, once
+from foltr_audit.records.observers import sees_lists
+from foltr_audit.spec_table import SpecTable, known_parts, not_deterministic, once
 
-AuditView = Literal["individual", "aggregate", "colluding"]
+AuditView = Literal[
+    "individual", "individual+lists", "aggregate", "aggregate+lists", "colluding", "colluding+lists"
+]
 Unit = Literal["click", "interaction", "query", "client"]
-Canary = Literal["data:worst", "data:typical", "data:no-click", "message"]
+Canary = Literal["data:worst", "data:typical", "data:no-click", "data:lists", "message"]
 
 
 class AuditSpec(SpecTable):
     """The audit protocol.
 
     Attributes:
-        views: whose observations are audited, of `records.observers.VIEWS`.
+        views: whose observations are audited, of `records.observers.VIEWS`. Those with lists are left out
+            for unit `client`, of whom lists tell everything.
         units: what neighbouring inputs differ in, of `records.privacy.UNITS`.
         canaries: neighbouring inputs that are played: `data:worst`, the pair of click logs with the
             largest shift that a search over the data finds; `data:typical`, a random pair, which is no
             evidence for a claim; `data:no-click`, a client without clicks against the log farthest from
-            it; `message`, two models at opposite ends of the ball that the chain keeps them in.
+            it; `data:lists`, the pair that leads to the most different later lists; `message`, two models at
+            opposite ends of the ball that the chain keeps them in.
         models: global models that the client may start from: the `first` one of the run and the `trained`
-            one. A canary is searched at each, and played where its shift is largest.
+            one. A canary is searched and played at each; of several messages, with both, each starts from
+            another model along the run.
         claim: epsilon that is checked; None for what the chain itself claims.
         delta: delta of the claim; None for what the chain itself claims.
         trials: evaluated trials under each hypothesis; a quarter as many more choose the threshold.
@@ -38,14 +44,20 @@ class AuditSpec(SpecTable):
         messages: rounds T in which the client sends a message of the same canary; all T are pooled. For
             units `query` and `client`; a click or interaction is part of one message.
         drop_out: share of the cohort whose messages do not arrive.
-        interactions: interactions B behind each message.
+        colluders: how many other clients tell the server what they sent, in the views `colluding`; None for
+            all of them.
+        interactions: interactions B behind each message; None for as many as the learner's.
+        lists: how lists after the first one of a message are made, `deterministic` (None) or `sampled`: then
+            views without lists are left out, since their observer cannot tell what a client was shown.
         on: parts whose queries are searched.
         min_documents: shorter queries are left out.
     """
 
     views: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] = (
         "individual",
+        "individual+lists",
         "aggregate",
+        "aggregate+lists",
     )
     units: Annotated[tuple[Unit, ...], Field(min_length=1), AfterValidator(once)] = ("interaction",)
     canaries: Annotated[tuple[Canary, ...], Field(min_length=1), AfterValidator(once)] = ("data:worst",)
@@ -61,8 +73,14 @@ class AuditSpec(SpecTable):
     score: str = Field("auto", min_length=1)
     messages: int = Field(1, ge=1, le=10_000)
     drop_out: float = Field(0.0, ge=0, lt=1)
-    interactions: int = Field(1, ge=1, le=100)
-    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)] = ("vali", "test")
+    colluders: int | None = Field(None, ge=0)
+    interactions: int | None = Field(None, ge=1, le=100)
+    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(not_deterministic)] = None
+    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)] = (
+        "train",
+        "vali",
+        "test",
+    )
     min_documents: int = Field(10, ge=2)
 
     @model_validator(mode="after")
@@ -71,8 +89,30 @@ class AuditSpec(SpecTable):
             raise ValueError(
                 "--canary message replaces all that a client sends; expected --unit client alone"
             )
+        if self.colluders is not None and not any(view.startswith("colluding") for view in self.views):
+            raise ValueError("--colluders: expected --view colluding, or colluding+lists")
+        for unit in self.units:
+            if not self.views_of(unit):
+                why = (
+                    "sampled lists are seen, or nothing can be said" if self.lists else "lists tell all of it"
+                )
+                with_or_without = "with" if self.lists and unit != "client" else "without"
+                raise ValueError(f"--unit {unit}: {why}; expected a --view {with_or_without} lists")
         if self.messages > 1 and not set(self.units) <= {"query", "client"}:
             raise ValueError(
                 "--messages: a click or interaction is in one message only; expected --unit query or client"
             )
         return self
+
+    @property
+    def along(self) -> int:
+        """How many global models along the run the messages of a game start from; 0 for one model alone."""
+        return self.messages if self.messages > 1 and len(self.models) > 1 else 0
+
+    def views_of(self, unit: str) -> tuple[AuditView, ...]:
+        """The views that are audited for a unit."""
+        return tuple(
+            view
+            for view in self.views
+            if not (sees_lists(view) and unit == "client") and (sees_lists(view) or not self.lists)
+        )

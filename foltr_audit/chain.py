@@ -168,6 +168,22 @@ class Chain:
             models = _same_shape(defense, defense.apply(models, own), models)
         return models
 
+    def trail(
+        self, models: NDArray[np.float64], context: RoundContext, step: int = 0
+    ) -> Iterator[tuple[Defense, NDArray[np.float64], NDArray[np.float64]]]:
+        """Each link of the step stage, after one local step, and then of the message stage.
+
+        With the models (C, P) that it gets and those that it gives.
+        """
+        links: list[tuple[StepDefense | MessageDefense, RoundContext]] = [
+            *self._of(StepDefense, context, f"step/{step}/"),
+            *self._of(MessageDefense, context),
+        ]
+        for defense, own in links:
+            after = _same_shape(defense, defense.apply(models, own), models)
+            yield defense, models, after
+            models = after
+
     @property
     def encoding(self) -> FixedPoint | None:
         """How the wire stage encodes messages as integers, if it does."""

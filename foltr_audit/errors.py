@@ -4,7 +4,8 @@ FoltrAuditError (1)
 ├── UsageError (2)          an option, a Spec or an argument that cannot be meant
 │   └── PluginError (2)     a plug-in that is unknown, shadowed or wrongly parameterised
 ├── DataError (2)           a data set that cannot be read as what it claims to be
-└── TraceError (3)          a trace or Run folder that is damaged, newer, or of something else
+├── TraceError (3)          a trace or Run folder that is damaged, newer, or of something else
+└── ContradictionError (70) a proof and an audit that cannot both be right: a fault of ours, or of a plug-in
 
 A message is one line: who complains, where (file, line or option), the value, and what was expected.
 """
@@ -42,6 +43,12 @@ class TraceError(FoltrAuditError):
     """A trace is damaged, of a newer schema, or belongs to something else."""
 
     exit_code: ClassVar[int] = 3
+
+
+class ContradictionError(FoltrAuditError):
+    """A proof and what an audit found cannot both be right."""
+
+    exit_code: ClassVar[int] = 70
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,13 @@ from foltr_audit.intent_metrics import PLAYED
 from foltr_audit.judge import judge
 from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.observer import Observer
+from foltr_audit.played import Round
 from foltr_audit.plugins import Attack
 from foltr_audit.progress import SILENT, Progress, Stopwatch
 from foltr_audit.recording import Recording, record_rounds, trace_header
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
+from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.registry import loadable, make, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
@@ -45,6 +47,8 @@ class Trained:
         interactions: interactions played here; a recorded run that was gone on with had some before.
         seconds: what their rounds took, without loading data; a first run compiles its kernels in them.
         recording: the rounds themselves; without their messages where they were not kept, or None.
+        along: global models (P,) of rounds spread evenly over the run, the first and the trained one
+            included, if they were asked for.
     """
 
     parameters: NDArray[np.float64]
@@ -54,6 +58,7 @@ class Trained:
     interactions: int
     seconds: float
     recording: Recording | None
+    along: tuple[NDArray[np.float64], ...] = ()
 
     @property
     def ndcg(self) -> float:
@@ -79,6 +84,36 @@ class Trained:
         return np.array([row[name] for row in self.rounds], dtype=np.float64)
 
 
+class ModelPath:
+    """Global models of some rounds, as they go by; the model after the last round ends them."""
+
+    def __init__(self, rounds: int, count: int) -> None:
+        """Of `count` rounds spread evenly over so many, from the first one on."""
+        self._last = rounds
+        self._wanted = [round(place) for place in np.linspace(0, rounds, count).tolist()]
+        self._models: dict[int, NDArray[np.float64]] = {}
+
+    def watch(self, rounds: Iterable[Round]) -> Iterator[Round]:
+        """The same rounds; models that they began with are kept."""
+        for played in rounds:
+            self._keep(played.context.round, played.context.parameters)
+            yield played
+
+    def add(self, records: Iterable[RoundRecord]) -> None:
+        """Models of rounds that were recorded before."""
+        for record in records:
+            self._keep(record.round, record.parameters)
+
+    def _keep(self, number: int, parameters: NDArray[np.float64]) -> None:
+        if number in self._wanted:
+            self._models[number] = np.array(parameters)
+
+    def models(self, trained: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """The models, with the trained one at the end."""
+        every = self._models | {self._last: trained}
+        return tuple(every[number] for number in self._wanted)
+
+
 def first_model(setup: Setup) -> NDArray[np.float64]:
     """The global model that training starts from, float64 (P,)."""
     init, ranker = setup.spec.train.init, setup.ranker
@@ -88,7 +123,12 @@ def first_model(setup: Setup) -> NDArray[np.float64]:
 
 
 def train(
-    setup: Setup, folder: RunFolder | None = None, *, keep: bool = False, progress: Progress = SILENT
+    setup: Setup,
+    folder: RunFolder | None = None,
+    *,
+    keep: bool = False,
+    along: int = 0,
+    progress: Progress = SILENT,
 ) -> Trained:
     """Play all rounds of a Spec.
 
@@ -96,6 +136,7 @@ def train(
         setup: the Spec with its data.
         folder: where the trace and the model go; a trace that was begun there is gone on with.
         keep: keep the rounds in memory where there is no folder.
+        along: how many global models to keep of rounds along the run.
         progress: told of every round.
 
     Raises:
@@ -108,9 +149,12 @@ def train(
         setup, setup.population.click_model(spec.train.click_model), spec.population.cohort_size
     )
     each, watch = spec.population.cohort_size * setup.interactions, Stopwatch()
+    path = ModelPath(spec.train.rounds, along)
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
-            lambda first, last: watch.over(federation.rounds(start if last is None else last, first)),
+            lambda first, last: path.watch(
+                watch.over(federation.rounds(start if last is None else last, first))
+            ),
             header,
             folder.training if folder else None,
             resume=bool(folder and folder.resume),
@@ -123,6 +167,7 @@ def train(
         if not np.array_equal(next(recording.rounds()).parameters, start):
             raise UsageError(f"--resume: {folder.path} was begun from another first model than --init names")
         folder.save_model(parameters)
+        path.add(recording.rounds() if along else ())
     evaluation, weights = federation.evaluation, federation.clientele.weights(0)
     rounds = recording.metrics()
     here = rounds[len(rounds) - watch.pieces :]
@@ -134,6 +179,7 @@ def train(
         interactions=int(sum(row.get(PLAYED, each) for row in here)),
         seconds=watch.seconds,
         recording=recording,
+        along=path.models(parameters),
     )
 
 

@@ -20,6 +20,7 @@ from foltr_audit.origin import Origin
 from foltr_audit.pairings import warnings
 from foltr_audit.plugins import (
     ClickModel,
+    Defense,
     Environment,
     Learner,
     MetricDefense,
@@ -254,10 +255,13 @@ class Setup:
         """The epsilon that the chain claims for one round; infinite without a claim."""
         return self.chain.eps_claimed(self._blank_context())
 
+    def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
+        """What the chain does to a message and which link does it, for accounting."""
+        return self.chain.acts(self._blank_context(), acts_without_pairs=self._acts_without_pairs)
+
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What the chain does to a message, for accounting."""
-        always = self._acts_without_pairs
-        return self.chain.events(self._blank_context(), acts_without_pairs=always)
+        return tuple(event for _, event in self.acts())
 
     def warnings(self) -> tuple[str, ...]:
         """Wrong pairings in the chain, and claims that a message composes, in words."""

@@ -22,7 +22,7 @@ from foltr_audit.rankers import ranker_text
 from foltr_audit.records.view import KNOWLEDGE
 from foltr_audit.registry import first_problem, make
 from foltr_audit.scenario_texts import canonical_scenarios
-from foltr_audit.spec_table import SpecTable, known_parts, once
+from foltr_audit.spec_table import SpecTable, known_parts, not_deterministic, once
 
 P = TypeVar("P", bound=Plugin)
 
@@ -41,11 +41,6 @@ def _canonical_intents(text: str | None) -> str | None:
 def _only_false(value: bool | None) -> bool | None:
     """None for the default, so that it is left out of a Spec's form."""
     return None if value is None or value else False
-
-
-def _not_deterministic(value: str | None) -> str | None:
-    """None for the default, so that it is left out of a Spec's form."""
-    return None if value == "deterministic" else value
 
 
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -190,7 +185,7 @@ class AttackSpec(SpecTable):
     min_documents: int = Field(10, ge=1)
     interactions: int = Field(1, ge=1, le=100)
     view: Literal["individual", "aggregate", "pooled"] = "individual"
-    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(_not_deterministic)] = None
+    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(not_deterministic)] = None
     choices: int = Field(10, ge=2, le=1000)
     hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
     queries: Annotated[tuple[str, ...], AfterValidator(once)] = ()

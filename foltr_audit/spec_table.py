@@ -23,6 +23,11 @@ def once(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def not_deterministic(value: str | None) -> str | None:
+    """None for lists in score order, the default, so that it is left out of a Spec's form."""
+    return None if value == "deterministic" else value
+
+
 def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
     """Names of `PARTS`, each once.
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foltr_audit import atomic
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.errors import UsageError
@@ -104,6 +107,17 @@ def _pdgd(learner: Learner) -> str:
     return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
+def _audited_models(setup: Setup, trained: Trained) -> dict[str, tuple[NDArray[np.float64], ...]]:
+    """The global models that the messages of an audit start from, by the names of `Finding.model`."""
+    protocol = setup.spec.audit
+    if protocol is None:
+        return {}
+    if protocol.along:
+        return {"rounds": trained.along}
+    ends = {"first": first_model(setup), "trained": trained.parameters}
+    return {name: protocol.messages * (ends[name],) for name in protocol.models}
+
+
 class Study:
     """Runs Specs; data sets and undefended twins that several Specs share are made once."""
 
@@ -161,9 +175,9 @@ class Study:
         }
         if protocol is None:
             audit = None if spec.audit is None else self._audit(setup, spec.audit)
-            trained = train(setup, folder, progress=self.progress)
-            models = {"first": first_model(setup), "trained": trained.parameters}
-            audited = () if audit is None else tuple(audit.findings(models))
+            along = 0 if spec.audit is None else spec.audit.along
+            trained = train(setup, folder, along=along, progress=self.progress)
+            audited = () if audit is None else tuple(audit.findings(_audited_models(setup, trained)))
             return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:

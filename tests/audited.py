@@ -73,11 +73,11 @@ def session(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> 
     spec = AuditSpec(**{"trials": 200, "min_documents": 4, **protocol})
     audit = Audit(setup, spec)
     model = np.linspace(-0.3, 0.3, setup.ranker.n_parameters) if parameters is None else parameters
-    return audit.session(model)
+    return audit.session([model] * spec.messages)
 
 
 def findings(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> list[Finding]:
     """What a small audit finds."""
     spec = AuditSpec(**{"trials": 200, "min_documents": 4, "models": ("trained",), **protocol})
     model = np.linspace(-0.3, 0.3, setup.ranker.n_parameters) if parameters is None else parameters
-    return list(Audit(setup, spec).findings({"trained": model}))
+    return list(Audit(setup, spec).findings({"trained": [model] * spec.messages}))

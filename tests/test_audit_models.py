@@ -18,7 +18,8 @@ def found(setup_of: SetupOf, canary: str, *names: str, steep_first: bool = False
     first, trained = (STEEP, FLAT) if steep_first else (FLAT, STEEP)
     protocol = AuditSpec(models=names, canaries=(canary,), trials=50, min_documents=4, views=("individual",))
     audit = Audit(setup_of(chain=(ToyClip(norm=1e6), ToyLaplace())), protocol)
-    (only,) = audit.findings({"first": first, "trained": trained})
+    several = {"first": [first], "trained": [trained]}
+    (only,) = audit.findings({name: several[name] for name in names})
     return only
 
 

@@ -84,9 +84,13 @@ def test_what_the_encoding_rounds_away_is_not_seen(setup_of: SetupOf) -> None:
 
 def test_the_whole_run_has_its_own_interactions(setup_of: SetupOf) -> None:
     made = {"rounds": 3, "learner": "fpdgd:interactions=4"}
-    run = found(setup_of, "click-rr:eps=0.5", made, units=("query",), views=("individual",))
+    alone: dict[str, Any] = {"units": ("query",), "views": ("individual",), "interactions": 1}
+    run = found(setup_of, "click-rr:eps=0.5", made, **alone)
     assert run.upper.epsilon == pytest.approx(10 * 0.5)
     assert run.upper_run.epsilon == pytest.approx(3 * 4 * 10 * 0.5)
+    whole = found(setup_of, "click-rr:eps=0.5", made, **(alone | {"interactions": None}))
+    assert whole.interactions == 4, "as many as the learner's"
+    assert whole.upper.epsilon == pytest.approx(4 * 10 * 0.5)
 
 
 def test_no_noise_and_no_number_that_is_none(setup_of: SetupOf) -> None:
@@ -132,6 +136,7 @@ def test_an_attack_that_pools_trials_learns_nothing_of_single_ones(
     for room in (attack_scores, audit):
         monkeypatch.setattr(room, "make", lambda kind, text: Pools())
     chain = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
-    pooled = found(setup_of, chain, views=("individual",), score="toy-pools", trials=4000)
+    alone: dict[str, Any] = {"views": ("individual",), "interactions": 1}
+    pooled = found(setup_of, chain, **alone, score="toy-pools", trials=4000)
     assert pooled.lower.epsilon < 1.2
     assert math.isfinite(pooled.lower.epsilon)

@@ -1,7 +1,8 @@
-"""Power: mechanisms that are broken on purpose are refuted, and the mended one is left alone."""
+"""Power: mechanisms that are broken on purpose are refuted by trials, and their proof is withdrawn."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -43,8 +44,11 @@ def test_what_is_broken_is_refuted(
     (refuted,) = findings(wrong, **game)
     (left_alone,) = findings(mended, **game)
     assert refuted.verdict == "refuted"
-    assert refuted.upper.epsilon == pytest.approx(1.2), "the proof is of what the chain says it does"
+    assert refuted.upper.epsilon == math.inf, "the proof is of what the chain says it does"
+    assert refuted.declared == "broken"
+    assert refuted.declared_why in refuted.upper.how
     assert left_alone.verdict == "proven"
+    assert left_alone.declared == "as declared"
     assert left_alone.lower.epsilon < 1.2
     for bound in left_alone.estimates:
         assert bound.epsilon < 1.4, bound.estimator

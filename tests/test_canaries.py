@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.auditing.canaries import (
-    CanarySearch,
-    LogCanary,
-    extreme_directions,
-    message_canaries,
-    patterns_of,
-)
+from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
+from foltr_audit.auditing.neighbours import LogCanary
 from foltr_audit.auditing.scripted import ScriptedClients
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
@@ -147,22 +142,13 @@ def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     canaries = list(message_canaries(setup, MODEL, extreme_directions(FEATURES)))
     assert len(canaries) == 2
     for canary in canaries:
-        local = canary.local(clients, np.array([0, 1, 1]), clients.context(0, np.arange(3)))
+        local = canary.play(clients, np.array([0, 1, 1]), clients.context(0, np.arange(3))).models
         np.testing.assert_allclose(np.abs(local).sum(axis=1), 2.0)
         np.testing.assert_allclose(local[0], -local[1])
         np.testing.assert_array_equal(local[1], local[2])
     off = setup_of(chain=(ToyClip(norm=2.0, broken=True), ToyLaplace()))
-    far = canaries[0].local(
-        ScriptedClients(off, off.collection.test, MODEL), np.array([0, 1]), clients.context(0, np.arange(2))
-    )
+    others = ScriptedClients(off, off.collection.test, MODEL)
+    far = canaries[0].play(others, np.array([0, 1]), clients.context(0, np.arange(2))).models
     assert np.abs(far).sum(axis=1).min() > 100
     with pytest.raises(UsageError, match="keeps no message in a ball"):
         list(message_canaries(setup_of(chain=(ToyLaplace(),)), MODEL, extreme_directions(FEATURES)))
-
-
-def test_every_pattern_once() -> None:
-    clicks = patterns_of(10, 3)
-    assert clicks.shape == (8, 10)
-    assert len({row.tobytes() for row in clicks}) == 8
-    assert not clicks[:, 3:].any()
-    assert np.flatnonzero(clicks[5]).tolist() == [0, 2]

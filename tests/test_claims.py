@@ -47,10 +47,18 @@ class OfQueries(MessageDefense):
 
 
 def checked(
-    setup_of: SetupOf, chain: Any, unit: str, view: str, *, sums: bool = False, **protocol: Any
+    setup_of: SetupOf,
+    chain: Any,
+    unit: str,
+    view: str,
+    *,
+    sums: bool = False,
+    lists: bool = False,
+    **protocol: Any,
 ) -> Claim:
     defenses: tuple[Defense, ...] = parse_chain([chain]) if isinstance(chain, str) else chain
-    return claim_for(unit, view, setup_of(chain=defenses), AuditSpec(**protocol), sums=sums)
+    spec = AuditSpec(**{"interactions": 1, **protocol})
+    return claim_for(unit, view, setup_of(chain=defenses), spec, sums=sums, lists=lists)
 
 
 @pytest.mark.parametrize(

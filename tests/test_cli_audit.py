@@ -50,12 +50,16 @@ def test_the_published_claim_is_false_for_single_messages() -> None:
 
 def test_default_views_and_numbers_that_fit_together() -> None:
     report = run("audit", "--eps", "1.2", *FEW, "--json").json()
-    assert [row["view"] for row in report["results"]] == ["individual", "aggregate"]
+    views = ["individual", "individual+lists", "aggregate", "aggregate+lists"]
+    assert [row["view"] for row in report["results"]] == views
+    sees = ["message", "message and lists", "sum", "sum and lists"]
+    assert [row["sees"] for row in report["results"]] == sees
     for row in report["results"]:
         assert row["verdict"] in VERDICTS
         upper, exact = (math.inf if row[name] == "inf" else row[name] for name in ("eps_upper", "eps_exact"))
         assert exact <= upper + 1e-9, "no pair can be worse than what is proven"
-    assert report["results"][1]["eps_upper"] == pytest.approx(1.2 * math.sqrt(46), rel=1e-3)
+    assert report["results"][2]["eps_upper"] == pytest.approx(1.2 * math.sqrt(46), rel=1e-3)
+    assert report["results"][3]["eps_upper"] == "inf"
 
 
 @pytest.mark.parametrize("unit", ["click", "interaction", "query", "client"])
@@ -96,7 +100,7 @@ def test_a_claim_of_ones_own_and_proofs() -> None:
     assert weak.code == 0
     strong = run("audit", *PROVEN, *FEW, "--view", "individual", "--claim", "0.01", "--json")
     assert strong.code == 1
-    assert strong.json()["results"][0]["verdict"] == "false by exact loss"
+    assert strong.json()["results"][0]["verdict"] in ("false by exact loss", "refuted")
     nothing = ("audit", "--defense", "none", *FEW, "--view", "individual")
     assert run(*nothing).code == 0
     assert "nothing is claimed" in run(*nothing).out
@@ -114,7 +118,7 @@ def test_same_seed_same_bytes_whatever_else_is_audited() -> None:
 def test_several_epsilons_and_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "runs"
     first = run("audit", "--eps", "1.2", "--eps", "4.5", *FEW, "--out", out, "--json")
-    assert [row["eps_claimed"] for row in first.json()["results"]] == [1.2, 1.2, 4.5, 4.5]
+    assert [row["eps_claimed"] for row in first.json()["results"]] == 4 * [1.2] + 4 * [4.5]
     again = run("audit", "--eps", "1.2", "--eps", "4.5", *FEW, "--out", out, "--resume", "--json")
     assert again.out == first.out
     assert (out / "results.json").read_text() == first.out
@@ -152,8 +156,9 @@ def test_several_messages_of_one_client() -> None:
 
 
 def test_an_attack_may_keep_the_score() -> None:
-    done = run("audit", "--eps", "1.2", *FEW, "--view", "individual", "--score", "lad", "--json")
-    (row,) = done.json()["results"]
+    options = ("audit", "--eps", "1.2", *FEW, "--view", "individual", "--score", "lad", "--json")
+    assert "--canary-interactions 1" in run(*options).one_error()
+    (row,) = run(*options, "--canary-interactions", "1").json()["results"]
     assert row["score"] == "lad"
     assert row["eps_lower"] > 1.2
 
@@ -198,7 +203,8 @@ def test_the_published_claim_on_real_data() -> None:
     mq2008 = SHARED / "data" / "mq2008"
     done = run("audit", "--eps", "1.2", "--data", mq2008, "--trials", "1000", "--json")
     assert done.code == 1
-    individual, aggregate = done.json()["results"]
+    individual, lists, aggregate, _ = done.json()["results"]
+    assert lists["eps_lower"] == lists["eps_ceiling"]
     assert individual["verdict"] == "refuted"
     assert individual["eps_lower"] >= 5
     assert aggregate["verdict"] in ("false by exact loss", "refuted")

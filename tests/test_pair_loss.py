@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.auditing.canaries import Canary, LogCanary
 from foltr_audit.auditing.likelihood import Noise, exact_epsilon, log_ratio
+from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.session import Session
 from foltr_audit.noise_laws import GammaShare, Gaussian
-from foltr_audit.plugins import ModelLearner
+from foltr_audit.plugins import Defense, ModelLearner
 from foltr_audit.records.privacy import Bounded, Noised, Opaque, RandomisedClicks, Resized, Rounded, Summed
+from foltr_audit.registry import make
 from tests.audited import ToyClip, ToyLaplace, session
 from tests.conftest import SetupOf
 
@@ -120,7 +121,8 @@ def test_randomised_clicks_by_every_report(setup_of: SetupOf, learner: str, unit
     ],
 )
 def test_what_stands_between_messages_and_observer(events: object, summed: object, expected: Noise) -> None:
-    assert Noise.of(events, summed) == expected  # type: ignore[arg-type]
+    acts = [(make(Defense, "none"), event) for event in events]  # type: ignore[attr-defined]
+    assert Noise.of(acts, summed or 1, 1) == expected  # type: ignore[arg-type]
 
 
 def test_the_likelihood_ratio_is_that_of_the_densities() -> None:

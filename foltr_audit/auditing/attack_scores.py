@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from foltr_audit.auditing.canaries import Canary, LogCanary
 from foltr_audit.auditing.games import Games
+from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scores import Pair
-from foltr_audit.auditing.scripted import Floats
+from foltr_audit.auditing.scripted import Floats, ScriptedClients
 from foltr_audit.errors import UsageError
 from foltr_audit.judge import checked_answer
 from foltr_audit.observer import Observer
@@ -17,7 +17,7 @@ from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.registry import make
 
 
-def attack_scores(games: Games, canary: Canary, text: str, *, summed: bool) -> dict[str, Pair]:
+def attack_scores(games: Games, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:
     """Scores of an attack on single messages, added up over the messages of a trial.
 
     Messages of both hypotheses stand in one view in random order, so that an attack that learns from all
@@ -28,27 +28,35 @@ def attack_scores(games: Games, canary: Canary, text: str, *, summed: bool) -> d
     """
     if not isinstance(canary, LogCanary) or np.any(canary.queries[0] != canary.queries[1]):
         raise UsageError(f"--score {text}: an attack reads clicks; expected click logs of one query")
-    if summed:
+    if members > 1:
         raise UsageError(f"--score {text}: an attack reads single messages; expected --view individual")
     if games.interactions != 1:
-        raise UsageError(f"--score {text}: expected one interaction a message, not {games.interactions}")
+        raise UsageError(
+            f"--score {text}: an attack reads messages of one interaction here, not of {games.interactions}; "
+            "expected --canary-interactions 1"
+        )
     attack = make(Attack, text)
-    rng = games.clients.setup.streams.generator(f"audit/attack/{attack.text}/{canary.name}/{canary.unit}")
+    rng = games.clients[0].setup.streams.generator(f"audit/attack/{attack.text}/{canary.name}/{canary.unit}")
     total = np.zeros(2 * games.count)
     mixed = rng.permutation(total.size)
-    for seen in games.play(canary, summed=False):
-        total[mixed] += _scored(games, canary, attack, np.concatenate([seen.zero, seen.one])[mixed], rng)
+    for clients, (zero, one) in zip(games.clients, games.play(canary, members=1), strict=True):
+        messages = np.concatenate([zero.seen, one.seen])[mixed]
+        total[mixed] += _scored(games, clients, canary, attack, messages, rng)
     return {text: (total[: games.count], total[games.count :])}
 
 
 def _scored(
-    games: Games, canary: LogCanary, attack: Attack, messages: Floats, rng: np.random.Generator
+    games: Games,
+    clients: ScriptedClients,
+    canary: LogCanary,
+    attack: Attack,
+    messages: Floats,
+    rng: np.random.Generator,
 ) -> Floats:
-    clients = games.clients
     click_model = clients.setup.spec.train.click_model
     header = trace_header(clients.setup, click_model, len(messages), games.interactions)
     observer = Observer(header, clients.setup.collection)
-    record, pieces = _record(games, canary, messages), []
+    record, pieces = _record(games, clients, canary, messages), []
     weights = canary.clicks[1].astype(np.float64) - canary.clicks[0]
     for seen in observer.views(record):
         why = attack.why_not(seen.view)
@@ -59,9 +67,9 @@ def _scored(
     return np.concatenate(pieces)
 
 
-def _record(games: Games, canary: LogCanary, messages: Floats) -> RoundRecord:
+def _record(games: Games, clients: ScriptedClients, canary: LogCanary, messages: Floats) -> RoundRecord:
     """The messages as one recorded round, every client with the same lists."""
-    clients, n, origin = games.clients, len(messages), games.origin
+    n, origin = len(messages), games.origin
     queries = np.repeat(canary.queries[0], n)
     return RoundRecord(
         round=0,

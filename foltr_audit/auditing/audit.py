@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from foltr_audit.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.audit_spec import AuditSpec
-from foltr_audit.auditing.canaries import Canary
 from foltr_audit.auditing.claims import Claim, claim_for
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound
+from foltr_audit.auditing.declarations import Declarations, State, check_declarations
+from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials
+from foltr_audit.auditing.link_tests import Input
+from foltr_audit.auditing.neighbours import Canary
+from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scores import SCORES
 from foltr_audit.auditing.scripted import Floats
-from foltr_audit.auditing.session import Session
-from foltr_audit.auditing.verdict import Verdict, verdict_on
+from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, Session
+from foltr_audit.auditing.sum_tests import failure_of_sums
+from foltr_audit.auditing.verdict import STRICT, Evidence, Verdict, verdict_on
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
 from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import Attack
 from foltr_audit.progress import SILENT, Progress
+from foltr_audit.records.observers import without_lists
+from foltr_audit.records.privacy import Opaque
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from foltr_audit.spec import AttackSpec
@@ -30,8 +39,11 @@ class Finding:
 
     Attributes:
         view, unit, canary: what is audited, by their names.
+        colluders: of view `colluding`, how many other clients tell the server; None for all, or no others.
         about: the two inputs in words.
-        model: the global model that the client starts from, `first` or `trained`.
+        model: the global models that the client starts from: `first`, `trained`, or `rounds` for one of a
+            round each, along the run.
+        interactions: interactions behind a message.
         messages: messages of the client that are pooled.
         eps_claimed: what is claimed for all of them together.
         delta: of the claim.
@@ -41,6 +53,8 @@ class Finding:
         lower: what the trials show.
         estimates: what every estimator makes of the same trials.
         score: what told the hypotheses apart.
+        declared: whether links do what they declare, as far as was tried.
+        declared_why: which do not, or could not be looked at, in words.
         verdict: see `verdict_on`.
         why: the verdict's reason.
     """
@@ -48,8 +62,10 @@ class Finding:
     view: str
     unit: str
     canary: str
+    colluders: int | None
     about: str
     model: str
+    interactions: int
     messages: int
     eps_claimed: float
     delta: float
@@ -59,8 +75,21 @@ class Finding:
     lower: LowerBound
     estimates: tuple[LowerBound, ...]
     score: str
+    declared: State
+    declared_why: str
     verdict: Verdict
     why: str
+
+
+class _Game(NamedTuple):
+    """A canary that was played in one view at the global models of one session."""
+
+    model: str
+    session: Session
+    canary: Canary
+    exact: float | None
+    score: str
+    trials: Trials
 
 
 class Audit:
@@ -85,53 +114,115 @@ class Audit:
         self.fresh = FreshClients(setup, AttackSpec(on=protocol.on, min_documents=protocol.min_documents))
         _ = self.fresh.queries  # refuse data without a query before anything is trained on them
 
-    def session(self, parameters: Floats) -> Session:
-        """The games on one global model (P,)."""
-        return Session(self.setup, self.protocol, self.fresh, parameters, self.progress)
+    def session(self, models: Sequence[Floats], others: OtherClients | None = None) -> Session:
+        """The games whose messages start from some global models, (P,) each."""
+        return Session(self.setup, self.protocol, self.fresh, models, self.progress, others)
 
-    def findings(self, models: Mapping[str, Floats]) -> Iterator[Finding]:
+    def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[Finding]:
         """One finding per unit, canary and view.
 
+        A claim is about every round. So a canary is searched and played at each of the models, and the game
+        that promises most on the separate part of its trials is the one that is evaluated.
+
         Args:
-            models: global models (P,) by the names of `AuditSpec.models`. A claim is about every round: a
-                searched canary is played at the model where its shift is largest, others at the last one.
+            models: global models (P,) that the messages of a game start from, one for each message, by name.
 
         Raises:
             UsageError: a score or canary that cannot be played here.
         """
-        sessions = {str(name): self.session(models[name]) for name in self.protocol.models}
-        for unit in self.protocol.units:
-            for name in self.protocol.canaries:
-                model, canary = self._worst(sessions, name, unit)
-                for view in self.protocol.views:
-                    yield self._finding(sessions[model], model, canary, view)
+        sessions = self._sessions(models)
+        canaries = {
+            (unit, name): self._canaries(sessions, name, unit)
+            for unit in self.protocol.units
+            for name in self.protocol.canaries
+        }
+        declared = self._declared(sessions, canaries.values())
+        for (unit, _), found in canaries.items():
+            for view in self.protocol.views_of(unit):
+                yield self._finding(self._worst(sessions, found, view), view, declared)
 
-    def _worst(self, sessions: Mapping[str, Session], name: str, unit: str) -> tuple[str, Canary]:
-        """A canary with the model that it is played at; of equals the first."""
-        last = self.protocol.models[-1]
+    def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, Session]:
+        """The games at each of the models; noise that is declared does not depend on the model.
+
+        So other clients are played once for all, at the last models; whether they are as declared is tested.
+        """
+        last = list(models)[-1]
+        found = {last: self.session(models[last])}
+        unknown = any(isinstance(event, Opaque) for _, event in found[last].acts)
+        others = None if unknown else found[last].games.others
+        for name in models:
+            if name != last:
+                found[name] = self.session(models[name], others)
+        return {name: found[name] for name in models}
+
+    def _canaries(self, sessions: Mapping[str, Session], name: str, unit: str) -> dict[str, Canary]:
+        """The canary of a name by the name of the models; a random pair or two extreme models at the last."""
         if name in ("data:typical", "message"):
-            return last, sessions[last].canary(name, unit)
-        found = {model: session.canary(name, unit) for model, session in sessions.items()}
-        model = max(found, key=lambda each: found[each].shift)
-        return model, found[model]
+            sessions = dict(list(sessions.items())[-1:])
+        return {model: session.canary(name, unit) for model, session in sessions.items()}
 
-    def _finding(self, session: Session, model: str, canary: Canary, view: str) -> Finding:
-        claim = claim_for(canary.unit, view, self.setup, self.protocol, sums=session.sums(view))
-        gaussian = isinstance(session.noise(view).law, Gaussian) and not session.noise(view).rounded
+    def _declared(
+        self, sessions: Mapping[str, Session], canaries: Iterable[Mapping[str, Canary]]
+    ) -> Declarations:
+        """Whether links do what they declare, on what canaries and clients that learn nothing send."""
+        inputs = [Input.resting(name, session.clients) for name, session in sessions.items()]
+        for found in canaries:
+            inputs += [
+                Input.of_canary(name, sessions[name].clients, canary) for name, canary in found.items()
+            ]
+        last = list(sessions.values())[-1]
+        declared = check_declarations(last.acts, last.clients, inputs)
+        views = {view for unit in self.protocol.units for view in self.protocol.views_of(unit)}
+        for members in sorted({last.members(view) for view in views} - {1}):
+            failed = failure_of_sums(last, members)
+            if failed is not None:
+                declared = declared.with_broken(*failed)
+        return declared
+
+    def _worst(self, sessions: Mapping[str, Session], canaries: Mapping[str, Canary], view: str) -> _Game:
+        """The game to evaluate: with the largest exact loss among those that promise about the most."""
+        games = []
+        for model, canary in canaries.items():
+            session = sessions[model]
+            score, trials = session.trials(canary, view)
+            exact = session.exact(canary, view, self._claim(session, canary.unit, view).delta)
+            games.append(_Game(model, session, canary, exact, score, trials))
+        if len(games) == 1:
+            return games[0]
+        promised = [game.session.promised(_chosen_on(game.trials)) for game in games]
+        enough = AS_GOOD * max(promised) - BY_CHANCE
+        likely = [game for game, promise in zip(games, promised, strict=True) if promise >= enough]
+        return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
+
+    def _finding(self, game: _Game, view: str, declared: Declarations) -> Finding:
+        session, canary = game.session, game.canary
+        claim = self._claim(session, canary.unit, view)
+        noise = session.noise(view)
+        gaussian = isinstance(noise.law, Gaussian) and not noise.rounded
         chosen = self._estimator(claim, gaussian=gaussian)
-        score, trials = session.trials(canary, view)
         place = f"{canary.name}/{canary.unit}/{view}"
-        estimates = tuple(session.estimates(trials, claim.delta, place, gaussian=gaussian))
-        lower = next(bound for bound in estimates if bound.estimator == chosen)
-        upper, upper_run = self._upper(session, canary.unit, view, claim)
-        exact = session.exact(canary, view, claim.delta)
+        estimates, strict = (
+            tuple(
+                session.estimates(game.trials, claim.delta, place, gaussian=gaussian, confidence=confidence)
+            )
+            for confidence in (self.protocol.confidence, 1.0 - STRICT)
+        )
+        lower, surest = (
+            next(bound for bound in several if bound.estimator == chosen) for several in (estimates, strict)
+        )
+        upper, upper_run = self._upper(session, canary.unit, view, claim, declared)
+        exact = None if declared.broken else game.exact
         sure = not lower.assumes or chosen == "gaussian-dp"  # which is asked where it holds only
         verdict, why = verdict_on(
-            claim.epsilon,
-            upper.epsilon,
-            exact,
-            lower.epsilon if sure else 0.0,
-            evidence=canary.name != "data:typical",
+            Evidence(
+                claimed=claim.epsilon,
+                proven=upper.epsilon,
+                exact=exact,
+                measured=lower.epsilon if sure else 0.0,
+                strict=surest.epsilon if sure else 0.0,
+                broken=declared.why if declared.broken else "",
+                speaks=canary.name != "data:typical",
+            )
         )
         if not sure:
             why += f" ({chosen} takes for granted: {lower.assumes}; it refutes nothing)"
@@ -139,8 +230,10 @@ class Audit:
             view=view,
             unit=canary.unit,
             canary=canary.name,
+            colluders=self.protocol.colluders if without_lists(view) == "colluding" else None,
             about=canary.about,
-            model=model,
+            model=game.model,
+            interactions=session.interactions,
             messages=self.protocol.messages,
             eps_claimed=claim.epsilon,
             delta=claim.delta,
@@ -149,12 +242,22 @@ class Audit:
             exact=exact,
             lower=lower,
             estimates=estimates,
-            score=score,
+            score=game.score,
+            declared=declared.state,
+            declared_why=declared.why,
             verdict=verdict,
             why=why,
         )
 
-    def _upper(self, session: Session, unit: str, view: str, claim: Claim) -> tuple[UpperBound, UpperBound]:
+    def _claim(self, session: Session, unit: str, view: str) -> Claim:
+        """The claim on a unit in a view."""
+        only_sums = session.masked and without_lists(view) == "individual"
+        lists = session.lists(view)
+        return claim_for(unit, view, self.setup, self.protocol, sums=only_sums, lists=lists)
+
+    def _upper(
+        self, session: Session, unit: str, view: str, claim: Claim, declared: Declarations
+    ) -> tuple[UpperBound, UpperBound]:
         """What is proven for the played messages, and for the rounds of the whole run with their own B."""
         situation = Situation(
             view=view,
@@ -162,14 +265,19 @@ class Audit:
             parameters=session.clients.parameters.size,
             shares=self.setup.spec.population.cohort_size,
             arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
-            interactions=self.protocol.interactions,
+            colluders=self.protocol.colluders,
+            interactions=session.interactions,
+            ranked_with=self.setup.learner.ranked_with,
             rounds=self.protocol.messages,
             delta=claim.delta,
         )
         run = replace(
             situation, interactions=self.setup.learner.interactions, rounds=self.setup.spec.train.rounds
         )
-        return upper_bound(session.events, situation), upper_bound(session.events, run)
+        upper, upper_run = (upper_bound(declared.events, each) for each in (situation, run))
+        if declared.broken and not np.isfinite(upper.epsilon):
+            upper = replace(upper, how=f"declared law broken: {declared.why}")
+        return upper, upper_run
 
     def _estimator(self, claim: Claim, *, gaussian: bool) -> str:
         if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:
@@ -181,6 +289,17 @@ class Audit:
         if self.protocol.estimator != "auto":
             return self.protocol.estimator
         return "gaussian-dp" if gaussian and claim.delta > 0 else "clopper-pearson"
+
+
+def _chosen_on(trials: Trials) -> Trials:
+    """The trials that may choose: one half of them to choose a threshold, the other to evaluate it."""
+    half = trials.chosen_on // 2
+    return Trials(
+        choose_zero=trials.choose_zero[:half],
+        choose_one=trials.choose_one[:half],
+        zero=trials.choose_zero[half:],
+        one=trials.choose_one[half:],
+    )
 
 
 def check_names(protocol: AuditSpec) -> None:

@@ -1,104 +1,52 @@
-"""Canaries: two neighbouring inputs of one client, which the games of an audit tell apart."""
+"""The search for canaries: neighbouring inputs whose messages, or whose lists, lie far apart."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from heapq import nlargest
+from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.auditing.neighbours import LogCanary, ModelCanary
 from foltr_audit.auditing.scripted import Bools, Floats, Ints, ScriptedClients
-from foltr_audit.chain import Chain
+from foltr_audit.decoding import patterns_as_clicks
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
 from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickModel, RoundContext
+from foltr_audit.plugins import ClickModel
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records.privacy import Bounded
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 
-_Asked = tuple[int, Bools]
-_Found = tuple[_Asked, _Asked, float]
 _Farthest = Callable[[Floats, int, float], tuple[int, int, float]]
 
 _KEPT = 32  # click patterns of a query that stay in the race for the farthest two of different queries
 _FAR = 1e3  # how many radii away from the middle of its ball an extreme model starts
+_TRIED = 16  # pairs of click patterns whose later lists are looked at
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Canary:
-    """Two neighbouring inputs of one client.
+class _Log(NamedTuple):
+    """One interaction: a query and the clicks on its list, bool (k,)."""
 
-    Attributes:
-        name: `data:worst`, `data:typical`, `data:no-click` or `message`.
-        unit: what the two differ in.
-        about: the pair in words.
-        shift: how far apart their messages are without noise, in the norm that was searched in.
-    """
-
-    name: str
-    unit: str
-    about: str
-    shift: float = 0.0
-
-    def local(
-        self, clients: ScriptedClients, which: Ints, context: RoundContext, chain: Chain | None = None
-    ) -> Floats:
-        """Local models (C, P) of clients that hold input 0 or 1 (C,); `chain` stands in for their own."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LogCanary(Canary):
-    """Two click logs of the same length.
-
-    Attributes:
-        queries: int64 (2, B).
-        clicks: bool (2, B, k).
-    """
-
-    queries: Ints
+    query: int
     clicks: Bools
 
-    def local(
-        self, clients: ScriptedClients, which: Ints, context: RoundContext, chain: Chain | None = None
-    ) -> Floats:
-        """What the clients have learnt from their logs."""
-        return clients.local(self.queries[which], self.clicks[which], context, chain)
 
+class _Pair(NamedTuple):
+    """Two interactions and how far apart what follows from them is."""
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ModelCanary(Canary):
-    """Two local models as they are before the step stage.
-
-    Attributes:
-        models: float64 (2, P).
-    """
-
-    models: Floats
-
-    def local(
-        self, clients: ScriptedClients, which: Ints, context: RoundContext, chain: Chain | None = None
-    ) -> Floats:
-        """The models after the step stage."""
-        every = np.ones(which.size, dtype=np.bool_)
-        return (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)[0]
-
-
-def patterns_of(k: int, width: int) -> Bools:
-    """Every click pattern of a list of `width` documents, bool (2^width, k); row r clicks the bits of r."""
-    rows = np.arange(2**width)
-    clicks = np.zeros((rows.size, k), dtype=np.bool_)
-    clicks[:, :width] = (rows[:, np.newaxis] >> np.arange(width)) & 1
-    return clicks
+    zero: _Log
+    one: _Log
+    shift: float
 
 
 class CanarySearch:
-    """Searches the attacked queries of an experiment for neighbouring click logs.
+    """Searches the queries of an experiment for neighbouring click logs.
 
-    Distances are those of the messages of one interaction without noise; with B interactions a client
-    repeats them. Ties go to the query that comes first.
+    Lists are in score order, and every click pattern of each is tried. Distances are those of the messages
+    of one interaction without noise. Ties go to the query that comes first.
     """
 
     def __init__(self, clients: ScriptedClients, fresh: FreshClients, interactions: int, order: int) -> None:
@@ -108,14 +56,16 @@ class CanarySearch:
         self.interactions = interactions
         self.order = order
 
-    def find(self, name: str, unit: str, tick: Tick = NO_TICK) -> Canary:
-        """A canary made of data: `data:worst`, `data:typical` or `data:no-click`.
+    def find(self, name: str, unit: str, tick: Tick = NO_TICK) -> LogCanary:
+        """A canary made of data: `data:worst`, `data:typical`, `data:no-click` or `data:lists`.
 
         Raises:
-            UsageError: no two neighbouring logs send different messages.
+            UsageError: no two neighbouring logs send different messages, or lead to different lists.
         """
         if name == "data:typical":
-            return self._typical(unit)
+            return self._canary(name, unit, self._typical(unit), "a random pair")
+        if name == "data:lists":
+            return self._lists(unit, tick)
         finders = {
             ("data:worst", "click"): self._farthest_flip,
             ("data:worst", "client"): self._farthest_of_all,
@@ -127,44 +77,39 @@ class CanarySearch:
             raise UsageError(
                 f"--canary {name}: no two logs that differ in one {unit} send different messages here"
             )
-        zero, one, apart = found
-        return self._canary(name, unit, zero, one, apart)
+        return self._canary(name, unit, found, f"L{self.order} shift {found.shift:.3g} without noise")
 
-    # --- searches: each the farthest (query, clicks) twice, with their distance ---------------------
+    # --- searches for the farthest pair ---------------------------------------------------------------
 
     def _messages(self, tick: Tick) -> Iterator[tuple[int, Bools, Floats]]:
         """Each query with every click pattern of its list and the message that it makes, (2^w, P)."""
         queries = self.fresh.queries
         widths = (self.clients.lists(queries) >= 0).sum(axis=1)
         for query, width in zip(queries.tolist(), widths.tolist(), strict=True):
-            clicks = patterns_of(LIST_LENGTH, width)
+            clicks = patterns_as_clicks(np.arange(1 << width), LIST_LENGTH)
             asked = np.full((clicks.shape[0], 1), query)
             context = self.clients.context(0, np.arange(clicks.shape[0]))
-            local = self.clients.local(asked, clicks[:, np.newaxis], context, self.clients.quiet)
+            local = self.clients.play(asked, clicks[:, np.newaxis], context, self.clients.quiet).models
             yield query, clicks, np.ascontiguousarray(self.clients.quiet_message(local, 0))
             tick()
 
-    def _farthest_logs(self, tick: Tick) -> _Found | None:
-        from foltr_audit.kernels.farthest import farthest_pair
+    def _farthest_logs(self, tick: Tick) -> _Pair | None:
+        return self._farthest(tick, _farthest_pair)
 
-        return self._farthest(tick, farthest_pair)
+    def _farthest_flip(self, tick: Tick) -> _Pair | None:
+        return self._farthest(tick, _farthest_flip)
 
-    def _farthest_flip(self, tick: Tick) -> _Found | None:
-        from foltr_audit.kernels.farthest import farthest_flip
-
-        return self._farthest(tick, farthest_flip)
-
-    def _farthest(self, tick: Tick, farthest: _Farthest) -> _Found | None:
+    def _farthest(self, tick: Tick, farthest: _Farthest) -> _Pair | None:
         """The farthest two logs of one query, by a kernel that looks for pairs beyond the best so far."""
         found, best = None, 0.0
         for query, clicks, points in self._messages(tick):
             i, j, apart = farthest(points, self.order, best)
             if apart > best:
                 best = apart
-                found = (query, clicks[min(i, j)]), (query, clicks[max(i, j)]), apart
+                found = _Pair(_Log(query, clicks[min(i, j)]), _Log(query, clicks[max(i, j)]), apart)
         return found
 
-    def _farthest_from_no_click(self, tick: Tick, *, most: int | None = None) -> _Found | None:
+    def _farthest_from_no_click(self, tick: Tick, *, most: int | None = None) -> _Pair | None:
         found, best = None, 0.0
         for query, clicks, points in self._messages(tick):
             shifts = np.linalg.norm(points - points[0], ord=self.order, axis=1)
@@ -173,44 +118,104 @@ class CanarySearch:
             j = int(np.argmax(shifts))
             if shifts[j] > best:
                 best = float(shifts[j])
-                found = (query, clicks[0]), (query, clicks[j]), best
+                found = _Pair(_Log(query, clicks[0]), _Log(query, clicks[j]), best)
         return found
 
-    def _farthest_first_click(self, tick: Tick) -> _Found | None:
+    def _farthest_first_click(self, tick: Tick) -> _Pair | None:
         return self._farthest_from_no_click(tick, most=1)
 
-    def _farthest_of_all(self, tick: Tick) -> _Found | None:
+    def _farthest_of_all(self, tick: Tick) -> _Pair | None:
         """The farthest logs of any two queries, among those of each query that move the model most."""
-        from foltr_audit.kernels.farthest import farthest_pair
-
-        logs: list[tuple[int, Bools]] = []
+        logs: list[_Log] = []
         kept: list[Floats] = []
         for query, clicks, points in self._messages(tick):
             moves = np.linalg.norm(points - points[0], ord=self.order, axis=1)
             far = np.argsort(-moves, kind="stable")[:_KEPT]
-            logs.extend((query, clicks[row]) for row in far)
+            logs.extend(_Log(query, clicks[row]) for row in far)
             kept.append(points[far])
-        i, j, apart = farthest_pair(np.concatenate(kept), self.order, 0.0)
-        return (logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
+        i, j, apart = _farthest_pair(np.concatenate(kept), self.order, 0.0)
+        return _Pair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
 
-    # --- from a pair of lists to logs of B interactions ----------------------------------------------
+    # --- the search for different lists ---------------------------------------------------------------
 
-    def _canary(self, name: str, unit: str, zero: _Asked, one: _Asked, shift: float = 0.0) -> LogCanary:
-        (query0, clicks0), (query1, clicks1) = zero, one
-        pair = f"clicks {_places(clicks0)} against {_places(clicks1)}"
-        if query1 != query0:
-            pair = f"clicks {_places(clicks0)} against query {self._name(query1)}, clicks {_places(clicks1)}"
-        B = self.interactions
-        clicks = np.repeat(np.stack([clicks0, clicks1])[:, np.newaxis], B, axis=1)
-        if unit in ("click", "interaction"):  # the client's other interactions stay as they are
-            clicks[1, 1:] = clicks0
+    def _lists(self, unit: str, tick: Tick) -> LogCanary:
+        """The pair whose local models rank some later query most differently.
+
+        Of the pairs whose messages lie farthest apart, by query. A later query is any one, but for unit
+        `query` the same one.
+        """
+        if self.interactions < 2:
+            raise UsageError(
+                "--canary data:lists: one list a message; expected --canary-interactions 2 or more"
+            )
+        farthest = _farthest_flip if unit == "click" else _farthest_pair
+        pairs = []
+        for query, clicks, points in self._messages(tick):
+            i, j, apart = farthest(points, self.order, 0.0)
+            if apart > 0:
+                pairs.append(_Pair(_Log(query, clicks[min(i, j)]), _Log(query, clicks[max(i, j)]), apart))
+        best: tuple[float, _Pair, int] | None = None
+        for pair in nlargest(_TRIED, pairs, key=lambda each: each.shift):
+            queries = np.array([pair.zero.query]) if unit == "query" else self.fresh.queries
+            told = self._told_by_lists(pair, queries)
+            place = int(np.argmax(told))
+            if told[place] > 0 and (best is None or told[place] > best[0]):
+                best = float(told[place]), pair, int(queries[place])
+        if best is None:
+            raise UsageError(
+                f"--canary data:lists: no two logs that differ in one {unit} lead to different lists here"
+            )
+        told_most, pair, later = best
+        how = f"later lists of query {self._name(later)}, log ratio {told_most:.3g} if sampled"
+        return self._canary("data:lists", unit, pair._replace(shift=told_most), how, later)
+
+    def _told_by_lists(self, pair: _Pair, queries: Ints) -> Floats:
+        """How well the lists of each query, in score order, tell the local models of a pair apart, (n,).
+
+        The Plackett-Luce log ratios of either model's list, added up; 0 where both lists are the same.
+        """
+        from foltr_audit.kernels.list_evidence import list_log_probabilities
+
+        asked = np.array([[pair.zero.query], [pair.one.query]])
+        clicks = np.stack([pair.zero.clicks, pair.one.clicks])[:, np.newaxis]
+        context = self.clients.context(0, np.arange(2))
+        models = self.clients.play(asked, clicks, context, self.clients.quiet).models
+        lists = [self.clients.lists(queries, model[np.newaxis]) for model in models]
+        logs = np.empty((2, 2, queries.size))
+        for m, model in enumerate(models):
+            scores, starts = self.clients.scores(model[np.newaxis], queries)
+            for i, shown in enumerate(lists):
+                logs[m, i] = list_log_probabilities(scores, starts, shown)
+        ratio = logs[0, 0] - logs[1, 0] + logs[1, 1] - logs[0, 1]
+        return np.where(np.any(lists[0] != lists[1], axis=1), ratio, 0.0)
+
+    # --- from a pair to logs of B interactions --------------------------------------------------------
+
+    def _canary(self, name: str, unit: str, pair: _Pair, how: str, later: int | None = None) -> LogCanary:
+        """Logs of B interactions, of which units below a query replace the first one alone.
+
+        The other interactions of these, of the query `later`, have no clicks: then what the first one has
+        taught the local model stays in it.
+        """
+        zero, one, B = pair.zero, pair.one, self.interactions
+        words = f"clicks {_places(zero.clicks)} against {_places(one.clicks)}"
+        if one.query != zero.query:
+            words = (
+                f"clicks {_places(zero.clicks)} against query {self._name(one.query)}, "
+                f"clicks {_places(one.clicks)}"
+            )
+        queries = np.repeat(np.array([[zero.query], [one.query]]), B, axis=1)
+        clicks = np.repeat(np.stack([zero.clicks, one.clicks])[:, np.newaxis], B, axis=1)
+        if unit in ("click", "interaction"):
+            clicks[:, 1:] = False
+        if later is not None:
+            queries[:, 1:] = later
         return LogCanary(
             name=name,
             unit=unit,
-            about=f"query {self._name(query0)}, {pair}; "
-            + (f"L{self.order} shift {shift:.3g} without noise" if shift else "a random pair"),
-            shift=shift,
-            queries=np.repeat(np.array([[query0], [query1]]), B, axis=1),
+            about=f"query {self._name(zero.query)}, {words}; {how}",
+            shift=pair.shift,
+            queries=queries,
             clicks=clicks,
         )
 
@@ -219,7 +224,7 @@ class CanarySearch:
         part = collection.PARTS[int(origin.part[query])]
         return collection.query_name(part, int(origin.query[query]))
 
-    def _typical(self, unit: str) -> Canary:
+    def _typical(self, unit: str) -> _Pair:
         """A random query with clicks drawn from the click model, and a random neighbour of them."""
         setup = self.clients.setup
         rng = setup.streams.generator(f"audit/typical/{unit}")
@@ -235,7 +240,7 @@ class CanarySearch:
                 place = int(rng.integers((shown >= 0).sum()))
                 one[place] = not one[place]
             if np.any(zero != one):
-                return self._canary("data:typical", unit, (query, zero), (query, one))
+                return _Pair(_Log(query, zero), _Log(query, one), 0.0)
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 
@@ -272,3 +277,15 @@ def extreme_directions(parameters: int) -> list[Floats]:
 def _places(clicks: Bools) -> str:
     """Clicked places of a list from 1, e.g. `1,3,4`; `none` without a click."""
     return ",".join(str(place + 1) for place in np.flatnonzero(clicks)) or "none"
+
+
+def _farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
+    from foltr_audit.kernels.farthest import farthest_pair
+
+    return farthest_pair(points, order, least)
+
+
+def _farthest_flip(points: Floats, order: int, least: float) -> tuple[int, int, float]:
+    from foltr_audit.kernels.farthest import farthest_flip
+
+    return farthest_flip(points, order, least)

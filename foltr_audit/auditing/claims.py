@@ -9,6 +9,7 @@ import numpy as np
 
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.records.observers import sees_lists, without_lists
 from foltr_audit.records.privacy import PrivacyClaim
 from foltr_audit.setup import Setup
 
@@ -17,7 +18,7 @@ _IMPLIES = {
     "colluding": ("aggregate", "colluding"),
     "aggregate": ("aggregate",),
 }
-"""The views that a claim for a view holds in: who sees single messages can compute the rest."""
+"""The views without lists that a claim for a view holds in: who sees single messages can compute the rest."""
 
 
 class Claim(NamedTuple):
@@ -47,11 +48,12 @@ class Claim(NamedTuple):
 NOTHING = Claim(math.inf, 0.0)
 
 
-def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool) -> Claim:
+def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool, lists: bool) -> Claim:
     """The claim that is checked: the protocol's own, or the chain's smallest for this unit and view.
 
     A claim for a smaller unit becomes one for a larger unit by group privacy, and one for a message one for
-    several by composition. With a delta that the protocol names, claims with a larger one say nothing.
+    several by composition. With a delta that the protocol names, claims with a larger one say nothing. A
+    claim for an observer without lists holds for one that sees them where they tell nothing.
 
     Args:
         unit: what neighbours differ in.
@@ -59,14 +61,16 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
         setup: the experiment.
         protocol: the audit protocol.
         sums: the observer sees sums only, whatever the view is called: secure aggregation.
+        lists: the observer sees lists that follow from clicks.
     """
-    context = setup.context(0, np.arange(1), protocol.interactions, np.zeros(setup.ranker.n_parameters))
-    seen = "aggregate" if sums else view
+    interactions = interactions_of(setup, protocol)
+    context = setup.context(0, np.arange(1), interactions, np.zeros(setup.ranker.n_parameters))
+    seen = "aggregate" if sums else without_lists(view)
     own = [
-        _claimed(claim, unit, protocol)
+        _claimed(claim, unit, interactions, protocol.messages)
         for defense in setup.chain.defenses
         for claim in defense.claims(context)
-        if seen in _IMPLIES.get(claim.view, ())
+        if seen in _IMPLIES.get(without_lists(claim.view), ()) and (sees_lists(claim.view) or not lists)
     ]
     if protocol.delta is not None:
         own = [Claim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
@@ -76,9 +80,14 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
     return Claim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)
 
 
-def _claimed(claim: PrivacyClaim, unit: str, protocol: AuditSpec) -> Claim:
-    size = group_size(claim.unit, unit, protocol.interactions)
-    return Claim(claim.epsilon, claim.delta).of_group(size).of_messages(protocol.messages)
+def interactions_of(setup: Setup, protocol: AuditSpec) -> int:
+    """Interactions behind an audited message: the protocol's, or as many as the learner's."""
+    return protocol.interactions or setup.learner.interactions
+
+
+def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -> Claim:
+    size = group_size(claim.unit, unit, interactions)
+    return Claim(claim.epsilon, claim.delta).of_group(size).of_messages(messages)
 
 
 def group_size(claimed: str, audited: str, interactions: int) -> float:

@@ -6,33 +6,33 @@ independence between the trials of one hypothesis only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foltr_audit.auditing.canaries import Canary
-from foltr_audit.auditing.scripted import Floats, ScriptedClients
+from foltr_audit.auditing.neighbours import Canary, LogCanary
+from foltr_audit.auditing.others import OtherClients
+from foltr_audit.auditing.scripted import Floats, Ints, ScriptedClients
 from foltr_audit.origin import Origin
-from foltr_audit.plugins import MessageDefense
-from foltr_audit.progress import SILENT, Progress
-
-_TICKS = 64  # trials between two movements of the progress bar
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observed:
-    """What an observer sees of the trials of one message, less what it knows of the others.
+    """What an observer sees of one message of the trials of one hypothesis, less what it knows of the others.
 
     Attributes:
-        zero, one: under each hypothesis, float64 (N, P).
-        means: what the message is without noise under each hypothesis, float64 (2, P).
+        seen: the message, or the sum that it is in, float64 (N, P).
+        means: what it is without noise under either hypothesis: float64 (2, P), or of each trial, given the
+            lists that it was shown, (2, N, P).
+        told: how much more the shown lists look like those of hypothesis 1, float64 (N,); None where the
+            observer sees no lists, or they tell nothing.
     """
 
-    zero: Floats
-    one: Floats
+    seen: Floats
     means: Floats
+    told: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,72 +40,91 @@ class Games:
     """How the games of an experiment are played.
 
     Attributes:
-        clients: clients that click by script.
-        count: trials under each hypothesis, those that choose a threshold included.
-        messages: messages T of each client, of one round each.
-        arriving: messages in a sum, the client's own included.
+        clients: clients that click by script, at the global model of each of T messages.
+        others: the other clients of their cohorts.
         interactions: interactions behind a message.
         origin: where the queries of the clients' data set come from.
-        progress: told of the other clients, whose noise takes the time.
+        sampled: lists after the first one are sampled; else they are in score order.
     """
 
-    clients: ScriptedClients
-    count: int
-    messages: int
-    arriving: int
+    clients: Sequence[ScriptedClients]
+    others: OtherClients
     interactions: int
     origin: Origin
-    progress: Progress = SILENT
+    sampled: bool = False
 
-    def play(self, canary: Canary, *, summed: bool) -> Iterator[Observed]:
-        """Each of the T messages, as one message or in the sum of all that arrive."""
+    @property
+    def count(self) -> int:
+        """Trials under each hypothesis, those that choose a threshold included."""
+        return self.others.count
+
+    @property
+    def messages(self) -> int:
+        """Messages T of each client, of one round each."""
+        return len(self.clients)
+
+    def play(
+        self, canary: Canary, *, members: int, lists: bool = False
+    ) -> Iterator[tuple[Observed, Observed]]:
+        """Each of the T messages under both hypotheses, in the sum of so many messages (1: by itself).
+
+        With `lists` the observer sees the shown lists as well.
+        """
         for message in range(self.messages):
-            zero, one = (self._sent(canary, hypothesis, message) for hypothesis in (0, 1))
-            if summed:
-                zero, one = zero + self._others[message], one + self._others[message]
-            yield Observed(zero=zero, one=one, means=self.means(canary, message))
+            zero, one = (self._observed(canary, which, message, members, lists) for which in (0, 1))
+            yield zero, one
 
     def means(self, canary: Canary, message: int = 0) -> Floats:
-        """The message without noise under each hypothesis, float64 (2, P)."""
-        context = self.clients.context(message, np.arange(2), interactions=self.interactions)
-        local = canary.local(self.clients, np.arange(2), context, self.clients.quiet)
-        return self.clients.quiet_message(local, message)
+        """The message without noise under each hypothesis, lists in score order, float64 (2, P)."""
+        return self._quiet(canary, message)[0]
 
-    def _sent(self, canary: Canary, hypothesis: int, message: int) -> Floats:
-        """Messages of different clients that all hold the same input, (N, P)."""
-        ids = 2 * np.arange(self.count) + hypothesis
-        context = self.clients.context(message, ids, interactions=self.interactions)
-        local = canary.local(self.clients, np.full(self.count, hypothesis), context)
-        return self.clients.messages(local, context)
+    def lists(self, canary: Canary, message: int = 0) -> Ints | None:
+        """The lists without noise under each hypothesis, in score order, (2, B, k); None without a log."""
+        return self._quiet(canary, message)[1]
 
-    @cached_property
-    def _others(self) -> list[Floats]:
-        """For each message, the sum of the others' messages less what it is without noise, (N, P)."""
-        shape = (self.count, self.clients.parameters.size)
-        if self.arriving < 2 or not self.clients.setup.chain.links(MessageDefense):
-            return [np.zeros(shape)] * self.messages
-        sums = [np.empty(shape) for _ in range(self.messages)]
-        with self.progress.task("other clients", -(-self.messages * self.count // _TICKS)) as tick:
-            for message in range(self.messages):
-                for trial in range(self.count):
-                    sums[message][trial] = self._sum_of_others(message, trial)
-                    if trial % _TICKS == 0:
-                        tick()
-        return sums
+    def _quiet(self, canary: Canary, message: int) -> tuple[Floats, Ints | None]:
+        clients = self.clients[message]
+        context = clients.context(message, np.arange(2), interactions=self.interactions)
+        local = canary.play(clients, np.arange(2), context, clients.quiet)
+        return clients.quiet_message(local.models, message), local.shown
 
-    def _sum_of_others(self, message: int, trial: int) -> Floats:
-        """One cohort: every other client holds the global model and sends; the sum less what is known."""
-        models, known = self._resting
-        context = self.clients.context(
-            trial, np.arange(1, self.arriving), f"audit/others/{message}/", self.interactions
-        )
-        return np.asarray(self.clients.messages(models, context).sum(axis=0) - known)
+    def _observed(self, canary: Canary, hypothesis: int, message: int, members: int, lists: bool) -> Observed:
+        """Messages of different clients that all hold the same input."""
+        clients = self.clients[message]
+        which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
+        context = clients.context(message, ids, interactions=self.interactions)
+        local = canary.play(clients, which, context, sampled=self.sampled)
+        seen = clients.messages(local.models, context) + self.others.sums(members, message)
+        if not lists or local.shown is None or not isinstance(canary, LogCanary):
+            return Observed(seen=seen, means=self.means(canary, message))
+        if self.sampled:
+            return self._replayed(canary, seen, local.shown, message)
+        ours = self.lists(canary, message)
+        told = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
+        return Observed(seen=seen, means=self.means(canary, message), told=told)
 
-    @cached_property
-    def _resting(self) -> tuple[Floats, Floats]:
-        """Local models of the other clients, (n - 1, P); the sum of their messages without noise, (P,)."""
-        clients, ids = self.clients, np.arange(1, self.arriving)
-        models = np.tile(clients.parameters, (ids.size, 1))
-        every = np.ones(ids.size, dtype=np.bool_)
-        after = clients.setup.chain.on_step(models, every, 0, clients.context(0, ids))[0]
-        return after, ids.size * clients.quiet_message(after[:1], 0)[0]
+    def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observed:
+        """Both hypotheses replayed on each trial's lists: its means, and the log ratio of the lists."""
+        from foltr_audit.kernels.list_evidence import list_log_probabilities
+
+        clients, rows = self.clients[message], np.arange(self.count)
+        context = clients.context(message, rows, interactions=self.interactions)
+        means, logs = [], np.zeros((2, self.count))
+        for hypothesis in (0, 1):
+            which = np.full(self.count, hypothesis)
+            local = canary.play(clients, which, context, clients.quiet, shown)
+            means.append(clients.quiet_message(local.models, message))
+            for b in range(1, shown.shape[1]):
+                first = replace(canary, queries=canary.queries[:, :b], clicks=canary.clicks[:, :b])
+                before = first.play(clients, which, context, clients.quiet, shown[:, :b]).models
+                if clients.setup.learner.ranked_with == "global":
+                    before = np.broadcast_to(clients.parameters, before.shape)
+                scores, starts = clients.scores(before, canary.queries[which, b])
+                logs[hypothesis] += list_log_probabilities(scores, starts, np.ascontiguousarray(shown[:, b]))
+        return Observed(seen=seen, means=np.stack(means), told=logs[1] - logs[0])
+
+
+def _agreement(shown: Ints, ours: Ints) -> NDArray[np.float64]:
+    """In how many more ranks lists (N, B, k) after the first agree with those of input 1 than of input 0."""
+    zero, one = ((shown[:, 1:] == lists[np.newaxis, 1:]).sum(axis=(1, 2)) for lists in ours)
+    return np.asarray(one - zero, dtype=np.float64)

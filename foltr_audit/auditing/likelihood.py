@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.canaries import Canary, LogCanary, patterns_of
 from foltr_audit.auditing.games import Games
-from foltr_audit.auditing.scripted import Floats
+from foltr_audit.auditing.neighbours import Canary, LogCanary
+from foltr_audit.auditing.scripted import Floats, is_random
+from foltr_audit.decoding import patterns_as_clicks
 from foltr_audit.noise_laws import AddedNoise, Gaussian
-from foltr_audit.plugins import PrivacyEvent
+from foltr_audit.plugins import ClickDefense, Defense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.records.privacy import Noised, Opaque, RandomisedClicks, Rounded, Summed
 
 _MOST_REPORTS = 2**12
@@ -35,37 +37,66 @@ class Noise:
     reports: float | None = None
 
     @classmethod
-    def of(cls, events: tuple[PrivacyEvent, ...], summed: int | None) -> Noise:
-        """Of a chain's events; `summed` is the number of messages in a sum, None for a single one."""
-        random = [event for event in events if not isinstance(event, Summed | Rounded)]
-        rounded = any(isinstance(event, Rounded) for event in events)
-        noises = [event for event in random if isinstance(event, Noised)]
-        clicks = [event for event in random if isinstance(event, RandomisedClicks)]
-        unknown = any(isinstance(event, Opaque) for event in random)
+    def of(cls, acts: Sequence[tuple[Defense, PrivacyEvent]], members: int, interactions: int) -> Noise:
+        """Of what a chain's links do, for a sum of so many messages, each of B interactions.
+
+        Where one link adds noise and does something else too, what it does without its noise is not known;
+        nor is the noise of a step stage known after several steps.
+        """
+        random = [(link, event) for link, event in acts if not isinstance(event, Summed | Rounded)]
+        rounded = any(isinstance(event, Rounded) for _, event in acts)
+        noises = [(link, event.law) for link, event in random if isinstance(event, Noised)]
+        clicks = [event for _, event in random if isinstance(event, RandomisedClicks)]
+        unknown = any(isinstance(event, Opaque) for _, event in random)
         if unknown or len(noises) + len(clicks) > 1:
             return cls()
         if clicks:
             return cls() if rounded else cls(reports=clicks[0].epsilon)
         if not noises:
             return cls() if rounded else cls(certain=True)
-        if random[-1] is not noises[0]:
+        link, law = noises[0]
+        alone = sum(other is link for other, _ in random) == 1
+        once = interactions == 1 or not isinstance(link, StepDefense)
+        if not (alone and once and isinstance(random[-1][1], Noised)):
             return cls()
-        law = noises[0].law
-        return cls(law=law if summed is None else law.summed(summed), rounded=rounded)
+        return cls(law=law if members == 1 else law.summed(members), rounded=rounded)
 
 
-def exact_epsilon(noise: Noise, games: Games, canary: Canary, delta: float) -> float | None:
+def lists_are_certain(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> bool:
+    """Whether lists in score order follow from the clicks with nothing random before them."""
+    return not any(
+        isinstance(event, Opaque) or is_random(link, context)
+        for link, event in acts
+        if isinstance(link, ClickDefense | StepDefense)
+    )
+
+
+def exact_epsilon(
+    noise: Noise, games: Games, canary: Canary, delta: float, *, lists: bool = False, certain: bool = False
+) -> float | None:
     """The privacy loss of exactly these two inputs over all messages; None where it is not computable.
 
     For delta 0 it is the largest log ratio of their densities; for Gaussian noise also with a delta.
+
+    Args:
+        noise: what stands between the messages and what is seen.
+        games: the clients.
+        canary: the two inputs.
+        delta: of the loss.
+        lists: the observer sees the shown lists as well.
+        certain: lists follow from clicks with nothing random before them.
     """
+    if games.sampled:
+        return None  # the worst of all lists that may be drawn
+    if lists and certain and _lists_differ(games, canary):
+        return math.inf
     shifts = [np.subtract(*games.means(canary, message)) for message in range(games.messages)]
     if noise.certain:
         return math.inf if any(np.any(shift != 0) for shift in shifts) else 0.0
     if noise.reports is not None:
-        loss = _loss_of_reports(noise.reports, games, canary) if delta == 0 else None
+        loss = _loss_of_reports(noise.reports, games, canary, lists=lists) if delta == 0 else None
         return None if loss is None else games.messages * loss
-    if noise.law is None or noise.rounded:
+    if noise.law is None or noise.rounded or (lists and not certain):
         return None
     if isinstance(noise.law, Gaussian) and delta > 0:
         from foltr_audit.gaussian_dp import gaussian_epsilon
@@ -77,36 +108,48 @@ def exact_epsilon(noise: Noise, games: Games, canary: Canary, delta: float) -> f
     return float(sum(noise.law.worst_loss(shift).sum() for shift in shifts))
 
 
-def _loss_of_reports(epsilon: float, games: Games, canary: Canary) -> float | None:
+def _lists_differ(games: Games, canary: Canary) -> bool:
+    """Whether the lists after the first one of some message are others under either input."""
+    for message in range(games.messages):
+        shown = games.lists(canary, message)
+        if shown is not None and np.any(shown[0, 1:] != shown[1, 1:]):
+            return True
+    return False
+
+
+def _loss_of_reports(epsilon: float, games: Games, canary: Canary, *, lists: bool) -> float | None:
     """By all click patterns that could be reported: the log ratio of the worst message of one interaction.
 
-    Patterns that make the same message cannot be told apart, and their probabilities add up. None where
-    several interactions differ.
+    Patterns that make the same message, and the same lists where these are seen, cannot be told apart, and
+    their probabilities add up. None where several interactions differ.
     """
     if not isinstance(canary, LogCanary):
         return math.inf
-    queries, clicks = canary.queries, canary.clicks
-    width = int((games.clients.lists(queries[:1, 0]) >= 0).sum())
+    clients, queries, clicks = games.clients[0], canary.queries, canary.clicks
+    width = int((clients.lists(queries[:1, 0]) >= 0).sum())
     if np.any(queries[0] != queries[1]):
         return math.inf
     differ = [b for b in range(queries.shape[1]) if np.any(clicks[0, b] != clicks[1, b])]
     if len(differ) != 1 or 2**width > _MOST_REPORTS:
         return None
-    reports = patterns_of(clicks.shape[2], width)
+    reports = patterns_as_clicks(np.arange(1 << width), clicks.shape[2])
     rows = np.arange(reports.shape[0])
     every = np.repeat(clicks[:1], rows.size, axis=0)
     every[:, differ[0]] = reports
-    context = games.clients.context(0, rows, interactions=queries.shape[1])
+    context = clients.context(0, rows, interactions=queries.shape[1])
     asked = np.repeat(queries[:1], rows.size, axis=0)
-    messages = games.clients.quiet_message(games.clients.local(asked, every, context, games.clients.quiet), 0)
+    local = clients.play(asked, every, context, clients.quiet)
+    seen = clients.quiet_message(local.models, 0)
+    if lists and local.shown is not None:
+        seen = np.concatenate([seen, local.shown[:, 1:].reshape(rows.size, -1)], axis=1)
     keep = 1.0 / (1.0 + math.exp(-epsilon))
     wrong = [(reports != clicks[h, differ[0]])[:, :width].sum(axis=1) for h in (0, 1)]
     chances = [keep ** (width - flips) * (1.0 - keep) ** flips for flips in wrong]
-    _, same = np.unique(messages, axis=0, return_inverse=True)
+    _, same = np.unique(seen, axis=0, return_inverse=True)
     sums = [np.bincount(same.ravel(), weights=chance) for chance in chances]
     return float(np.abs(np.log(sums[1]) - np.log(sums[0])).max())
 
 
 def log_ratio(law: AddedNoise, seen: Floats, means: Floats) -> NDArray[np.float64]:
-    """`ln p(seen | input 1) - ln p(seen | input 0)` of each row of (N, P)."""
+    """`ln p(seen | input 1) - ln p(seen | input 0)` of each row of (N, P); means (2, P) or (2, N, P)."""
     return np.asarray((law.log_density(seen - means[1]) - law.log_density(seen - means[0])).sum(axis=1))

@@ -11,8 +11,11 @@ from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.auditing.scripted import Floats
 from foltr_audit.noise_laws import AddedNoise
 
-SCORES = ("likelihood", "projection", "discriminant", "equality")
+SCORES = ("likelihood", "projection", "discriminant", "equality", "lists")
 """Built-in scores; the first that does best on the separate part is taken."""
+
+LINEAR = ("projection", "discriminant")
+"""Scores that are linear in the message whatever the noise, as Gaussian DP takes for granted."""
 
 Pair = tuple[Floats, Floats]
 """Scores of the trials under hypothesis 0 and 1, (N,) each."""
@@ -22,49 +25,64 @@ _RIDGE = 1e-9  # share of the mean variance that is added to a covariance to inv
 
 
 def trial_scores(
-    messages: Iterable[Observed], law: AddedNoise | None, learning: int, wanted: tuple[str, ...], dtype: str
+    messages: Iterable[tuple[Observed, Observed]],
+    law: AddedNoise | None,
+    learning: int,
+    wanted: tuple[str, ...],
+    dtype: str,
 ) -> dict[str, Pair]:
     """Scores by name, each added up over the messages of a trial.
 
     Args:
-        messages: what was seen of each message.
+        messages: what was seen of each message under both hypotheses.
         law: the law of the noise, where the exact likelihood is known.
         learning: a discriminant is fitted to the first so many trials.
-        wanted: names of `SCORES`; `likelihood` is left out where no law is known.
+        wanted: names of `SCORES`; `likelihood` is left out where no law is known, `lists` where no lists
+            are seen. The likelihood of sampled lists is part of both.
         dtype: number format of a single message; empty for sums, which equal nothing bit for bit.
     """
-    makers: dict[str, Callable[[Floats, Floats], Floats]] = {
+    makers: dict[str, Callable[[Observed], Floats | None]] = {
         "projection": _projection,
-        "equality": lambda seen, means: _equality(seen, means, dtype),
+        "equality": lambda seen: _equality(seen, dtype) if dtype else None,
+        "lists": lambda seen: seen.told,
+        "likelihood": lambda seen: None if law is None else _likelihood(seen, law),
     }
-    if law is not None:
-        makers["likelihood"] = lambda seen, means: log_ratio(law, seen, means).round(_DIGITS)
     found: dict[str, Pair] = {}
     total: list[Floats] = []
-    for observed in messages:
+    for both in messages:
         for name in wanted:
-            if name in makers and not (name == "equality" and not dtype):
-                more = [makers[name](seen, observed.means) for seen in (observed.zero, observed.one)]
+            more = [makers[name](seen) for seen in both] if name in makers else [None, None]
+            if more[0] is not None and more[1] is not None:
                 before = found.get(name, (np.zeros(len(more[0])), np.zeros(len(more[1]))))
                 found[name] = before[0] + more[0], before[1] + more[1]
-        here = [observed.zero - observed.means[0], observed.one - observed.means[0]]
+        here = [seen.seen - seen.means[0] for seen in both]
         total = [a + b for a, b in zip(total, here, strict=True)] if total else here
     if "discriminant" in wanted:
         found["discriminant"] = _discriminant(total[0], total[1], learning)
     return {name: found[name] for name in wanted if name in found}
 
 
-def _projection(seen: Floats, means: Floats) -> Floats:
+def _likelihood(seen: Observed, law: AddedNoise) -> Floats:
+    """The log likelihood ratio of the message, and of lists that were sampled."""
+    ratio = log_ratio(law, seen.seen, seen.means)
+    if seen.told is not None and seen.means.ndim == 3:
+        ratio = ratio + seen.told
+    return np.asarray(ratio.round(_DIGITS))
+
+
+def _projection(seen: Observed) -> Floats:
     """Least squares onto the shift: 0 at the mean of input 0, 1 at that of input 1."""
-    shift = means[1] - means[0]
-    size = float(shift @ shift)
-    return np.asarray((seen - means[0]) @ shift / size) if size > 0 else np.zeros(len(seen))
+    shift = seen.means[1] - seen.means[0]
+    size = (shift * shift).sum(axis=-1)
+    along = ((seen.seen - seen.means[0]) * shift).sum(axis=1)
+    there = np.broadcast_to(size > 0, along.shape)
+    return np.asarray(np.divide(along, size, out=np.zeros(along.shape), where=there))
 
 
-def _equality(seen: Floats, means: Floats, dtype: str) -> Floats:
+def _equality(seen: Observed, dtype: str) -> Floats:
     """How many more coordinates equal those of input 1 bit for bit than those of input 0."""
-    zero, one = means.astype(dtype).astype(np.float64)
-    return np.asarray((seen == one).sum(axis=1) - (seen == zero).sum(axis=1), dtype=np.float64)
+    zero, one = seen.means.astype(dtype).astype(np.float64)
+    return np.asarray((seen.seen == one).sum(axis=1) - (seen.seen == zero).sum(axis=1), dtype=np.float64)
 
 
 def _discriminant(zero: Floats, one: Floats, learning: int) -> Pair:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,9 @@ from pydantic import ConfigDict
 
 from foltr_audit.chain import Chain
 from foltr_audit.client import Clients
-from foltr_audit.plugins import ClickDefense, ClickModel, Defense, MessageDefense, RoundContext
+from foltr_audit.plugins import ClickModel, Defense, RoundContext
 from foltr_audit.records import Dataset
+from foltr_audit.records.privacy import Noised, RandomisedClicks
 from foltr_audit.records.world import Asked
 from foltr_audit.registry import make
 from foltr_audit.rng import ClientStreams
@@ -42,8 +43,24 @@ class ScriptedClicks(ClickModel):
         return np.asarray(self.clicks[:, step] & (labels >= 0))
 
 
+class LocalResult(NamedTuple):
+    """What scripted clients have before they send.
+
+    Attributes:
+        models: local models after the step stage, float64 (C, P).
+        shown: the lists that they were shown, int64 (C, B, k), padded with -1; None of clients without a log.
+    """
+
+    models: Floats
+    shown: Ints | None
+
+
 class ScriptedClients:
-    """Clients of a Setup that start at one global model, show lists in score order and click by script."""
+    """Clients of a Setup that start at one global model and click by script.
+
+    They are shown lists in score order, or lists of which the first is in score order and the others are
+    sampled.
+    """
 
     def __init__(self, setup: Setup, data: Dataset, parameters: Floats) -> None:
         """Nothing is played yet; `parameters` (P,) is the global model."""
@@ -53,14 +70,12 @@ class ScriptedClients:
 
     @cached_property
     def quiet(self) -> Chain:
-        """The chain without what is random about a client: randomised clicks and declared noise.
+        """The chain without the links that declare randomness: randomised clicks, and noise.
 
         Links keep their place, which names their streams.
         """
         nothing, blank = make(Defense, "none"), self.context(0, np.empty(0, np.int64))
-        return Chain(
-            tuple(nothing if _is_random(link, blank) else link for link in self.setup.chain.defenses)
-        )
+        return Chain(tuple(nothing if is_random(link, blank) else link for link in self.setup.chain.defenses))
 
     @cached_property
     def _world(self) -> World:
@@ -73,22 +88,41 @@ class ScriptedClients:
         """The context of a round for these clients."""
         return self.setup.context(round_, clients, interactions, self.parameters, prefix)
 
-    def local(
-        self, queries: Ints, clicks: Bools, context: RoundContext, chain: Chain | None = None
-    ) -> Floats:
-        """Local models (C, P) of clients with queries (C, B) and clicks (C, B, k), after the step stage.
+    def play(
+        self,
+        queries: Ints,
+        clicks: Bools,
+        context: RoundContext,
+        chain: Chain | None = None,
+        given: Ints | None = None,
+        *,
+        sampled: bool = False,
+    ) -> LocalResult:
+        """What clients with queries (C, B) and clicks (C, B, k) have after the step stage.
 
-        `chain` stands in for the experiment's own.
+        Args:
+            queries: their queries.
+            clicks: their clicks, by place.
+            context: their round.
+            chain: stands in for the experiment's own.
+            given: the lists of the first interactions, int64 (C, b, k), instead of the clients' own.
+            sampled: lists after the first are sampled.
         """
-        models = np.empty((queries.shape[0], self.parameters.size))
-        rules = self.setup.rules(self._world.click_model, sampled=False)
+        if sampled and given is None:
+            given = self.lists(queries[:, 0])[:, np.newaxis]
+        models, shown = np.empty((queries.shape[0], self.parameters.size)), []
+        rules = self.setup.rules(self._world.click_model, sampled=sampled)
         for first in range(0, queries.shape[0], _ROWS):
             rows = slice(first, first + _ROWS)
             scripted = ScriptedClicks(clicks=clicks[rows])
             some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
             mine = replace(rules, click_model=scripted, chain=chain or rules.chain)
-            models[rows] = Clients(mine, self._world).play(Asked.alike(queries[rows]), some)[0].models
-        return models
+            lists = None if given is None else given[rows]
+            local, done = Clients(mine, self._world).play(Asked.alike(queries[rows]), some, lists)
+            models[rows] = local.models
+            shown.append(done.shown)
+        nobody = np.empty((0, *clicks.shape[1:]), dtype=np.int64)
+        return LocalResult(models, np.concatenate([nobody, *shown]))
 
     def messages(self, models: Floats, context: RoundContext) -> Floats:
         """What clients with these local models (C, P) send, in the Spec's number format but as float64.
@@ -109,15 +143,22 @@ class ScriptedClients:
         sent = self.quiet.on_message(models, self.context(round_, np.arange(models.shape[0])))
         return sent - self.parameters if self.setup.spec.trace.message == "update" else sent
 
-    def lists(self, queries: Ints) -> Ints:
-        """The shown list of each query, positions inside it, int64 (n, k), padded with -1."""
+    def scores(self, models: Floats, queries: Ints) -> tuple[Floats, Ints]:
+        """Scores of each query's candidates (n,) under models (1 or n, P), flat, and `starts` (n + 1,)."""
+        return self.setup.ranker.scores(np.ascontiguousarray(models), self.data, queries)
+
+    def lists(self, queries: Ints, models: Floats | None = None) -> Ints:
+        """The list of each query in score order, positions inside it, int64 (n, k), padded with -1.
+
+        By the global model, or by models (1 or n, P).
+        """
         from foltr_audit.kernels.ranking import top_lists
         from foltr_audit.metrics import LIST_LENGTH
 
-        scores, starts = self.setup.ranker.scores(self.parameters[np.newaxis], self.data, queries)
+        scores, starts = self.scores(self.parameters[np.newaxis] if models is None else models, queries)
         return top_lists(scores, starts, LIST_LENGTH)
 
 
-def _is_random(link: Defense, context: RoundContext) -> bool:
-    clicks = isinstance(link, ClickDefense) and link.acts_in(ClickDefense.stage)
-    return clicks or (isinstance(link, MessageDefense) and link.law(context) is not None)
+def is_random(link: Defense, context: RoundContext) -> bool:
+    """Whether a link declares randomness, by what it does and not by its class."""
+    return any(isinstance(event, Noised | RandomisedClicks) for event in link.events(context))

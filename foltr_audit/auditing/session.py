@@ -1,57 +1,64 @@
-"""The games of an audit on one global model: canaries, what is known of them exactly, and scored trials."""
+"""The games of an audit on some global models: canaries, what is known of them exactly, and scored trials."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.attack_scores import attack_scores
-from foltr_audit.auditing.canaries import Canary, CanarySearch, extreme_directions, message_canaries
+from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
+from foltr_audit.auditing.claims import interactions_of
 from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials
 from foltr_audit.auditing.games import Games
-from foltr_audit.auditing.likelihood import Noise, exact_epsilon
+from foltr_audit.auditing.likelihood import Noise, exact_epsilon, lists_are_certain
+from foltr_audit.auditing.neighbours import Canary
+from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scores import SCORES, Pair, trial_scores
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
 from foltr_audit.noise_laws import GammaShare
+from foltr_audit.plugins import Defense
 from foltr_audit.progress import Progress
+from foltr_audit.records.observers import sees_lists, without_lists
 from foltr_audit.records.privacy import Noised, PrivacyEvent, Summed
 from foltr_audit.setup import Setup
 
 _FEWEST = 60  # trials that choose score and threshold
-_AS_GOOD, _BY_CHANCE = 0.8, 0.25
-"""A score that promises so much of the best one's bound, less what luck may do, comes before later ones."""
+AS_GOOD, BY_CHANCE = 0.8, 0.25
+"""What promises so much of the best bound, less what luck may do, comes before later ones."""
 
 
 class Session:
-    """The games of an audit on one global model."""
+    """The games of an audit whose messages start from some global models, one for each message."""
 
     def __init__(
         self,
         setup: Setup,
         protocol: AuditSpec,
         fresh: FreshClients,
-        parameters: Floats,
+        models: Sequence[Floats],
         progress: Progress,
+        others: OtherClients | None = None,
     ) -> None:
-        """Nothing is searched or played yet; `parameters` (P,) is the global model."""
+        """Nothing is searched or played yet; `models` (P,) each. `others` may serve several sessions."""
         self.setup = setup
         self.protocol = protocol
         self.progress = progress
         self.fresh = fresh
-        self.clients = ScriptedClients(setup, fresh.data, parameters)
-        self.arriving = self._arriving()
+        self.interactions = interactions_of(setup, protocol)
+        several = [ScriptedClients(setup, fresh.data, model) for model in models]
+        self.clients = several[0]
+        count = protocol.trials + self.choosing
         self.games = Games(
-            self.clients,
-            count=protocol.trials + self.choosing,
-            messages=protocol.messages,
-            arriving=self.arriving,
-            interactions=protocol.interactions,
+            several,
+            others or OtherClients(several[-1], count, self.interactions, progress),
+            interactions=self.interactions,
             origin=fresh.origin,
-            progress=progress,
+            sampled=protocol.lists == "sampled",
         )
 
     @property
@@ -59,14 +66,15 @@ class Session:
         """Trials under each hypothesis that choose score and threshold and are not evaluated."""
         return max(_FEWEST, self.protocol.trials // 4)
 
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """What the chain does to a message."""
-        return self.setup.events()
+    @cached_property
+    def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
+        """What the chain does to a message, and which link does it."""
+        return self.setup.acts()
 
-    def _arriving(self) -> int:
+    @property
+    def arriving(self) -> int:
         """Messages in a sum: those of the cohort that do not drop out; secure sums have a least number."""
-        fewest = [event.at_least for event in self.events if isinstance(event, Summed)]
+        fewest = [event.at_least for _, event in self.acts if isinstance(event, Summed)]
         cohort = self.setup.spec.population.cohort_size
         return min(cohort, max(1, *fewest, round(cohort * (1 - self.protocol.drop_out))))
 
@@ -81,9 +89,9 @@ class Session:
                 self.setup, self.clients.parameters, extreme_directions(self.clients.parameters.size)
             )
             return max(several, key=self._size)
-        laws = [event.law for event in self.events if isinstance(event, Noised)]
+        laws = [event.law for _, event in self.acts if isinstance(event, Noised)]
         order = 1 if any(isinstance(law, GammaShare) for law in laws) else 2
-        search = CanarySearch(self.clients, self.fresh, self.protocol.interactions, order)
+        search = CanarySearch(self.clients, self.fresh, self.interactions, order)
         total = 0 if name == "data:typical" else self.fresh.queries.size
         with self.progress.task(f"search {name}, {unit}", total) as tick:
             return search.find(name, unit, tick)
@@ -93,26 +101,41 @@ class Session:
 
         The loss of one coordinate shows in trials more often than the same loss spread over many.
         """
-        loss = exact_epsilon(Noise.of(self.events, self.arriving), self.games, canary, 0.0) or 0.0
+        loss = exact_epsilon(self.noise_of(self.arriving), self.games, canary, 0.0) or 0.0
         shift = np.subtract(*self.games.means(canary))
         return float(f"{loss:.9g}"), float(np.linalg.norm(shift))
 
     def exact(self, canary: Canary, view: str, delta: float) -> float | None:
         """The loss of exactly this pair; see `exact_epsilon`."""
-        return exact_epsilon(self.noise(view), self.games, canary, delta)
+        certain = lists_are_certain(self.acts, self.clients.context(0, np.empty(0, np.int64)))
+        return exact_epsilon(
+            self.noise(view), self.games, canary, delta, lists=self.lists(view), certain=certain
+        )
 
     def noise(self, view: str) -> Noise:
         """What stands between a message without noise and what is seen."""
-        return Noise.of(self.events, self.arriving if self.sums(view) else None)
+        return self.noise_of(self.members(view))
+
+    def noise_of(self, members: int) -> Noise:
+        """The same of a sum of so many messages."""
+        return Noise.of(self.acts, members, self.interactions)
 
     @property
     def masked(self) -> bool:
         """Whether secure aggregation leaves the server nothing but sums."""
-        return any(isinstance(event, Summed) for event in self.events)
+        return any(isinstance(event, Summed) for _, event in self.acts)
 
-    def sums(self, view: str) -> bool:
-        """Whether an observer sees sums only."""
-        return view == "aggregate" or (view == "individual" and self.masked)
+    def members(self, view: str) -> int:
+        """How many messages, the canary's included, are in what an observer sees less what it knows."""
+        seen = without_lists(view)
+        if seen == "colluding":
+            told = self.protocol.colluders
+            return 1 if told is None else max(1, self.arriving - told)
+        return self.arriving if seen == "aggregate" or self.masked else 1
+
+    def lists(self, view: str) -> bool:
+        """Whether an observer sees lists that follow from clicks."""
+        return sees_lists(view) and self.interactions > 1 and self.setup.learner.ranked_with == "local"
 
     def trials(self, canary: Canary, view: str) -> tuple[str, Trials]:
         """The best score on the separate part, by name, and the trials that it makes.
@@ -120,18 +143,18 @@ class Session:
         Raises:
             UsageError: the protocol's score is not computable here.
         """
-        summed = self.sums(view)
+        members, lists = self.members(view), self.lists(view)
         wanted = SCORES if self.protocol.score == "auto" else (self.protocol.score,)
         if set(wanted) <= set(SCORES):
-            seen = self.games.play(canary, summed=summed)
-            dtype = "" if summed else self.setup.spec.trace.dtype
+            seen = self.games.play(canary, members=members, lists=lists)
+            dtype = "" if members > 1 else self.setup.spec.trace.dtype
             scored = trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
         else:
-            scored = attack_scores(self.games, canary, self.protocol.score, summed=summed)
+            scored = attack_scores(self.games, canary, self.protocol.score, members=members)
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
-        promised = {name: self._promise(pair) for name, pair in scored.items()}
-        enough = _AS_GOOD * max(promised.values()) - _BY_CHANCE
+        promised = {name: self.promise(pair) for name, pair in scored.items()}
+        enough = AS_GOOD * max(promised.values()) - BY_CHANCE
         best = next(name for name in scored if promised[name] >= enough)
         fitted = self.learning if best == "discriminant" else 0
         zero, one = scored[best]
@@ -142,17 +165,21 @@ class Session:
         """The first trials under each hypothesis: what a discriminant is fitted to, and nothing else."""
         return self.choosing // 3
 
-    def _promise(self, pair: Pair) -> float:
+    def promise(self, pair: Pair) -> float:
         """The bound that a score shows on the separate part, without what a discriminant was fitted to."""
         there = slice(self.learning, self.choosing)
         half = (self.choosing - self.learning) // 2
-        seen = split((pair[0][there], pair[1][there]), half)
-        rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
-        return ESTIMATORS["clopper-pearson"](
-            seen, delta=0.0, confidence=self.protocol.confidence, rng=rng
-        ).epsilon
+        return self.promised(split((pair[0][there], pair[1][there]), half))
 
-    def estimates(self, trials: Trials, delta: float, place: str, *, gaussian: bool) -> Iterator[LowerBound]:
+    def promised(self, trials: Trials) -> float:
+        """The bound of some trials."""
+        rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
+        estimate = ESTIMATORS["clopper-pearson"]
+        return estimate(trials, delta=0.0, confidence=self.protocol.confidence, rng=rng).epsilon
+
+    def estimates(
+        self, trials: Trials, delta: float, place: str, *, gaussian: bool, confidence: float
+    ) -> Iterator[LowerBound]:
         """What estimators make of the same trials; `place` names their random streams.
 
         Gaussian-DP is asked with a delta only, and where Gaussian noise is all that is random.
@@ -161,7 +188,7 @@ class Session:
             if name == "gaussian-dp" and (delta == 0 or not gaussian):
                 continue
             rng = self.setup.streams.generator(f"audit/{name}/{place}")
-            yield estimator(trials, delta=delta, confidence=self.protocol.confidence, rng=rng)
+            yield estimator(trials, delta=delta, confidence=confidence, rng=rng)
 
 
 def split(pair: Pair, choosing: int) -> Trials:

@@ -3,45 +3,96 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["proven", "not refuted", "false by exact loss", "refuted"]
+Verdict = Literal[
+    "proven", "not refuted", "false by exact loss", "refuted", "declared law broken", "contradiction"
+]
 
-FALSE: tuple[Verdict, ...] = ("false by exact loss", "refuted")
+FALSE: tuple[Verdict, ...] = ("false by exact loss", "refuted", "declared law broken")
 """Verdicts that a claim does not survive."""
 
+CONTRADICTION: Verdict = "contradiction"
+"""No verdict on the claim: proof and trials, or proof and exact loss, cannot both be right."""
+
+STRICT = 1e-6
+"""How likely it is at most that trials contradict a proof that is right."""
+
 _SLACK = 1e-9  # relative: what two ways to compute the same number may differ by
+_EXACT_SLACK = 1e-6  # the same of a loss that is added up over many coordinates
 
 
-def verdict_on(
-    claimed: float, proven: float, exact: float | None, measured: float, *, evidence: bool
-) -> tuple[Verdict, str]:
-    """The verdict on a claim, and why, in words.
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of one claim.
 
-    Args:
+    Attributes:
         claimed: the epsilon that is claimed; infinite for nothing.
         proven: upper bound; infinite where nothing is proven.
         exact: the loss of the pair that was played, where it is known.
-        measured: lower bound of the trials.
-        evidence: whether a game that refutes nothing says something for the claim.
+        measured: lower bound of the trials at the asked confidence.
+        strict: the same at a confidence of 1 - `STRICT`.
+        broken: why a link does not do what it declares; empty where none is known not to.
+        speaks: whether a game that refutes nothing says something for the claim.
+    """
 
-    >>> verdict_on(1.2, 8.1, 2.0, 1.1, evidence=True)[0]
+    claimed: float
+    proven: float
+    exact: float | None
+    measured: float
+    strict: float
+    broken: str = ""
+    speaks: bool = True
+
+
+def verdict_on(found: Evidence) -> tuple[Verdict, str]:
+    """The verdict on a claim, and why, in words.
+
+    Trials of a proven claim show more than is proven once in a while, by chance: that refutes nothing. If
+    they do so at a much stricter level, or if the exact loss of a pair is above the proof, then accounting,
+    audit or a declaration is wrong, and there is no verdict at all.
+
+    >>> verdict_on(Evidence(claimed=1.2, proven=8.1, exact=2.0, measured=1.1, strict=0.6))[0]
     'false by exact loss'
     """
-    edge = claimed * (1 + _SLACK)
-    if math.isinf(claimed):
-        return "not refuted", "nothing is claimed"
-    if measured > edge:
-        return "refuted", f"these trials show {measured:.3g} at least"
-    if exact is not None and exact > edge:
-        loss = "no finite loss" if math.isinf(exact) else f"a loss of {exact:.3g}"
+    contradiction = _contradiction(found)
+    if contradiction:
+        return CONTRADICTION, contradiction
+    edge = found.claimed * (1 + _SLACK)
+    if is_proven(found.claimed, found.proven):
+        chance = ""
+        if found.measured > edge:
+            chance = (
+                f"; these trials show {found.measured:.3g} at least, by chance or by a fault: run again with "
+                "another --seed"
+            )
+        return "proven", f"proven up to {found.proven:.3g}{chance}"
+    if found.measured > edge:
+        return "refuted", f"these trials show {found.measured:.3g} at least"
+    if found.exact is not None and found.exact > edge:
+        loss = "no finite loss" if math.isinf(found.exact) else f"a loss of {found.exact:.3g}"
         return "false by exact loss", f"not refuted by these trials, but this very pair has {loss}"
-    if is_proven(claimed, proven):
-        return "proven", f"proven up to {proven:.3g}"
-    if not evidence:
+    if found.broken:
+        return "declared law broken", f"a proof builds on what links declare: {found.broken}"
+    if math.isinf(found.claimed):
+        return "not refuted", "nothing is claimed"
+    if not found.speaks:
         return "not refuted", "a typical pair is no evidence for a claim, which is about the worst one"
-    known = "" if exact is None else f"; this pair's exact loss is {exact:.3g}"
+    known = "" if found.exact is None else f"; this pair's exact loss is {found.exact:.3g}"
     return "not refuted", f"not refuted by these trials{known}; another pair may be worse"
+
+
+def _contradiction(found: Evidence) -> str:
+    """Why what is proven cannot be right, or empty."""
+    if found.exact is not None and found.exact > found.proven * (1 + _EXACT_SLACK) + _SLACK:
+        return f"this pair has a loss of {found.exact:.3g}, and {found.proven:.3g} is proven for every pair"
+    if found.strict > found.proven * (1 + _SLACK):
+        return (
+            f"these trials show {found.strict:.3g} at least, but for one run in a million, and "
+            f"{found.proven:.3g} is proven; run again with another --seed"
+        )
+    return ""
 
 
 def is_proven(claimed: float, proven: float) -> bool:

@@ -17,8 +17,9 @@ def audit(
         list[str] | None,
         typer.Option(
             "--view",
-            help="individual, aggregate, colluding (the others tell the server what they sent); several. "
-            "Default: individual,aggregate.",
+            help="individual (the server sees each message), aggregate (their sum), colluding (other clients "
+            "tell the server what they sent), each also +lists (it sees the shown lists too); several. "
+            "Default: individual and aggregate, with and without lists.",
         ),
     ] = None,
     unit: Annotated[
@@ -32,15 +33,17 @@ def audit(
         list[str] | None,
         typer.Option(
             "--canary",
-            help="data:worst (default, searched), data:typical (no evidence for a claim), data:no-click, or "
-            "message (two extreme models; unit client); several.",
+            help="data:worst (default, searched), data:typical (no evidence for a claim), data:no-click, "
+            "data:lists (whose later lists differ most), or message (two extreme models; unit client); "
+            "several.",
         ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
             "--model",
-            help="Global models that are searched: first (of the run), trained. Default: both.",
+            help="Global models that messages start from: first (of the run), trained. Default: both, each "
+            "in a game of its own; of several --messages those of rounds along the run.",
         ),
     ] = None,
     claim: Annotated[
@@ -60,15 +63,15 @@ def audit(
         typer.Option(
             "--estimator",
             help="clopper-pearson, gaussian-dp, one-run, bayesian or betting. Default: gaussian-dp for a "
-            "delta above 0 and Gaussian noise, else clopper-pearson.",
+            "delta above 0 and noise that is normal or nearly so, else clopper-pearson.",
         ),
     ] = None,
     score: Annotated[
         str | None,
         typer.Option(
             "--score",
-            help="What tells the inputs apart: likelihood, projection, discriminant, equality, or an attack "
-            "such as lad. Default: auto, the best on a separate part.",
+            help="What tells the inputs apart: likelihood, projection, discriminant, equality, lists, or an "
+            "attack such as lad. Default: auto, the best on a separate part.",
         ),
     ] = None,
     messages: Annotated[
@@ -79,12 +82,28 @@ def audit(
         float | None,
         typer.Option("--drop-out", help="Share of the cohort whose messages do not arrive. Default: 0."),
     ] = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            "--colluders",
+            help="With --view colluding: how many other clients tell what they sent. Default: all.",
+        ),
+    ] = None,
     canary_interactions: Annotated[
         int | None,
-        typer.Option("--canary-interactions", help="Interactions behind each message. Default: 1."),
+        typer.Option(
+            "--canary-interactions", help="Interactions behind each message. Default: the learner's."
+        ),
+    ] = None,
+    lists: Annotated[
+        str | None,
+        typer.Option(
+            "--lists",
+            help="How lists after the first of a message are made: deterministic (default), or sampled.",
+        ),
     ] = None,
     canary_on: Annotated[
-        str | None, typer.Option("--canary-on", help="Parts that are searched. Default: vali,test.")
+        str | None, typer.Option("--canary-on", help="Parts that are searched. Default: train,vali,test.")
     ] = None,
     min_documents: Annotated[
         int | None, typer.Option("--min-documents", help="Leave shorter queries out. Default: 10.")
@@ -96,7 +115,8 @@ def audit(
 ) -> None:
     """Check what a chain of defenses claims: proven from above, measured from below.
 
-    Exit code 1 if a claim is refuted by trials or false by the exact loss of a pair.
+    Exit code 1 if a claim is refuted by trials, false by the exact loss of a pair, or built on a declared law
+    that a link breaks; 70 if a proof and what was found contradict each other.
     """
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.audit import AuditReport
@@ -116,6 +136,8 @@ def audit(
         "audit.score": score,
         "audit.messages": messages,
         "audit.drop_out": drop_out,
+        "audit.colluders": colluders,
+        "audit.lists": lists,
         "audit.interactions": canary_interactions,
         "audit.on": listed(None if canary_on is None else [canary_on]),
         "audit.min_documents": min_documents,

@@ -65,6 +65,8 @@ FIELD_OPTIONS = {
     "audit.messages": "--messages",
     "audit.drop_out": "--drop-out",
     "audit.interactions": "--canary-interactions",
+    "audit.colluders": "--colluders",
+    "audit.lists": "--lists",
     "audit.on": "--canary-on",
     "audit.min_documents": "--min-documents",
     "seed": "--seed",

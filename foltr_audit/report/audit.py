@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from foltr_audit.auditing.audit import Finding
 from foltr_audit.auditing.estimators import LowerBound
-from foltr_audit.auditing.verdict import FALSE, is_proven
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE, is_proven
+from foltr_audit.errors import ContradictionError
 from foltr_audit.plan import Plan
+from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Report, Row, dataset_table, groups, utility_rows
 from foltr_audit.study import Cell
 
@@ -50,7 +52,15 @@ class AuditReport(Report):
         )
 
     def holds(self, *, require_proof: bool = False) -> bool:
-        """Whether no claim is refuted or shown false, and each is proven if that is asked for."""
+        """Whether no claim is refuted or shown false, and each is proven if that is asked for.
+
+        Raises:
+            ContradictionError: a proof and what was found of the same claim cannot both be right.
+        """
+        wrong = next((row for row in self.results if row["verdict"] == CONTRADICTION), None)
+        if wrong is not None:
+            where = f"{wrong['defense']}, {wrong['sees']}, one {wrong['unit']}"
+            raise ContradictionError(f"audit: {where}: contradiction: {wrong['why']}")
         proven = all(is_proven(row["eps_claimed"], row["eps_upper"]) for row in self.results)
         return all(row["verdict"] not in FALSE for row in self.results) and (proven or not require_proof)
 
@@ -60,10 +70,12 @@ def finding_row(finding: Finding, setting: Row, rounds: int) -> Row:
     return {
         **setting,
         "view": finding.view,
+        "sees": sees(finding.view, finding.colluders),
         "unit": finding.unit,
         "canary": finding.canary,
         "pair": finding.about,
         "model": finding.model,
+        "interactions": finding.interactions,
         "messages": finding.messages,
         "eps_claimed": finding.eps_claimed,
         "delta": finding.delta,
@@ -75,6 +87,8 @@ def finding_row(finding: Finding, setting: Row, rounds: int) -> Row:
         "trials": finding.lower.trials,
         "verdict": finding.verdict,
         "why": finding.why,
+        "declared": finding.declared,
+        "declared_why": finding.declared_why,
         "upper_how": finding.upper.how,
         "eps_upper_run": finding.upper_run.epsilon,
         "rounds": rounds,

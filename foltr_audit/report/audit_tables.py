@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_STYLES = {"refuted": "bold red", "false by exact loss": "bold red", "proven": "green"}
+_STYLES = {
+    "refuted": "bold red",
+    "false by exact loss": "bold red",
+    "declared law broken": "bold red",
+    "contradiction": "bold red",
+    "proven": "green",
+}
 _NUMBERS = {
     "claimed": "claimed",
     "upper": "proven",
@@ -50,24 +56,33 @@ def _table(rows: Sequence[Row]) -> Table:
     first, runs = rows[0], {row["run"] for row in rows}
     delta = f", delta {first['delta']:g}" if first["delta"] else ""
     per = "one message" if first["messages"] == 1 else f"{first['messages']} messages of one client, pooled"
+    behind = f"of {first['interactions']} interaction{'s' * (first['interactions'] > 1)}"
     found = table(
-        escape(f"{first['defense']}\nepsilon of {per}{delta}"),
-        "proven: an upper bound; exact: the loss of the pair that was played; measured: shown by "
-        f"{first['trials']} trials per hypothesis, each at {100 * first['confidence']:g} % confidence, "
-        "and ceiling: the most that so many can show",
+        escape(f"{first['defense']}\nepsilon of {per} {behind}{delta}"),
+        "sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was played; "
+        f"measured: shown by {first['trials']} trials per hypothesis, each at "
+        f"{100 * first['confidence']:g} % confidence, and ceiling: the most that so many can show",
         space=2,
     )
-    found.add_column("audited", no_wrap=True)
+    found.add_column("sees", no_wrap=True)
     for heading in _NUMBERS.values():
         found.add_column(heading, justify="right", no_wrap=True)
     found.add_column("verdict")
     for row in rows:
         run = f"run {row['run']}\n" if len(runs) > 1 else ""
-        audited = f"{run}{row['view']}\n{row['unit']}\n{row['canary']}"
+        audited = f"{run}{row['sees']}\n{row['unit']}\n{row['canary']}"
         style = _STYLES.get(row["verdict"], "")
         verdict = Text(row["verdict"], style=style)
-        found.add_row(audited, *(_number(row[f"eps_{name}"]) for name in _NUMBERS), verdict)
+        found.add_row(audited, *(_cell(row, name) for name in _NUMBERS), verdict)
     return found
+
+
+def _cell(row: Row, name: str) -> str:
+    """An epsilon of a row; one that is not bounded, or not claimed, is none at all."""
+    value = row[f"eps_{name}"]
+    if name in ("claimed", "upper") and math.isinf(value):
+        return "none"
+    return _number(value)
 
 
 def _number(value: float | None) -> str:
@@ -82,36 +97,49 @@ def _block(row: Row, *, several: bool) -> Iterator[str]:
     run = f"run {row['run']}, " if several else ""
     style = _STYLES.get(row["verdict"], "bold")
     yield (
-        f"{run}{row['view']} view, unit {row['unit']}, {row['canary']}: "
+        f"{run}{row['sees']}, unit {row['unit']}, {row['canary']}: "
         f"[{style}]{row['verdict']}[/]: {escape(row['why'])}"
     )
-    yield escape(f"  pair: {row['pair']}; at the {row['model']} model")
-    proven = _number(row["eps_upper"])
-    whole = f"; over all {row['rounds']} rounds of the run {_number(row['eps_upper_run'])}"
-    yield escape(f"  proven {proven}: {row['upper_how']}{whole if math.isfinite(row['eps_upper']) else ''}")
+    yield escape(f"  pair: {row['pair']}; {_model(row)}")
+    whole = f"; over all {row['rounds']} rounds of the run {_cell(row, 'upper_run')}"
+    proven = f"{_cell(row, 'upper')}: {row['upper_how']}{whole if math.isfinite(row['eps_upper']) else ''}"
+    yield escape(f"  proven {proven}")
+    if row["declared"] == "not looked":
+        yield escape(f"  not looked whether links do what they declare: {row['declared_why']}")
     assumed = f", which assumes {row['assumes']}" if row["assumes"] else ""
     yield escape(f"  measured {_number(row['eps_lower'])}: score {row['score']}, {row['estimator']}{assumed}")
+
+
+def _model(row: Row) -> str:
+    """At which global models a pair was played."""
+    if row["model"] == "rounds":
+        return "at a global model of another round each"
+    return f"at the {row['model']} model"
 
 
 def conclusions(results: Sequence[Row]) -> list[str]:
     """What all rows of one chain say together: one sentence per kind of verdict."""
     said = []
     for row in results:
-        if row["verdict"] in FALSE:
+        if row["verdict"] == "declared law broken":
+            said.append(f"Not proven where the server sees {_place(row)}: {row['why']}.")
+        elif row["verdict"] in FALSE:
             worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
             shown = "no finite epsilon holds" if math.isinf(worst) else f"{worst:.3g} at least"
-            said.append(f"The claim of {row['eps_claimed']:g} is false in the {_place(row)}: {shown}.")
+            said.append(
+                f"The claim of {row['eps_claimed']:g} is false where the server sees {_place(row)}: {shown}."
+            )
     proven = [_place(row) for row in results if row["verdict"] == "proven"]
     if proven:
-        said.append(f"Proven in the {'; '.join(dict.fromkeys(proven))}.")
+        said.append(f"Proven where the server sees {'; '.join(dict.fromkeys(proven))}.")
     open_ = [_place(row) for row in results if row["verdict"] == "not refuted" and _claims(row)]
     if open_:
-        said.append(f"Neither proven nor refuted in the {'; '.join(dict.fromkeys(open_))}.")
-    nothing = [_place(row) for row in results if not _claims(row)]
+        said.append(f"Neither proven nor refuted where the server sees {'; '.join(dict.fromkeys(open_))}.")
+    nothing = [_place(row) for row in results if not _claims(row) and row["verdict"] not in FALSE]
     if nothing:
         said.append(
-            f"Nothing is claimed in the {'; '.join(dict.fromkeys(nothing))}; --claim E (and --delta D) "
-            "states a claim to check."
+            f"Nothing is claimed where the server sees {'; '.join(dict.fromkeys(nothing))}; --claim E (and "
+            "--delta D) states a claim to check."
         )
     return list(dict.fromkeys(said))
 
@@ -121,4 +149,4 @@ def _claims(row: Row) -> bool:
 
 
 def _place(row: Row) -> str:
-    return f"{row['view']} view for one {row['unit']}"
+    return f"{row['sees']}, for one {row['unit']}"

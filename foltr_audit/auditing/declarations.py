@@ -1,0 +1,95 @@
+"""Whether the links of a chain do what they declare, so that proofs may build on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from foltr_audit.auditing.click_tests import click_tests
+from foltr_audit.auditing.law_tests import failure
+from foltr_audit.auditing.link_tests import Input, LinkTests
+from foltr_audit.auditing.scripted import ScriptedClients
+from foltr_audit.plugins import ClickDefense, Defense, PrivacyEvent
+from foltr_audit.records.privacy import Noised, Opaque, RandomisedClicks
+
+State = Literal["as declared", "broken", "not looked", "nothing declared"]
+
+Acts = Sequence[tuple[Defense, PrivacyEvent]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declarations:
+    """What was found of the links of a chain.
+
+    Attributes:
+        broken: why a link does not do what it declares, by the link's name.
+        not_looked: why it could not be told whether a link does, likewise.
+        links: links that declare noise or randomised clicks.
+        acts: events with their links; those of broken links are taken to destroy every bound.
+    """
+
+    broken: dict[str, str] = field(default_factory=dict)
+    not_looked: dict[str, str] = field(default_factory=dict)
+    links: int = 0
+    acts: Acts = ()
+
+    @property
+    def state(self) -> State:
+        """What all links together come to."""
+        if self.broken:
+            return "broken"
+        if self.not_looked:
+            return "not looked"
+        return "as declared" if self.links else "nothing declared"
+
+    @property
+    def why(self) -> str:
+        """What is broken, or could not be looked at, in one line."""
+        found = self.broken or self.not_looked
+        return "; ".join(f"{name}: {why}" for name, why in found.items())
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """The events that proofs may build on."""
+        return tuple(event for _, event in self.acts)
+
+    def with_broken(self, name: str, why: str) -> Declarations:
+        """The same with one more broken link."""
+        broken = {name: why, **self.broken}
+        return Declarations(
+            broken=broken, not_looked=self.not_looked, links=self.links, acts=_held(self.acts, broken)
+        )
+
+
+def check_declarations(acts: Acts, clients: ScriptedClients, inputs: Sequence[Input]) -> Declarations:
+    """Try all links of a chain on some inputs.
+
+    Args:
+        acts: events of the chain with the link that each is of.
+        clients: clients at any global model.
+        inputs: local models that the links of step and message stage get.
+    """
+    links = LinkTests(acts)
+    links.run(inputs)
+    for place, link in enumerate(clients.setup.chain.defenses):
+        events = [event for other, event in acts if other is link and isinstance(event, RandomisedClicks)]
+        if isinstance(link, ClickDefense) and events:
+            links.tests.setdefault(id(link), []).extend(click_tests(clients, link, place, events[0].epsilon))
+    names = {id(link): link.name for link in clients.setup.chain.defenses}
+    among = sum(len(tests) for tests in links.tests.values())
+    failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
+    broken = {name: why for name, why in failures.items() if why is not None}
+    random = {id(link) for link, event in acts if isinstance(event, Noised | RandomisedClicks)}
+    return Declarations(
+        broken=broken,
+        not_looked={names[link]: why for link, why in links.not_looked.items()},
+        links=len(random),
+        acts=_held(acts, broken),
+    )
+
+
+def _held(acts: Acts, broken: Mapping[str, str]) -> Acts:
+    return tuple(
+        (link, Opaque(mechanism=link.name) if link.name in broken else event) for link, event in acts
+    )

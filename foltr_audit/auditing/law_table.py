@@ -1,0 +1,73 @@
+"""How probable small noise is under a law, by summing or integrating its density."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.noise_laws import NoiseLaw
+from foltr_audit.noise_laws.gamma_share import FLOOR
+
+Floats = NDArray[np.float64]
+
+_DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
+_PER_DECADE = 2000
+_MOST_POINTS = 1 << 20  # of a lattice that are summed one by one; a finer one is integrated
+_SMALL = 1e-6  # of the scale
+_EXCESS = 1e-3  # by how much the total mass may exceed 1
+
+
+class LawTable(NamedTuple):
+    """P(|X| <= x) at rising sizes x.
+
+    Attributes:
+        sizes: in units of the noise, float64 (T,); of a lattice half a step above each point.
+        within: float64 (T,).
+        repeats: how probable it is that two draws are equal; 0 of a continuous law.
+        small: a size below which rounding may make draws equal.
+    """
+
+    sizes: Floats
+    within: Floats
+    repeats: float
+    small: float
+
+    def level(self, level: float) -> tuple[float, float]:
+        """The first size that holds at least this probability, and what it holds exactly."""
+        place = min(int(np.searchsorted(self.within, level)), self.sizes.size - 1)
+        return float(self.sizes[place]), float(self.within[place])
+
+
+@lru_cache(maxsize=64)
+def law_table(law: NoiseLaw) -> LawTable | None:
+    """The table of a law; None where its density integrates to more than 1, so that nothing can be said."""
+    step = float(getattr(law, "step", 0.0))
+    far = 60.0 * math.sqrt(law.variance)
+    found = _summed(law, step, far) if step > 0 and far < step * _MOST_POINTS else _integrated(law)
+    return found if found.within[-1] <= 1.0 + _EXCESS else None
+
+
+def _summed(law: NoiseLaw, step: float, far: float) -> LawTable:
+    points = np.arange(math.ceil(far / step) + 2) * step
+    masses = np.exp(law.log_density(points)) * step
+    repeats = float(masses[0] ** 2 + 2.0 * (masses[1:] ** 2).sum())
+    masses[1:] *= 2.0
+    return LawTable(np.asarray(points + 0.5 * step), np.cumsum(masses), repeats, 0.0)
+
+
+def _integrated(law: NoiseLaw) -> LawTable:
+    """By Simpson's rule over ln x, since a density may be infinite at 0; what is missing lies at 0."""
+    from scipy.integrate import cumulative_simpson
+
+    low, high = _DECADES
+    logs = np.linspace(low, high, round((high - low) * _PER_DECADE) + 1) * math.log(10.0)
+    sizes = law.scale * np.exp(logs)
+    density = 2.0 * np.exp(law.log_density(sizes) + logs + math.log(law.scale))
+    within = cumulative_simpson(density, x=logs, initial=0.0)
+    step = float(getattr(law, "step", 0.0))  # of a lattice so fine that its points are as good as dense
+    repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
+    return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)

@@ -1,0 +1,130 @@
+"""Tests whether noise is what a law says: its distribution, and that no number of it repeats another.
+
+Each test counts something that is binomial with a known chance if the law holds, so that its p-value is
+exact. Whoever runs several asks all of them together to be so unlikely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.auditing.law_table import LawTable
+from foltr_audit.noise_laws import NoiseLaw
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FALSE_ALARM = 1e-6
+"""How likely it is at most that all tests of an audit together find fault with noise that is as declared."""
+
+_LEVELS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.995, 0.999, 0.9999, 0.99999)
+_RESOLVED = 1e3  # how many times its rounding a size has to be
+_COORDINATES = 64  # of a long message whose pairs are compared
+
+
+class Test(NamedTuple):
+    """One test.
+
+    Attributes:
+        p: its p-value.
+        found: what a small one shows, in words.
+    """
+
+    p: float
+    found: str
+
+
+class Draws(NamedTuple):
+    """Noise that was drawn for N clients.
+
+    Attributes:
+        noise: float64 (N, P).
+        where: for which input, in words that follow "noise".
+        resolution: how far off rounding may have put a number.
+    """
+
+    noise: Floats
+    where: str
+    resolution: float = 0.0
+
+
+def failure(tests: Sequence[Test], among: int) -> str | None:
+    """What the least likely of some tests shows, of `among` in all; None where chance explains it."""
+    least = min(tests, key=lambda test: test.p, default=None)
+    return None if least is None or least.p * among >= FALSE_ALARM else least.found
+
+
+def distribution(draws: Draws, law: NoiseLaw, table: LawTable) -> Iterator[Test]:
+    """How many numbers are at most of some sizes, and how many are above 0."""
+    sizes, count = np.abs(draws.noise), draws.noise.size
+    deviation = float(np.sqrt(np.mean(np.square(draws.noise))) / np.sqrt(law.variance))
+    what = f"noise {draws.where} has {deviation:.3g} times the declared standard deviation"
+    for size, chance in dict.fromkeys(table.level(level) for level in _LEVELS):
+        if size >= _RESOLVED * draws.resolution:
+            share = float(np.mean(sizes <= size))
+            yield Test(
+                two_sided(round(share * count), count, chance),
+                f"{what}: {100 * share:.3g} % of it are at most {size:.3g}, of the law {100 * chance:.3g} %",
+            )
+    positive, there = int((draws.noise > 0).sum()), int((draws.noise != 0).sum())
+    yield Test(two_sided(positive, there, 0.5), f"noise {draws.where} is not symmetric around 0")
+
+
+def independence(draws: Draws, table: LawTable) -> Iterator[Test]:
+    """Whether coordinates of one client, and clients, are independent, by signs, sizes and repetitions."""
+    noise, P = draws.noise, draws.noise.shape[1]
+    places = np.unique(np.linspace(0, P - 1, min(_COORDINATES, P)).astype(np.int64))
+    yield from _between_columns(noise[:, places], table, f"noise {draws.where} is alike in two coordinates")
+    half, alike = noise.shape[0] // 2, f"noise {draws.where} is alike for two clients"
+    yield from between(noise[: 2 * half : 2], noise[1 : 2 * half : 2], table, alike)
+    rows = noise[(np.abs(noise) > table.small).any(axis=1)]
+    repeated = rows.shape[0] - np.unique(rows, axis=0).shape[0]
+    chance = 0.5 * rows.shape[0] ** 2 * table.repeats**P
+    yield Test(min(1.0, chance) if repeated else 1.0, f"noise {draws.where} is the same for two clients")
+
+
+def between(one: Floats, other: Floats, table: LawTable, found: str) -> Iterator[Test]:
+    """Whether noise (N, P) is independent of other noise (N, P), number by number."""
+    signs = np.sign(one) * np.sign(other)
+    yield Test(two_sided(int((signs > 0).sum()), int((signs != 0).sum()), 0.5), found)
+    size, chance = table.level(0.5)
+    alike = (np.abs(one) > size) == (np.abs(other) > size)
+    yield Test(two_sided(int(alike.sum()), alike.size, chance**2 + (1 - chance) ** 2), found)
+
+
+def _between_columns(noise: Floats, table: LawTable, found: str) -> Iterator[Test]:
+    """The same of each pair of columns of (N, P): the least likely one, allowing for their number."""
+    first, second = np.triu_indices(noise.shape[1], 1)
+    if not first.size:
+        return
+    signs = np.sign(noise).astype(np.float32)
+    there = np.abs(signs)
+    counts = np.rint(there.T @ there)[first, second].astype(np.int64)
+    agree = np.rint(0.5 * ((signs.T @ signs)[first, second] + counts)).astype(np.int64)
+    yield Test(_least(agree, counts, 0.5), found)
+    size, chance = table.level(0.5)
+    large = np.where(np.abs(noise) > size, 1.0, -1.0).astype(np.float32)
+    alike = np.rint(0.5 * ((large.T @ large)[first, second] + len(noise))).astype(np.int64)
+    yield Test(_least(alike, np.full(first.size, len(noise)), chance**2 + (1 - chance) ** 2), found)
+
+
+def _least(hits: Ints, trials: Ints, chance: float) -> float:
+    return min(1.0, float(_two_sided(hits, trials, chance).min()) * hits.size)
+
+
+def two_sided(hits: int, trials: int, chance: float) -> float:
+    """Probability of a count at least as unlikely as this one, binomial; 1 without any trial."""
+    return float(_two_sided(np.array([hits]), np.array([trials]), chance)[0]) if trials else 1.0
+
+
+def _two_sided(hits: Ints, trials: Ints, chance: float) -> Floats:
+    from scipy.special import bdtr, bdtrc
+
+    if chance >= 1.0:
+        return np.where(hits == trials, 1.0, 0.0)
+    least = np.minimum(bdtr(hits, trials, chance), np.where(hits > 0, bdtrc(hits - 1, trials, chance), 1.0))
+    return np.minimum(1.0, 2.0 * least)

@@ -1,0 +1,94 @@
+"""Two neighbouring inputs of one client: click logs, or local models as they are before the step stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foltr_audit.auditing.scripted import Bools, Floats, Ints, LocalResult, ScriptedClients
+from foltr_audit.chain import Chain
+from foltr_audit.plugins import RoundContext
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Canary:
+    """Two neighbouring inputs of one client.
+
+    Attributes:
+        name: of `audit_spec.Canary`.
+        unit: what the two differ in.
+        about: the pair in words.
+        shift: how far apart their messages, or their lists, are without noise, as it was searched for.
+    """
+
+    name: str
+    unit: str
+    about: str
+    shift: float = 0.0
+
+    def play(
+        self,
+        clients: ScriptedClients,
+        which: Ints,
+        context: RoundContext,
+        chain: Chain | None = None,
+        given: Ints | None = None,
+        *,
+        sampled: bool = False,
+    ) -> LocalResult:
+        """What clients that hold input 0 or 1 (C,) have before they send; see `ScriptedClients.play`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogCanary(Canary):
+    """Two click logs of the same length.
+
+    Attributes:
+        queries: int64 (2, B).
+        clicks: bool (2, B, k).
+    """
+
+    queries: Ints
+    clicks: Bools
+
+    def play(
+        self,
+        clients: ScriptedClients,
+        which: Ints,
+        context: RoundContext,
+        chain: Chain | None = None,
+        given: Ints | None = None,
+        *,
+        sampled: bool = False,
+    ) -> LocalResult:
+        """What the clients have learnt from their logs."""
+        return clients.play(self.queries[which], self.clicks[which], context, chain, given, sampled=sampled)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelCanary(Canary):
+    """Two local models as they are before the step stage.
+
+    Attributes:
+        models: float64 (2, P).
+    """
+
+    models: Floats
+
+    def play(
+        self,
+        clients: ScriptedClients,
+        which: Ints,
+        context: RoundContext,
+        chain: Chain | None = None,
+        given: Ints | None = None,
+        *,
+        sampled: bool = False,
+    ) -> LocalResult:
+        """The models after the step stage; there are no lists."""
+        del given, sampled
+        every = np.ones(which.size, dtype=np.bool_)
+        after, _ = (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)
+        return LocalResult(after, None)

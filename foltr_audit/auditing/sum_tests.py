@@ -1,0 +1,51 @@
+"""Tests whether the noise of the other clients adds up to what the declared law says of their sum."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from foltr_audit.auditing.law_table import law_table
+from foltr_audit.auditing.law_tests import Draws, Test, between, distribution, failure, independence
+from foltr_audit.auditing.session import Session
+from foltr_audit.records.privacy import Noised
+
+_FLOAT32 = 2.0**-24  # relative, of a message in that format
+
+
+def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
+    """The link whose noise does not add up, and why, in sums of so many messages; None if none is found.
+
+    Only where the sum of one noise is all that is random about a message.
+    """
+    noisy = [(link, event) for link, event in session.acts if isinstance(event, Noised)]
+    if session.noise_of(members).law is None or len(noisy) != 1:
+        return None
+    link, event = noisy[0]
+    law = event.law.summed(members - 1)
+    table = law_table(law)
+    if table is None:
+        return None
+    sums = [session.games.others.sums(members, message) for message in range(session.games.messages)]
+    resolution = _resolution(session, members)
+    tests: list[Test] = []
+    for noise in sums:
+        draws = Draws(noise, f"in the sum over {members - 1} other clients", resolution)
+        tests += [*distribution(draws, law, table), *independence(draws, table)]
+    for one, other in pairwise(sums):
+        tests += between(one, other, table, "noise in sums is alike in two rounds")
+    why = failure(tests, len(tests))
+    return None if why is None else (link.name, why)
+
+
+def _resolution(session: Session, members: int) -> float:
+    """How far off the number format of messages, or their encoding, may put a number of the sum."""
+    encoding = session.setup.chain.encoding
+    if encoding is not None:
+        return float(encoding.error * np.sqrt(members))
+    if session.setup.spec.trace.dtype == "float64":
+        return 0.0
+    laws = [event.law for _, event in session.acts if isinstance(event, Noised)]
+    size = max([1.0, *(float(np.sqrt(law.variance)) for law in laws)])
+    return float(_FLOAT32 * size * np.sqrt(members))
