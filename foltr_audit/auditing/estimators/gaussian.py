@@ -26,7 +26,7 @@ def gaussian_dp(trials: Trials, *, delta: float, confidence: float, rng: np.rand
 
     *Assumes* that the scores are normal, with the same variance under both hypotheses. They are if the noise
     is normal and the score is linear in the message: the projection onto the shift, a linear discriminant, or
-    the log likelihood ratio of Gaussian noise. `nearly_normal` tells for which noise on a grid this is close
+    the log likelihood ratio of such noise. `nearly_normal` tells for which noise on a grid all this is close
     enough. The scores of an attack, or of the equality of coordinates, are not linear.
 
     mu is then the distance of the two means in standard deviations, and (mean_1 - mean_0) / (s sqrt(2/n)) is
