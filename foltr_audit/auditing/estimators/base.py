@@ -19,7 +19,8 @@ FEWEST = 10
 class Trials:
     """Scores of a game's trials; higher = more like hypothesis 1. They may be infinite, but no NaN.
 
-    Every trial is independent of the others, and trials of one hypothesis follow one law.
+    Trials of one hypothesis are independent of each other and follow one law. Two trials at the same place,
+    one of each hypothesis, may share noise: in a sum that of the other clients. All others are independent.
 
     Attributes:
         choose_zero: scores under hypothesis 0 that thresholds may be chosen on, float64 (m,).
@@ -79,7 +80,7 @@ class LowerBound:
         confidence: probability, over the trials, that the bound is right.
         delta: the delta that the bound is for.
         trials: evaluated trials per hypothesis.
-        assumes: what the estimator takes for granted, e.g. `Gaussian DP`; empty: nothing.
+        assumes: what the estimator takes for granted, in words; empty: nothing.
     """
 
     estimator: str
