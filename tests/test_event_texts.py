@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.recording import trace_header
 from foltr_audit.records.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.records.privacy import (
     Bounded,
@@ -21,7 +22,6 @@ from foltr_audit.records.privacy import (
     Rounded,
     Summed,
 )
-from foltr_audit.recording import trace_header
 from tests.conftest import SetupOf
 from tests.toys import ToyMessage
 
