@@ -11,6 +11,7 @@ from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Round
 from foltr_audit.plugins import MetricLearner
 from foltr_audit.progress import Tick
+from foltr_audit.records.event_texts import event_text
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
@@ -160,6 +161,7 @@ def trace_header(
         **learner.facts,
         "lists": learner.lists if training else lists or "deterministic",
         "defense": list(spec.defense),
+        "events": [event_text(event) for event in setup.events()],
         "eps_claimed": setup.claim(),
         **_format(setup, behind),
     }

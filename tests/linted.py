@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.lint import CHECKS, DeclaredNoise, Finding, Seen
-from foltr_audit.noise_laws import GammaShare, parse_law
+from foltr_audit.chain import Chain
+from foltr_audit.lint import Finding, Linted, Linter, Outcome
+from foltr_audit.noise_laws import parse_law
+from foltr_audit.plugins import RoundContext
+from foltr_audit.records.event_texts import event_text
 from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceDataset, TraceHeader
@@ -26,11 +29,13 @@ def header_of(
     noise: str | None = LAPLACE,
     defense: list[str] | None = None,
     parameters: int = P,
+    events: list[str] | None = None,
 ) -> TraceHeader:
-    """A header that declares a law and a chain, by default the whole Laplace noise."""
+    """A header that declares a law and a chain, by default the whole Laplace noise, and no events."""
     knowledge: dict[str, Any] = {} if noise is None else {"noise": noise}
     chain = defense if defense is not None else ["laplace:eps=1,sensitivity=2.5"] if noise else None
     knowledge |= {} if chain is None else {"defense": chain}
+    knowledge |= {} if events is None else {"events": events}
     return TraceHeader(
         kind=kind,
         dtype=dtype,
@@ -50,7 +55,7 @@ def updates(round_: int, seed: int = 0, messages: int = MESSAGES, parameters: in
 def noise_of(text: str | None, round_: int, seed: int = 0, shape: tuple[int, int] = (MESSAGES, P)) -> Floats:
     """Noise of a law, (M, P); zeros without one."""
     law = None if text is None else parse_law(text)
-    if not isinstance(law, GammaShare):
+    if law is None:
         return np.zeros(shape)
     return law.sample(Streams(seed + 1).clients("test", round_, np.arange(shape[0])), shape[1])
 
@@ -104,20 +109,61 @@ def played(header: TraceHeader, change: Change = whole, seed: int = 0, **fields:
     ]
 
 
-def found_in(header: TraceHeader, rounds: Sequence[RoundRecord | Seen]) -> list[Finding]:
+def done_with(header: TraceHeader, rounds: Sequence[RoundRecord]) -> Linted:
+    """What every check says of some rounds, without a trace on disk."""
+    checked = Linter(header)
+    for record in rounds:
+        checked.take(record)
+    return checked.done()
+
+
+def found_in(header: TraceHeader, rounds: Sequence[RoundRecord]) -> list[Finding]:
     """The findings of every check that can run, without a trace on disk."""
-    declared = DeclaredNoise.of(header)
-    checks = [check(header, declared) for check in CHECKS]
-    running = [
-        check
-        for check in checks
-        if check.why_not() is None and (header.kind in ("model", "update") or check.of_integers)
-    ]
-    for entry in rounds:
-        seen = entry if isinstance(entry, Seen) else Seen.of(entry, header.kind)
-        for check in running:
-            check.look(seen)
-    return [finding for check in running for finding in check.findings()]
+    return list(done_with(header, rounds).findings)
+
+
+def of_chain(
+    chain: Chain,
+    *,
+    rounds: int = ROUNDS,
+    clients: int = MESSAGES,
+    parameters: int = P,
+    size: float = 0.05,
+    seed: int = 0,
+    kind: str = "model",
+    dtype: str = "float64",
+) -> Linted:
+    """What the lint says where a chain acts on models that differ from the global one by about `size`.
+
+    The global model is the mean of the messages before; the header has the chain's law and events.
+    """
+    source, rng = Streams(seed), np.random.default_rng([seed, 77])
+    model, checked = rng.normal(size=parameters), None
+    for round_ in range(rounds):
+        context = RoundContext(
+            round=round_,
+            shares=clients,
+            clients=np.arange(clients),
+            counts=np.full(clients, 4),
+            parameters=model,
+            source=source,
+        )
+        if checked is None:
+            events = [event_text(event) for event in chain.events(context)]
+            noise, names = chain.noise(context), list(chain.texts)
+            checked = Linter(header_of(kind, dtype, noise, names, parameters, events))
+        learnt = size * rng.normal(size=(clients, parameters))
+        models = chain.on_message(model + learnt, context)
+        sent = (models - model if kind == "update" else models).astype(dtype)
+        checked.take(record_of(checked.header, round_, models, parameters=model, messages=sent))
+        model = models.mean(axis=0)
+    assert checked is not None
+    return checked.done()
+
+
+def outcome(done: Linted, check: str) -> Outcome:
+    """What became of one check."""
+    return next(outcome for outcome in done.outcomes if outcome.name == check)
 
 
 def leaks(findings: Sequence[Finding]) -> set[str]:

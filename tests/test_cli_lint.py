@@ -9,6 +9,7 @@ import pytest
 
 from tests import linted
 from tests.command import SMALL, run
+from tests.installed import Installer
 from tests.test_lint import written
 
 
@@ -24,7 +25,7 @@ def test_a_run_of_the_published_mechanism_leaks(recorded: Path) -> None:
     done = run("trace", "lint", recorded)
     assert done.code == 1
     assert done.err == ""
-    for word in ("gamma-share:n=40", "bit-equal", "leaks found", "not looked for unmasked"):
+    for word in ("gamma-share:n=40", "bit-equal", "leaks found; ", "nothing to look at for unmasked"):
         assert word in done.out
 
 
@@ -32,11 +33,20 @@ def test_json_is_one_object_and_the_truth_is_not_used(recorded: Path, tmp_path: 
     done = run("trace", "lint", recorded, "--json")
     assert done.code == 1
     report = done.json()
-    assert (report["schema"], report["clean"]) == ("foltr-audit/trace-lint/1", False)
+    assert (report["schema"], report["clean"]) == ("foltr-audit/trace-lint/2", False)
     assert sorted(Path(path).name for path in report["traces"]) == ["perfect", "trace"]
     for trace in report["traces"].values():
-        assert {"rounds", "messages", "noise_declared", "clean", "checks", "findings"} == set(trace)
+        assert set(trace) == {
+            "rounds", "rounds_without_messages", "messages", "noise_declared", "clean", "checks", "findings",
+        }  # fmt: skip
         names = {check["name"] for check in trace["checks"]}
+        for check in trace["checks"]:
+            assert set(check) == {
+                "name", "tells", "state", "reason", "applies", "looked_in_part", "not_looked_at", "power",
+            }  # fmt: skip
+            found = any(finding["check"] == check["name"] for finding in trace["findings"])
+            assert (check["state"] == "found") == found
+            assert check["state"] != "clean" or (check["reason"], check["not_looked_at"]) == (None, [])
         for finding in trace["findings"]:
             assert set(finding) == {
                 "check", "severity", "text", "rounds", "messages", "share", "of", "example",
@@ -75,6 +85,12 @@ def test_masks_hide_what_is_found_with_masks_off(tmp_path: Path) -> None:
         assert len(traces) == 1
         for trace in traces.values():
             assert {f["check"] for f in trace["findings"] if f["severity"] == "leak"} == leaks
+            told = {check["name"]: check["state"] for check in trace["checks"]}
+            assert told["weak-noise"] == told["reused-noise"] == told["bit-equal"] == "not looked"
+            assert trace["clean"] is False
+        lines = run("trace", "lint", folder).out.splitlines()
+        assert "not looked for weak-noise: masked messages hold integers" in lines
+        assert lines[-2].endswith("found; 4 checks could not look, 2 looked in part")
 
 
 def test_a_clean_trace_says_what_was_looked_for(tmp_path: Path) -> None:
@@ -86,6 +102,70 @@ def test_a_clean_trace_says_what_was_looked_for(tmp_path: Path) -> None:
     for name in ("bit-equal", "silent", "counts", "reused-noise", "weak-noise", "sparsity", "grid"):
         assert f"nothing found of {name}: " in done.out
     assert run("trace", "lint", folder, "--json").json()["clean"] is True
+
+
+def test_what_was_not_looked_at_stands_in_the_last_line(tmp_path: Path) -> None:
+    """A trace of which nothing was held against its law was "no leak found", and no more."""
+    header = linted.header_of(defense=["home-made"])
+    done = run("trace", "lint", written(tmp_path / "trace", header, linted.played(header)))
+    assert done.code == 0
+    assert done.out.rstrip().endswith("no leak found; 1 check could not look, 2 looked in part")
+    assert "not looked for weak-noise: home-made after laplace:scale=2.5 may change a message" in done.out
+    assert "looked in part for bit-equal: nothing found of coordinates whose value" in done.out
+
+
+def test_rounds_without_messages_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    chain = ("--defense", "laplace:eps=1,sensitivity=3")
+    assert run("train", *SMALL, *chain, "--trace-every", 2, "--out", folder).code == 0
+    assert "1 round without recorded messages could not be looked at" in run("trace", "lint", folder).out
+    assert (
+        run("trace", "lint", folder, "--json").json()["traces"][str(folder / "trace")][
+            "rounds_without_messages"
+        ]
+        == 1
+    )
+
+
+FOREIGN = """
+from dataclasses import replace
+
+import numpy as np
+
+from foltr_audit.noise_laws import GammaShare
+from foltr_audit.plugins import MessageDefense
+
+
+class ByOthers(MessageDefense):
+    name = "by-others"
+    fresh: bool = True
+
+    def law(self, context):
+        return GammaShare(n=1, scale=2.5)
+
+    def apply(self, models, context):
+        streams = context.streams("noise")
+        if not self.fresh:
+            streams = replace(streams, round=0)
+        return models + self.law(context).sample(streams, models.shape[1])
+"""
+
+
+@pytest.mark.parametrize(("fresh", "code"), [("true", 0), ("false", 1)])
+def test_noise_by_other_people_is_held_against_what_it_declares(
+    tmp_path: Path, install: Installer, fresh: str, code: int
+) -> None:
+    """A plug-in that used its noise in every round again ended as "no leak found", exit 0."""
+    points = {"foltr_audit.defenses": {"by-others": "by_others:ByOthers"}}
+    install(tmp_path, "by-others", points, {"by_others": FOREIGN})
+    folder = tmp_path / "run"
+    assert run("train", *SMALL, "--defense", f"by-others:fresh={fresh}", "--out", folder).code == 0
+    done = run("trace", "lint", folder)
+    assert done.code == code, done.out
+    if code:
+        assert "messages of the same place in successive rounds move too much" in " ".join(done.out.split())
+    else:
+        assert done.out.rstrip().endswith("no leak found")
 
 
 def test_an_empty_trace_says_so(tmp_path: Path) -> None:

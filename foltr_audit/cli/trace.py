@@ -103,7 +103,10 @@ def validate(folder: Folder, json: Json = False) -> None:
 
 @app.command("lint")
 def lint(folder: Folder, json: Json = False) -> None:
-    """Find what messages give away beside their payload, without the truth; exit code 1 if it is anything."""
+    """Find what messages give away beside their payload, without the truth; exit code 1 if it is anything.
+
+    Each check ends as found, clean or not looked, and says what it did not look at.
+    """
     from foltr_audit.lint import lint as linted_of
 
     found = {str(path): linted_of(path) for path in _traces(folder)}
@@ -112,7 +115,8 @@ def lint(folder: Folder, json: Json = False) -> None:
         from foltr_audit.report.plain import json_text
 
         traces = {path: linted.table() for path, linted in found.items()}
-        print_line(json_text({"schema": "foltr-audit/trace-lint/1", "clean": not leaks, "traces": traces}))
+        clean = all(linted.clean for linted in found.values())
+        print_line(json_text({"schema": "foltr-audit/trace-lint/2", "clean": clean, "traces": traces}))
     else:
         from foltr_audit.report.lint import lint_lines, lint_table
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.lint.check import Check
 from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, Tally
+from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Bools, Seen
 from foltr_audit.trace.header import TraceHeader
 
@@ -20,9 +21,14 @@ LEAST_SHARE = 1e-4
 LEAST_EXPECTED = 1e-3
 """A law that leaves fewer coordinates than this share untouched is left alone."""
 
+MOST_ON_GRID = 0.5
+"""On a grid noise of 0 is part of the law; from this share on, most coordinates are untouched."""
+
 
 class BitEqual(Check):
     """What the declared law leaves untouched, what stands still, and what several messages share.
+
+    On a grid equal numbers prove nothing by themselves; `WeakNoise` and `ReusedNoise` count them there.
 
     Source: Mironov 2012, "On significance of the least significant bits for differential privacy", on what
     floating-point numbers tell about noise.
@@ -35,23 +41,23 @@ class BitEqual(Check):
         super().__init__(header, declared)
         self.still, self.shared = Tally(), Tally()
         self.expected = _Expected(np.dtype(header.dtype) if header.kind != "masked" else None)
+        self.rounds = self.on_grid = 0
 
-    def why_not(self) -> str | None:
-        """Not without noise, nor where equal numbers prove nothing and the law is not known either."""
-        if self.declared.is_none:
-            return "the header declares no noise"
-        equal = self.declared.makes_equal
-        return f"{equal} makes equal numbers by itself" if equal and not self.declared.laws else None
+    def not_applicable(self) -> str | None:
+        """Nothing without noise."""
+        return "the header declares no noise" if self.declared.is_none else None
 
     def look(self, seen: Seen) -> None:
         """Compare each coordinate with the global model, and with the other messages."""
         self.expected.look(seen)
-        if self.declared.makes_equal is not None:
+        self.rounds += 1
+        if self.declared.cause_of_equality is not None:
             return
         judged = seen.active[:, np.newaxis] & seen.moving
         looked = int(judged.sum())
         still = seen.still & judged
         self.still.coordinates_of(seen.round, still, looked)
+        self.on_grid += seen.on_grid
         if not seen.on_grid:
             self.shared.coordinates_of(seen.round, _repeated(seen) & judged & ~still, looked)
 
@@ -73,16 +79,30 @@ class BitEqual(Check):
             )
             yield self.shared.finding(self.name, "leak", "coordinates", text)
 
+    def gaps(self) -> Iterator[Gap]:
+        """Numbers that are equal for another reason, and laws that are not known."""
+        cause_of_equality = self.declared.cause_of_equality
+        if cause_of_equality is not None and self.declared.why_not is not None:
+            yield Gap(part="equal numbers", why=f"{cause_of_equality.text} may make them equal by itself")
+        elif cause_of_equality is None and self.on_grid:
+            some = f"in {number(self.on_grid, 'round')} of {self.rounds:,}"
+            yield Gap(part=f"numbers that several messages share {some}", why="they lie on a grid there")
+        if self.expected.share(self.declared) is None:
+            law = self.declared.text
+            why = "the header declares no noise law" if law is None else f"the law {law} is not known here"
+            yield Gap(part="what the law leaves untouched", why=why)
+
     def _by_law(self) -> Iterator[Finding]:
         share = self.expected.share(self.declared)
-        if share is None or share < LEAST_EXPECTED:
+        if share is None or share < (MOST_ON_GRID if self.declared.is_on_grid else LEAST_EXPECTED):
             return
         yield Finding(
             check=self.name,
             severity="leak",
             text=f"noise of the declared law {self.declared.text} is often so small that about this share "
             f"of the coordinates, {self.header.dtype} numbers of the size seen here, arrive bit for bit as "
-            "the clients computed them. This follows from the law; no message was compared.",
+            f"the clients {'rounded' if self.declared.is_on_grid else 'computed'} them. This follows from "
+            "the law; no message was compared.",
             rounds=self.expected.rounds,
             messages=self.expected.messages,
             share=share,

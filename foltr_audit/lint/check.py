@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
 
@@ -30,6 +31,10 @@ class Check:
         self.header = header
         self.declared = declared
 
+    def not_applicable(self) -> str | None:
+        """Why the trace with this header holds nothing to look at; None where it does."""
+        return None
+
     def why_not(self) -> str | None:
         """Why this cannot be looked for in the trace with this header; None where it can."""
         return None
@@ -41,3 +46,11 @@ class Check:
     def findings(self) -> Iterator[Finding]:
         """What was found in all rounds."""
         raise NotImplementedError
+
+    def gaps(self) -> Iterator[Gap]:
+        """What was not looked at in the rounds taken; nothing by default."""
+        yield from ()
+
+    def power(self) -> str | None:
+        """How small a fault would have been found, in a few words; None where that is not told."""
+        return None

@@ -72,7 +72,7 @@ class ClearFields(Check):
 
     def _noise(self) -> Iterator[Finding]:
         declared = self.declared
-        chain = "+".join(declared.defenses or ())
+        chain = declared.chain or "not told"
         if declared.text is not None:
             return
         text = "the header says nothing about noise: what covers the payload is unknown."

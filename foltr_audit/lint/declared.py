@@ -1,33 +1,32 @@
-"""The noise that a trace's header declares, and how probable small noise is under it."""
+"""What a trace's header declares of noise: its law, and what else the chain of defenses does to messages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw, parse_law
+from foltr_audit.lint.acts import (
+    CHANGES_MESSAGES,
+    Act,
+    acts_of_events,
+    acts_of_names,
+    is_lattice,
+    since_density,
+    trailing_noise,
+)
+from foltr_audit.lint.probabilities import concentration, half_widths, probability_within, with_variance
+from foltr_audit.lint.windows import Window
+from foltr_audit.noise_laws import AddedNoise, parse_law
 from foltr_audit.noise_laws.texts import parts
 from foltr_audit.trace.header import TraceHeader
 
-_ADD_NOISE = ("laplace", "gamma-laplace", "gaussian", "gaussian-shares")
-_ADD_STEPS = ("discrete-gaussian", "skellam")  # noise that is a multiple of a step
-_ROUND, _SPARSIFY = ("quantise", "sign"), ("top-k", "random-k")
-_LEAVE_MESSAGES_OPEN = ("none", "clip", *_SPARSIFY)
-_LARGEST_SHAPE = 8.0
-_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
-_SURE = 1e-9
+_TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
+"""Shares of the noise outside of the smallest window that windows leave outside."""
 
-
-@dataclass(frozen=True)
-class Window:
-    """Noise lies within `half` of 0 with this probability, and of any other point with no larger one."""
-
-    half: float
-    probability: float
+_NEXT_TO_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,163 +35,190 @@ class DeclaredNoise:
 
     Attributes:
         text: the law as it stands there; None where none does.
-        defenses: the chain of defenses as it stands there; None where it does not.
+        chain: the names of the defenses, for messages to people; None where they do not stand there.
+        acts: what happens to a message, in order; None where the header is silent about that.
     """
 
     text: str | None
-    defenses: tuple[str, ...] | None
+    chain: str | None = None
+    acts: tuple[Act, ...] | None = None
 
     @classmethod
     def of(cls, header: TraceHeader) -> DeclaredNoise:
-        """What a header declares."""
-        noise, chain = header.knowledge.get("noise"), header.knowledge.get("defense")
-        defenses = (chain,) if isinstance(chain, str) else tuple(chain) if isinstance(chain, list) else None
-        if noise == "none" and defenses is None:
-            defenses = ("none",)
-        return cls(text=noise if isinstance(noise, str) and noise != "none" else None, defenses=defenses)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the defenses, without parameters."""
-        return tuple(part.partition(":")[0].strip() for text in self.defenses or () for part in parts(text))
+        """What a header declares: by its events, or else by the names of its defenses."""
+        noise, events = header.knowledge.get("noise"), header.knowledge.get("events")
+        law = noise if isinstance(noise, str) and noise != "none" else None
+        names = _texts(header.knowledge.get("defense"))
+        if noise == "none" and names is None and events is None:
+            names = ["none"]
+        acts = None if names is None else acts_of_names(names, law)
+        if isinstance(events, list):
+            acts = acts_of_events(events)
+            law = law or "+".join(act.law for act in acts if act.law is not None) or None
+        return cls(text=law, chain=None if names is None else "+".join(names), acts=acts)
 
     @property
     def is_none(self) -> bool:
         """Whether it is said that nothing adds noise."""
-        return self.text is None and self.defenses is not None
+        return self.text is None and self.acts is not None
 
     @property
     def in_clear(self) -> bool:
         """Whether it is said that nothing keeps a server from reading a message as the client made it."""
-        return self.is_none and all(name in _LEAVE_MESSAGES_OPEN for name in self.names)
-
-    @property
-    def is_last(self) -> bool:
-        """Whether nothing is known to change a message after the noise."""
-        if self.defenses is None:
-            return True
-        return bool(self.names) and self.names[-1] in _ADD_NOISE
-
-    @property
-    def makes_equal(self) -> str | None:
-        """The first defense that makes coordinates equal by itself, so that equal ones prove nothing."""
-        return next((name for name in self.names if name in _ADD_STEPS + _ROUND + _SPARSIFY), None)
-
-    @property
-    def hides_pattern(self) -> str | None:
-        """The defense by which coordinates that stand still tell no more than noise lets through, if any."""
-        names = self.names
-        noised = [place for place, name in enumerate(names) if name in _ADD_NOISE + _ADD_STEPS]
-        for place, name in enumerate(names):
-            after_noise = bool(noised) and noised[0] < place and name in _ROUND + _SPARSIFY
-            if name == "random-k" or name in _ADD_STEPS or after_noise:
-                return name
-        return None
+        return self.is_none and all(act.kind == "reduction" for act in self.acts or ())
 
     @cached_property
-    def laws(self) -> tuple[NoiseLaw, ...]:
-        """The laws whose sum it is; empty where one of them is not known here."""
-        laws = [parse_law(text) for text in parts(self.text or "")]
-        known = tuple(law for law in laws if law is not None and probability_within(law, 1.0) is not None)
-        return known if len(known) == len(laws) else ()
+    def last_noise(self) -> tuple[str, ...]:
+        """Texts of the laws of the noise that is added last; of all noise where the header tells no order."""
+        if self.acts is None:
+            return tuple(parts(self.text)) if self.text else ()
+        return tuple(act.law or "" for act in trailing_noise(self.acts))
 
-    def within(self, size: ArrayLike) -> NDArray[np.float64] | None:
-        """At most how probable it is that noise lies within each size of 0, or of any point.
+    @cached_property
+    def laws(self) -> tuple[AddedNoise, ...]:
+        """The laws of the noise that is added last; empty where one of them is not known here."""
+        return _known(self.last_noise)
 
-        For any point, since a sum of symmetric unimodal laws is nowhere more probable than around 0, whatever
-        is added to it.
+    @property
+    def why_not(self) -> str | None:
+        """Why messages cannot be held against the declared law; None where they can."""
+        if self.text is None:
+            return "the header declares no noise law"
+        if not self.last_noise:
+            after = [act.text for act in self.acts or () if act.kind in CHANGES_MESSAGES]
+            return f"{after[-1] if after else 'what comes'} after {self.text} may change a message"
+        declared = {_canonical(text) for text in parts(self.text)}
+        if not {_canonical(text) for text in self.last_noise} <= declared:
+            told = "+".join(law or "a law that is not told" for law in self.last_noise)
+            return f"the header's noise is {self.text}, and what is added last is {told}"
+        if not self.laws:
+            return f"the law {'+'.join(self.last_noise)} is not known here"
+        return None if self.windows else f"nearly all noise of {'+'.join(self.last_noise)} is 0"
 
-        Source: Anderson 1955, "The integral of a symmetric unimodal function over a symmetric convex set and
-        some probability inequalities".
+    @cached_property
+    def is_on_grid(self) -> bool:
+        """Whether all declared noise is known to lie on a grid."""
+        return bool(self.text) and all(is_lattice(text) for text in parts(self.text or ""))
+
+    @cached_property
+    def cause_of_equality(self) -> Act | None:
+        """The first act that may make coordinates equal by itself, so that equal ones prove nothing."""
+        kinds = (*CHANGES_MESSAGES, "grid noise", "unknown noise")
+        return next((act for act in self._open if act.kind in kinds), None)
+
+    @cached_property
+    def _open(self) -> tuple[Act, ...]:
+        return since_density(self.acts or ())
+
+    def chance_of_equal(self, coordinates: int) -> float | None:
+        """How likely two messages are equal by chance, at most; None where that cannot be told.
+
+        Given one of them, each coordinate of the other agrees with at most the probability of the smallest
+        window of a law on a grid.
         """
-        found = [p for law in self.laws if (p := probability_within(law, size)) is not None]
-        return np.min(found, axis=0) if found else None
+        if self.cause_of_equality is None or self.is_none:
+            return 0.0
+        if self.why_not is not None:
+            return None
+        return float(self.windows[0].probability ** coordinates)
+
+    @cached_property
+    def rounding(self) -> Act | None:
+        """Rounding that no noise follows: an unchanged message is then not the global model itself."""
+        found = None
+        for act in self.acts or ():
+            found = act if act.kind == "rounding" else None if act.is_noise else found
+        return found
+
+    @cached_property
+    def after_noise(self) -> Act | None:
+        """What makes patterns of its own after the first noise: whatever it reads has been noised."""
+        noised = False
+        for act in self.acts or ():
+            if act.kind == "grid noise" or (noised and act.kind in ("rounding", "reduction", "opaque")):
+                return act
+            noised |= act.is_noise
+        return None
+
+    @property
+    def unknown(self) -> Act | None:
+        """The first act that cannot be read and whose traces no noise with a density covers."""
+        return next((act for act in self._open if act.kind == "unknown"), None)
+
+    @property
+    def may_thin_out(self) -> bool:
+        """Whether something may leave coordinates out, and no noise with a density comes after it."""
+        return any(act.kind in ("reduction", "opaque") for act in self._open)
+
+    def within(self, half: ArrayLike) -> NDArray[np.float64] | None:
+        """At most how probable it is that noise lies less than each half-width from 0, or from any point.
+
+        For a sum of independent terms that is at most what it is for each of them: whatever the others are,
+        the sum lies in a window exactly if this term lies in a moved one.
+        """
+        found = [p for law in self.laws if (p := concentration(law, half)) is not None]
+        return np.min(found, axis=0) if found and len(found) == len(self.laws) else None
 
     def surely_within(self, size: ArrayLike) -> NDArray[np.float64] | None:
-        """At least how probable it is that noise lies within each size of 0; exact for a single law."""
-        part = np.asarray(size, dtype=np.float64) / max(1, len(self.laws))
-        found = [p for law in self.laws if (p := probability_within(law, part)) is not None]
-        return np.prod(found, axis=0) if found else None
+        """At least how probable it is that all declared noise is within each size; exact for one law."""
+        laws = _known(tuple(parts(self.text))) if self.text else ()
+        return _product([probability_within(law, np.divide(size, max(1, len(laws)))) for law in laws])
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """Windows that hold about 10 to 90 % of the noise, none so narrow that rounding counts."""
+        """Windows from the smallest one that says something to one that holds nearly all noise."""
         if not self.laws:
             return ()
-        scale = min(law.scale for law in self.laws)
-        halves = scale * np.geomspace(1e-3, 1e2, 501)
+        halves = np.unique(np.concatenate([half_widths(law) for law in self.laws]))
         probabilities = self.within(halves)
         if probabilities is None:
             return ()
-        found = []
-        for level in _LEVELS:
-            place = int(np.searchsorted(probabilities, level))
-            if place < halves.size and probabilities[place] <= 0.95:
-                found.append(Window(half=float(halves[place]), probability=float(probabilities[place])))
+        first = float(probabilities[0])
+        places = np.searchsorted(probabilities, first + (1.0 - first) * (1.0 - np.array(_TAILS)))
+        found = [
+            Window(half=float(halves[place]), probability=float(probabilities[place]))
+            for place in places.tolist()
+            if place < halves.size and 1.0 - probabilities[place] > _NEXT_TO_NOTHING
+        ]
         return tuple(dict.fromkeys(found))
 
+    def ratios_of_weaker(self, share: float) -> NDArray[np.float64]:
+        """How many times more numbers noise of a share of the variance has in each window, at least."""
+        weaker = [with_variance(law, share) for law in self.laws]
+        halves = np.array([window.half for window in self.windows])
+        inside = _product([probability_within(law, halves * (1 - 1e-12) / len(weaker)) for law in weaker])
+        return np.ones(halves.size) if inside is None else inside / self._at_most
 
-def probability_within(law: NoiseLaw, size: ArrayLike) -> NDArray[np.float64] | None:
-    """P[|X| <= size] at each size >= 0; None for a law that this is not known for.
-
-    For Gamma shares of shape a, with z = size / scale, v = a - 1/2, and L the modified Struve function, it is
-    `z (K_v(z) L_(v-1)(z) + K_(v-1)(z) L_v(z))`.
-
-    Source: Olver et al. 2010, "NIST handbook of mathematical functions", 10.43.2.
-    """
-    from scipy.special import erf, kv, modstruve
-
-    z = np.abs(np.asarray(size, dtype=np.float64)) / law.scale
-    if isinstance(law, Gaussian):
-        return np.asarray(erf(z / np.sqrt(2.0)))
-    if not isinstance(law, GammaShare) or law.shape > _LARGEST_SHAPE:
-        return None
-    order = law.shape - 0.5
-    least = 1e-150 if law.shape <= 1.0 else 1e-15  # Bessel functions of higher order overflow earlier
-    y = np.clip(z, least, 500.0)
-    found = y * (kv(order, y) * modstruve(order - 1, y) + kv(order - 1, y) * modstruve(order, y))
-    return np.where(z > 0, np.clip(found, 0.0, 1.0), 0.0)
-
-
-class Crowding:
-    """Counts noise inside windows, against the most that the declared law allows.
-
-    Each look adds independent trials of at most the window's probability, so that the sum is at most
-    binomial.
-    """
-
-    def __init__(self, windows: Sequence[Window], size: int = 1) -> None:
-        self.windows = tuple(windows)
-        self.hits = np.zeros((len(self.windows), size), dtype=np.int64)
-        self.trials = np.zeros(size, dtype=np.int64)
-
-    def add(self, hits: NDArray[np.int64], trials: int) -> None:
-        """Add hits (windows, size) of so many trials each."""
-        self.hits += hits
-        self.trials += trials
+    def ratios_of_shared(self) -> NDArray[np.float64]:
+        """How many times more differences of two numbers with the same noise lie in each window, at least."""
+        halves = np.array([window.half for window in self.windows])
+        found = [p for law in self.laws if (p := concentration(law.summed(2), halves)) is not None]
+        apart = np.min([self._at_most, *found], axis=0)
+        return np.asarray(1.0 / apart)
 
     @property
-    def too_many(self) -> NDArray[np.bool_]:
-        """Where some window holds more than one trace in a billion would, (size,)."""
-        return too_many(self.windows, self.hits, self.trials)
+    def _at_most(self) -> NDArray[np.float64]:
+        return np.array([window.probability for window in self.windows])
 
 
-def too_many(
-    windows: Sequence[Window], hits: NDArray[np.int64], trials: NDArray[np.int64] | int
-) -> NDArray[np.bool_]:
-    """Where more of some trials lie in a window than chance explains, (windows, size) -> (size,)."""
-    from scipy.special import bdtrc
-
-    if not windows:
-        return np.zeros(hits.shape[1:], dtype=np.bool_)
-    most = np.array([window.probability for window in windows])[:, np.newaxis]
-    whole = np.broadcast_to(np.asarray(trials, dtype=np.int64), hits.shape)
-    rare = np.where(hits > 0, bdtrc(np.maximum(hits - 1, 0), np.maximum(whole, 1), most), 1.0)
-    return np.asarray((rare < _SURE).any(axis=0))
+def _texts(chain: object) -> list[str] | None:
+    if isinstance(chain, str):
+        return [chain]
+    return list(chain) if isinstance(chain, list) else None
 
 
-def inside(windows: Sequence[Window], values: NDArray[np.float64], axis: int | None) -> NDArray[np.int64]:
-    """How many values lie inside each window, along an axis, (windows, size)."""
-    size = np.abs(values)
-    counts = [np.atleast_1d((size <= window.half).sum(axis=axis)) for window in windows]
-    return np.array(counts, dtype=np.int64).reshape(len(windows), -1)
+def _canonical(text: str) -> str:
+    law = parse_law(text)
+    return text if law is None else law.text
+
+
+def _known(texts: tuple[str, ...]) -> tuple[AddedNoise, ...]:
+    """The laws that texts name; none of them where one is not known here."""
+    laws = [parse_law(text) for text in texts]
+    known = tuple(law for law in laws if law is not None and probability_within(law, law.scale) is not None)
+    return known if len(known) == len(laws) else ()
+
+
+def _product(factors: list[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+    known = [factor for factor in factors if factor is not None]
+    return np.asarray(np.prod(known, axis=0)) if known and len(known) == len(factors) else None

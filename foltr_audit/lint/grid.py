@@ -10,7 +10,8 @@ import numpy as np
 from foltr_audit.lint.check import Check
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding, Tally, number
-from foltr_audit.lint.seen import Seen
+from foltr_audit.lint.outcome import Gap
+from foltr_audit.lint.seen import LEAST_VALUES, Seen
 from foltr_audit.trace.header import TraceHeader
 
 _LEAST_MOVES = 8
@@ -26,14 +27,25 @@ class Grid(Check):
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)
         self.tally = Tally()
+        self.rounds = self.small = 0
 
     def look(self, seen: Seen) -> None:
         """Count messages that take few values, alone or all together."""
         moves = (~seen.still).sum(axis=1)
+        self.rounds += 1
+        self.small += bool(moves.max() < _LEAST_MOVES and moves.sum() < LEAST_VALUES)
         few = (moves >= _LEAST_MOVES) & (seen.levels > 1) & (4 * (seen.levels - 1) <= moves)
         few &= few.sum() >= _LEAST_SHARE * seen.active.sum()
         together = seen.active & (moves > 0) & seen.on_grid
         self.tally.messages_of(seen.round, few | np.asarray(together))
+
+    def gaps(self) -> Iterator[Gap]:
+        """Rounds with too few numbers to judge."""
+        if self.small:
+            yield Gap(
+                part=f"{number(self.small, 'round')} of {self.rounds:,}",
+                why=f"fewer than {LEAST_VALUES} numbers, and no message with {_LEAST_MOVES}, are changed",
+            )
 
     def findings(self) -> Iterator[Finding]:
         """One where messages lie on a grid."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from foltr_audit.lint.check import Check
 from foltr_audit.lint.checks import CHECKS
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding
+from foltr_audit.lint.outcome import Outcome
 from foltr_audit.lint.seen import Seen
+from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import Trace
-from foltr_audit.trace.header import NO_MODELS
+from foltr_audit.trace.header import NO_MODELS, TraceHeader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,34 +24,39 @@ class Linted:
 
     Attributes:
         rounds: rounds with messages.
+        rounds_without: rounds of which no message is recorded.
         messages: messages in them.
         declared: the noise law as the header declares it; None where it does not.
         findings: leaks first.
-        not_looked: name of each check that could not run, and why.
+        outcomes: what became of each check.
     """
 
     rounds: int
+    rounds_without: int
     messages: int
     declared: str | None
     findings: tuple[Finding, ...]
-    not_looked: dict[str, str]
+    outcomes: tuple[Outcome, ...]
 
     @property
     def leaks(self) -> int:
         """Number of findings that are leaks."""
         return sum(finding.severity == "leak" for finding in self.findings)
 
+    @property
+    def clean(self) -> bool:
+        """No leak, and no check that applies left anything of the messages out."""
+        return not self.leaks and not any(outcome.is_missing or outcome.in_part for outcome in self.outcomes)
+
     def table(self) -> dict[str, Any]:
-        """Everything as one plain table, with every check and why it did not run."""
+        """Everything as one plain table, with every check and what it did not look at."""
         return {
             "rounds": self.rounds,
+            "rounds_without_messages": self.rounds_without,
             "messages": self.messages,
             "noise_declared": self.declared,
-            "clean": not self.leaks,
-            "checks": [
-                {"name": check.name, "tells": check.tells, "not_looked": self.not_looked.get(check.name)}
-                for check in CHECKS
-            ],
+            "clean": self.clean,
+            "checks": [outcome.table() for outcome in self.outcomes],
             "findings": [vars(finding) for finding in self.findings],
         }
 
@@ -61,32 +69,84 @@ def lint(folder: Path) -> Linted:
         TraceError: a trace that is damaged, or holds a number that is not finite.
     """
     trace = Trace.open(folder)
-    header = trace.header
-    declared = DeclaredNoise.of(header)
-    checks = [check(header, declared) for check in CHECKS]
-    refused = {check.name: why for check in checks if (why := _why_not(check, header.kind)) is not None}
-    running = [check for check in checks if check.name not in refused]
-    rounds = messages = 0
+    checked = Linter(trace.header)
     for record in trace.rounds():
+        checked.take(record)
+    return checked.done()
+
+
+@dataclass
+class Linter:
+    """The checks of a trace with some header, while its rounds are taken."""
+
+    header: TraceHeader
+    declared: DeclaredNoise = field(init=False)
+    checks: tuple[Check, ...] = field(init=False)
+    rounds: int = 0
+    rounds_without: int = 0
+    messages: int = 0
+
+    def __post_init__(self) -> None:
+        self.declared = DeclaredNoise.of(self.header)
+        self.checks = tuple(check(self.header, self.declared) for check in CHECKS)
+        self._refused = [self._why_not(check) for check in self.checks]
+
+    def take(self, record: RoundRecord) -> None:
+        """One round more.
+
+        Raises:
+            TraceError: it holds a number that is not finite.
+        """
         if not record.n_messages:
-            continue
-        seen = Seen.of(record, header.kind)
-        rounds, messages = rounds + 1, messages + record.n_messages
-        for check in running:
+            self.rounds_without += 1
+            return
+        seen = Seen.of(record, self.header.kind)
+        self.rounds, self.messages = self.rounds + 1, self.messages + record.n_messages
+        for check in self._running:
             check.look(seen)
-    found = [finding for check in running for finding in check.findings()]
-    return Linted(
-        rounds=rounds,
-        messages=messages,
-        declared=declared.text,
-        findings=tuple(sorted(found, key=lambda finding: finding.severity != "leak")),
-        not_looked=refused,
-    )
 
+    def done(self) -> Linted:
+        """What came of it."""
+        found = {check.name: list(check.findings()) for check in self._running}
+        return Linted(
+            rounds=self.rounds,
+            rounds_without=self.rounds_without,
+            messages=self.messages,
+            declared=self.declared.text,
+            findings=tuple(
+                sorted(
+                    (finding for findings in found.values() for finding in findings),
+                    key=lambda finding: finding.severity != "leak",
+                )
+            ),
+            outcomes=tuple(self._outcomes(found)),
+        )
 
-def _why_not(check: Check, kind: str) -> str | None:
-    if kind == "masked" and not check.of_integers:
-        return "masked messages hold integers"
-    if kind in NO_MODELS and not check.of_anything:
-        return f"messages of kind {kind} are no models"
-    return check.why_not()
+    @property
+    def _running(self) -> list[Check]:
+        return [check for check, why in zip(self.checks, self._refused, strict=True) if why is None]
+
+    def _why_not(self, check: Check) -> str | None:
+        kind = self.header.kind
+        if check.not_applicable() is not None:
+            return check.not_applicable()
+        if kind == "masked" and not check.of_integers:
+            return "masked messages hold integers"
+        if kind in NO_MODELS and not check.of_anything:
+            return f"messages of kind {kind} are no models"
+        return check.why_not()
+
+    def _outcomes(self, found: dict[str, list[Finding]]) -> Sequence[Outcome]:
+        nothing = None if self.rounds else "no message is recorded"
+        return [
+            Outcome(
+                name=check.name,
+                tells=check.tells,
+                found=bool(found.get(check.name)),
+                applies=check.not_applicable() is None,
+                reason=refused or nothing,
+                gaps=() if refused or nothing else tuple(check.gaps()),
+                power=None if refused or nothing else check.power(),
+            )
+            for check, refused in zip(self.checks, self._refused, strict=True)
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -9,17 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import Crowding, DeclaredNoise, Window, inside, too_many
+from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.lagged import LagTests
+from foltr_audit.lint.near_duplicates import NearDuplicates
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Bools, Seen
+from foltr_audit.lint.windows import SURE, inside, too_many
 from foltr_audit.trace.header import TraceHeader
+
+_LEAST_COORDINATES = 4
 
 
 class ReusedNoise(Check):
     """Equal messages, equal changes in two rounds, one shift for all coordinates.
 
     Where the law is known, also differences that are too small for two independent draws. Given one of them,
-    the other lies near it no more often than near 0 (Anderson 1955): counts are at most binomial.
+    the other lies near it no more often than the law allows anywhere (`concentration`): counts are at most
+    binomial.
     """
 
     name: ClassVar[str] = "reused-noise"
@@ -28,100 +36,105 @@ class ReusedNoise(Check):
 
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)
-        self.windows = () if header.kind == "masked" or not declared.is_last else declared.windows
+        by_law = header.kind != "masked" and declared.why_not is None
+        self.windows = declared.windows if by_law else ()
         self.equal, self.again, self.constant, self.common = Tally(), Tally(), Tally(), Tally()
-        self.between = _Between(self.windows, "messages of one round")
-        self.in_time = _Between(self.windows, "messages of the same place in successive rounds")
-        self.before: Seen | None = None
+        self.lags, self.duplicates = LagTests(self.windows), NearDuplicates(self.windows)
+        self.met: set[bytes] = set()
+        self.rounds = self.coarse = self.messages = 0
 
     def look(self, seen: Seen) -> None:
-        """Compare the messages of a round with each other and with those of the round before."""
+        """Compare the messages of a round with each other and with those before."""
         counted = ~seen.silent if seen.is_real else seen.survivors
+        self.rounds, self.messages = self.rounds + 1, self.messages + seen.messages.shape[0]
         self.equal.messages_of(seen.round, _of_several(seen.rows) & counted)
+        digests = _digests(seen.residuals if seen.is_real else seen.messages)
+        again = np.array([digest in self.met for digest in digests], dtype=np.bool_)
+        self.again.messages_of(seen.round, again & counted)
+        self.met.update(digests)
         if seen.is_real:
-            self._of_real(seen, counted)
-        elif self.before is not None:
-            self.again.messages_of(seen.round, np.isin(seen.rows, self.before.rows) & counted)
-        self.before = seen
+            if seen.messages.shape[1] >= _LEAST_COORDINATES:
+                self.constant.messages_of(seen.round, (seen.levels == 1) & counted)
+            self._by_law(seen, counted)
 
-    def _of_real(self, seen: Seen, counted: Bools) -> None:
-        if self.before is not None:
-            again = _among(seen.residuals, self.before.residuals) & counted
-            self.again.messages_of(seen.round, again)
-        if seen.messages.shape[1] >= 4:
-            self.constant.messages_of(seen.round, (seen.levels == 1) & counted)
-        if self.windows and seen.resolution <= 0.01 * self.windows[0].half:
-            self._by_law(seen)
-
-    def _by_law(self, seen: Seen) -> None:
-        changes = seen.residuals
-        pivots = changes[:, 1:] - changes[:, :1]
-        self.common.messages_of(
-            seen.round, too_many(self.windows, inside(self.windows, pivots, 1), pivots.shape[1])
-        )
-        self.between.add(seen.round, changes[1:] - changes[0])
-        before = self.before
-        if before is not None and before.messages.shape == seen.messages.shape:
-            self.in_time.add(seen.round, changes - before.residuals)
+    def _by_law(self, seen: Seen, counted: Bools) -> None:
+        if not self.windows:
+            return
+        if seen.is_too_coarse(self.windows[-1].half):
+            self.coarse += 1
+            return
+        steps = np.diff(seen.residuals, axis=1)
+        hits = inside(self.windows, steps, 1, 2.0 * seen.resolution)
+        self.common.messages_of(seen.round, too_many(self.windows, hits, steps.shape[1]))
+        self.lags.look(seen)
+        self.duplicates.look(seen, counted)
 
     def findings(self) -> Iterator[Finding]:
         """What is shared, from the plainest to the subtlest."""
-        for tally, text in (
+        whole = [
             (
                 self.equal,
                 "equal another one of the round bit for bit: they share their noise, or it left no trace.",
             ),
             (
                 self.again,
-                "repeat a change of the round before bit for bit: noise was used again, or left no trace.",
+                "repeat a change of an earlier round bit for bit: noise was used again, or left no trace.",
             ),
             (self.constant, "shift all coordinates by one and the same number, which can be taken off."),
-        ):
+        ]
+        for tally, text in whole if self._why_equal() is None else ():
             if tally.hits:
-                whole = f"{number(tally.hits, 'message')} {text}"
-                yield tally.finding(self.name, "leak", "messages", whole)
+                yield tally.finding(self.name, "leak", "messages", f"{number(tally.hits, 'message')} {text}")
+        if self.windows:
+            yield from self._found_by_law()
+
+    def _found_by_law(self) -> Iterator[Finding]:
         if self.common.hits > self.constant.hits:
             text = (
                 f"within {number(self.common.hits, 'message')} the coordinates move too much alike for "
                 "independent noise: they share it, and their differences are free of it."
             )
             yield self.common.finding(self.name, "leak", "messages", text)
-        for between in (self.between, self.in_time):
-            yield from between.findings(self.name)
+        alike = list(self.lags.findings(self.name))
+        yield from alike or (() if self.common.hits else self._found_apart())
 
+    def _found_apart(self) -> Iterator[Finding]:
+        """What neither all coordinates of a message share, nor neighbouring messages."""
+        coordinates = list(self.lags.coordinates_apart.findings(self.name))
+        yield from coordinates or self.duplicates.findings(self.name)
 
-class _Between:
-    """Differences of two numbers whose noise should be independent."""
-
-    def __init__(self, windows: tuple[Window, ...], what: str) -> None:
-        self.crowding = Crowding(windows)
-        self.what = what
-        self.rounds = self.messages = 0
-        self.example: str | None = None
-
-    def add(self, round_: int, differences: NDArray[np.float64]) -> None:
-        """Take differences (M, P) of a round."""
-        if not differences.size:
+    def gaps(self) -> Iterator[Gap]:
+        """Comparisons that prove nothing here, and those by the law where it is not known."""
+        why = self._why_equal()
+        if why is not None:
+            yield Gap(part="messages that are equal bit for bit", why=why)
+        if self.header.kind == "masked":
+            yield Gap(part="noise below the masks", why="masked messages hold integers")
             return
-        hits = inside(self.crowding.windows, differences, axis=None)
-        self.crowding.add(hits, differences.size)
-        self.rounds += 1
-        self.messages += differences.shape[0]
-        if self.example is None and too_many(self.crowding.windows, hits, differences.size).any():
-            self.example = f"round {round_}"
+        if self.header.parameters < _LEAST_COORDINATES:
+            few = f"messages hold fewer than {_LEAST_COORDINATES} numbers"
+            yield Gap(part="one shift for all coordinates", why=few)
+        if self.declared.is_none:
+            return
+        if self.declared.why_not is not None:
+            yield Gap(part="noise shared by messages that differ", why=self.declared.why_not)
+            return
+        if self.coarse:
+            some = f"{number(self.coarse, 'round')} of {self.rounds:,}"
+            why = "numbers are rounded more coarsely than the noise is wide"
+            yield Gap(part=f"noise shared by messages that differ, in {some}", why=why)
+        yield from self.lags.gaps(self.declared.ratios_of_shared())
+        yield from self.duplicates.gaps()
 
-    def findings(self, check: str) -> Iterator[Finding]:
-        """One where too many are small."""
-        if self.crowding.too_many.any():
-            yield Finding(
-                check=check,
-                severity="leak",
-                text=f"{self.what} move too much alike for independent noise of the declared law: they share "
-                "it, and their differences are free of it.",
-                rounds=self.rounds,
-                messages=self.messages,
-                example=self.example,
-            )
+    def _why_equal(self) -> str | None:
+        """Why equal messages prove nothing; None where they do."""
+        if self.header.kind == "masked":
+            return None
+        chance = self.declared.chance_of_equal(max(1, self.header.parameters - 1))
+        if chance is not None and chance * self.messages**2 < SURE:
+            return None
+        act = self.declared.cause_of_equality
+        return f"{'noise' if act is None else act.text} may make them equal by itself"
 
 
 def _of_several(rows: NDArray[np.void]) -> Bools:
@@ -130,7 +143,6 @@ def _of_several(rows: NDArray[np.void]) -> Bools:
     return np.asarray(counts[place.reshape(-1)] > 1)
 
 
-def _among(changes: NDArray[np.float64], before: NDArray[np.float64]) -> Bools:
-    """Which rows of (M, P) are rows of (N, P), bit for bit."""
-    known = {row.tobytes() for row in before}
-    return np.array([row.tobytes() in known for row in changes], dtype=np.bool_)
+def _digests(rows: NDArray[np.float64] | NDArray[np.uint64]) -> list[bytes]:
+    """Sixteen bytes for each row: equal where rows are equal bit for bit."""
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]

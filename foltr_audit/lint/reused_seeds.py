@@ -26,8 +26,8 @@ class ReusedSeeds(Check):
         self.tally = Tally()
         self.met = np.empty(0, dtype=np.uint64)
 
-    def why_not(self) -> str | None:
-        """Only of messages with seeds."""
+    def not_applicable(self) -> str | None:
+        """Nothing but of messages with seeds."""
         return None if self.header.kind == "es" else "messages have no seeds"
 
     def look(self, seen: Seen) -> None:

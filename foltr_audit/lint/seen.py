@@ -18,9 +18,12 @@ Floats = NDArray[np.float64]
 STILL = 2.0**-40
 """A coordinate stands still where it moves by at most this share of the largest move of its column."""
 
+LEAST_VALUES = 64
+"""Fewer values say nothing about a grid."""
+
 _FEW = 1 / 8  # values lie on a grid where at most this share of them differs
-_LEAST_VALUES, _MOST_VALUES = 64, 1 << 16  # fewer say nothing about a grid, and so many are enough
-_LARGEST = 1e300
+_MOST_VALUES = 1 << 16  # so many are enough to see a grid
+_LARGEST, _COARSE = 1e300, 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +148,7 @@ class Seen:
         mantissa, exponent = np.frexp(moves)
         moves = np.ldexp(np.round(mantissa, 6), exponent)
         distinct = min(np.unique(values).size, np.unique(moves).size)
-        return values.size >= _LEAST_VALUES and distinct <= _FEW * values.size
+        return values.size >= LEAST_VALUES and distinct <= _FEW * values.size
 
     @cached_property
     def levels(self) -> NDArray[np.int64]:
@@ -166,3 +169,7 @@ class Seen:
         """Distance of neighbouring numbers at the largest of the round, in its number format."""
         most = max(np.abs(self.messages).max(initial=0.0), np.abs(self.start).max(initial=0.0))
         return float(np.spacing(np.minimum(most, 1e30).astype(self.messages.dtype)))
+
+    def is_too_coarse(self, size: float) -> bool:
+        """Whether rounding to the number format may move numbers of this size by more than a tenth."""
+        return self.resolution > _COARSE * size

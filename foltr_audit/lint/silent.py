@@ -8,6 +8,7 @@ from typing import ClassVar
 from foltr_audit.lint.check import Check
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
 
@@ -37,6 +38,14 @@ class Silent(Check):
             self.missing_rounds += missing > 0
             if missing and self.first_missing is None:
                 self.first_missing = f"round {seen.round}"
+
+    def gaps(self) -> Iterator[Gap]:
+        """Messages without a change that do not look like it."""
+        if self.header.kind == "masked":
+            yield Gap(part="messages without any change", why="masked messages hold integers")
+        elif self.declared.rounding is not None:
+            why = f"{self.declared.rounding.text} moves them away from the global model"
+            yield Gap(part="messages without any change", why=why)
 
     def findings(self) -> Iterator[Finding]:
         """Silent, nearly silent and missing messages."""

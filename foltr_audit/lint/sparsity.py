@@ -10,6 +10,7 @@ import numpy as np
 from foltr_audit.lint.check import Check
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding, Tally
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
 
@@ -25,7 +26,7 @@ class Sparsity(Check):
 
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)
-        self.differ, self.alike = Tally(), Tally()
+        self.differ, self.lags = Tally(), Tally()
 
     def look(self, seen: Seen) -> None:
         """Tell coordinates that nobody changes from those that some leave."""
@@ -33,25 +34,38 @@ class Sparsity(Check):
             return
         active = seen.active[:, np.newaxis]
         nobody = active & seen.still[seen.active].all(axis=0)
-        self.alike.coordinates_of(seen.round, nobody, int(active.sum()) * nobody.shape[1])
+        self.lags.coordinates_of(seen.round, nobody, int(active.sum()) * nobody.shape[1])
         self.differ.coordinates_of(seen.round, seen.still & active & ~nobody, int((active & ~nobody).sum()))
+
+    def gaps(self) -> Iterator[Gap]:
+        """Coordinates without a change that do not look like it, and patterns of unknown origin."""
+        rounding, unknown = self.declared.rounding, self.declared.unknown
+        if rounding is not None:
+            why = f"{rounding.text} moves them away from the global model"
+            yield Gap(part="coordinates without any change", why=why)
+        if unknown is not None and self.differ.share >= LEAST_SHARE:
+            yield Gap(part="whether the pattern tells of clicks", why=f"{unknown.text} is not known here")
 
     def findings(self) -> Iterator[Finding]:
         """A pattern of each message's own, and one that all share."""
         if self.differ.share >= LEAST_SHARE:
-            cause = self.declared.hides_pattern
+            cause, unknown = self.declared.after_noise, self.declared.unknown
             noised = "" if self.declared.is_none else ", whatever noise the rest has"
-            rest = f"the pattern depends on a client's lists and clicks{noised}."
+            random = "unless it is drawn at random, " if self.declared.may_thin_out else ""
+            rest = f"{random}the pattern depends on a client's lists and clicks{noised}."
             if cause is not None:
-                rest = f"{cause}, as declared, makes such a pattern at random or from noised numbers only."
+                rest = f"{cause.text}, as declared, makes such a pattern from noised numbers only."
+            elif unknown is not None:
+                rest = f"{unknown.text} may have made the pattern, and is not known here."
             text = (
                 "which coordinates stand still differs from message to message, among those that some "
                 f"message of the round moves: {rest}"
             )
-            yield self.differ.finding(self.name, "leak" if cause is None else "note", "coordinates", text)
-        if self.alike.share >= LEAST_SHARE:
+            leak = cause is None and unknown is None
+            yield self.differ.finding(self.name, "leak" if leak else "note", "coordinates", text)
+        if self.lags.share >= LEAST_SHARE:
             text = (
                 "coordinates stand still in every message of the round that is not silent: the same for all, "
                 "so it tells nothing about one of them."
             )
-            yield self.alike.finding(self.name, "note", "coordinates", text)
+            yield self.lags.finding(self.name, "note", "coordinates", text)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.lint.check import Check
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
 
@@ -29,19 +30,30 @@ class Unmasked(Check):
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)
         self.tally = Tally()
+        self.rounds = self.small = 0
 
-    def why_not(self) -> str | None:
-        """Only of masked messages."""
+    def not_applicable(self) -> str | None:
+        """Nothing but of masked messages."""
         return None if self.header.kind == "masked" else "messages are not masked"
 
     def look(self, seen: Seen) -> None:
         """Test the leading bits of all messages of a round that arrived."""
         values = seen.messages[seen.survivors]
         encoding = self.header.encoding
+        self.rounds += 1
         if encoding is None or values.size < _BINS * _LEAST_EXPECTED:
+            self.small += 1
             return
         uneven = _chance_of_even(values, encoding.bits) < _SURE
         self.tally.messages_of(seen.round, seen.survivors & uneven)
+
+    def gaps(self) -> Iterator[Gap]:
+        """Rounds too small to test."""
+        if self.small:
+            yield Gap(
+                part=f"{number(self.small, 'round')} of {self.rounds:,}",
+                why=f"fewer than {_BINS * _LEAST_EXPECTED} numbers arrived",
+            )
 
     def findings(self) -> Iterator[Finding]:
         """One where some round is uneven."""

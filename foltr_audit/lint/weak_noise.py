@@ -8,17 +8,25 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import Crowding, DeclaredNoise, inside, too_many
+from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.lint.finding import Finding, Tally, number
+from foltr_audit.lint.outcome import Gap
 from foltr_audit.lint.seen import Seen
+from foltr_audit.lint.windows import Crowding, enough_trials, inside, too_many
 from foltr_audit.trace.header import TraceHeader
+
+HALF = 0.5
+"""Noise with at most this share of the declared variance must be told from it."""
+
+_SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, HALF)
 
 
 class WeakNoise(Check):
     """Too many small changes for the declared law: of single clients, of single coordinates, or of all.
 
-    Whatever a client learns, its change plus symmetric unimodal noise lies in a window around 0 no more often
-    than the noise alone (Anderson 1955), so that the count is at most binomial: one in a billion is refused.
+    Whatever a client learns, its change plus the noise lies in a window around 0 no more often than the noise
+    lies in the most probable window of that width (`concentration`), so that the count is at most binomial:
+    one in a billion is refused. What clients learn can hide missing noise, never feign it.
     """
 
     name: ClassVar[str] = "weak-noise"
@@ -26,26 +34,31 @@ class WeakNoise(Check):
 
     def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
         super().__init__(header, declared)
-        windows = declared.windows
+        windows = () if declared.why_not else declared.windows
         self.bare, self.columns = Tally(), Crowding(windows, header.parameters)
-        self.first = self.rounds = self.messages = 0
+        self.first = self.rounds = self.messages = self.coarse = 0
+
+    def not_applicable(self) -> str | None:
+        """Nothing without noise."""
+        return "the header declares no noise" if self.declared.is_none else None
 
     def why_not(self) -> str | None:
         """Only where the law of a whole message is known."""
-        return why_not_by_law(self.declared)
+        return self.declared.why_not
 
     def look(self, seen: Seen) -> None:
         """Count the small changes of each message, and of each coordinate in the others."""
-        windows = self.declared.windows
-        if seen.resolution > 0.01 * windows[0].half:
+        windows = self.columns.windows
+        self.first = self.first if self.rounds else seen.round
+        self.rounds += 1
+        if seen.is_too_coarse(windows[-1].half):
+            self.coarse += 1
             return
         M, P = seen.messages.shape
-        bare = too_many(windows, inside(windows, seen.residuals, axis=1), P)
+        bare = too_many(windows, inside(windows, seen.residuals, 1, seen.resolution), P)
         self.bare.messages_of(seen.round, bare)
         rest = seen.residuals[~bare]
-        self.columns.add(inside(windows, rest, axis=0), rest.shape[0])
-        self.first = seen.round if not self.rounds else self.first
-        self.rounds += 1
+        self.columns.add(inside(windows, rest, 0, seen.resolution), rest.shape[0])
         self.messages += M
 
     def findings(self) -> Iterator[Finding]:
@@ -58,9 +71,7 @@ class WeakNoise(Check):
             )
             yield self.bare.finding(self.name, "leak", "messages", text)
         bad = self.columns.too_many
-        rest = Crowding(self.columns.windows)
-        rest.add(self.columns.hits[:, ~bad].sum(axis=1, keepdims=True), int(self.columns.trials[~bad].sum()))
-        if rest.too_many.any() or (bad.size > 1 and bad.all()):
+        if self.columns.part(~bad).too_many.any() or (bad.size > 1 and bad.all()):
             yield self._finding(
                 f"all in all, messages change too little to carry noise of the declared law {law}.", 1.0
             )
@@ -70,12 +81,41 @@ class WeakNoise(Check):
             text = f"coordinates {named} change too little to carry noise of the declared law {law}."
             yield self._finding(text, float(bad.mean()), f", coordinate {which[0]}")
 
+    def gaps(self) -> Iterator[Gap]:
+        """Rounds with coarse numbers, and what too few numbers cannot tell."""
+        if self.coarse:
+            some = f"{number(self.coarse, 'round')} of {self.rounds:,}"
+            yield Gap(part=some, why="numbers are rounded more coarsely than the noise is wide")
+        if not self.messages:
+            return
+        windows, P = self.columns.windows, self.header.parameters
+        if not enough_trials(windows, P):
+            yield Gap(part="noise missing in one message", why=_too_few(P))
+        rows = int(self.columns.trials.max())
+        if not enough_trials(windows, rows):
+            yield Gap(part="noise missing in one coordinate", why=_too_few(rows))
+        if self._told() is None:
+            why = f"{_too_few(rows * P)}, or clients change too much"
+            yield Gap(part="noise of half the declared variance", why=why)
+
+    def power(self) -> str | None:
+        """The weakest fault of all noise that would have been found."""
+        share = self._told() if self.messages else None
+        if share is None:
+            return None
+        return f"noise of {share:.0%} of the declared variance in all numbers would have been found"
+
+    def _told(self) -> float | None:
+        """The largest share of the variance that would have been told from the whole; None below a half."""
+        pooled, ratios = self.columns.pooled(), self.declared.ratios_of_weaker
+        return next((share for share in _SHARES if pooled.would_detect(ratios(share))), None)
+
     def _finding(self, text: str, share: float, more: str = "") -> Finding:
         return Finding(
             check=self.name,
             severity="leak",
             text=text,
-            rounds=self.rounds,
+            rounds=self.rounds - self.coarse,
             messages=self.messages,
             share=share,
             of="coordinates",
@@ -83,14 +123,5 @@ class WeakNoise(Check):
         )
 
 
-def why_not_by_law(declared: DeclaredNoise) -> str | None:
-    """Why messages cannot be held against the declared law; None where they can."""
-    if declared.text is None:
-        return "the header declares no noise law"
-    if not declared.laws:
-        return f"the law {declared.text} is not known here"
-    if not declared.windows:
-        return f"nearly all noise of {declared.text} is close to 0, so small changes prove nothing"
-    if not declared.is_last:
-        return f"after {declared.text} something else may change a message"
-    return None
+def _too_few(count: int) -> str:
+    return f"{number(count, 'number')} are too few for noise that is mostly so small"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.lint import CHECKS, Finding, Linted
+from foltr_audit.lint import Finding, Linted, Outcome
 from foltr_audit.lint.finding import number
 from foltr_audit.report.layout import percent, table
 
@@ -42,15 +42,50 @@ def _told(finding: Finding) -> str:
 
 
 def lint_lines(linted: Linted) -> Iterator[str]:
-    """What was looked for in vain, what could not be looked for, and the sum of it."""
-    found = {finding.check for finding in linted.findings}
+    """What was looked for in vain, what was not looked at, and the sum of it."""
     if not linted.rounds:
         yield "no round with messages is recorded: there is nothing to look at"
         return
-    for check in CHECKS:
-        if check.name not in found and check.name not in linted.not_looked:
-            yield escape(f"nothing found of {check.name}: {check.tells}")
-    for name, why in linted.not_looked.items():
-        yield escape(f"not looked for {name}: {why}")
+    outcomes = linted.outcomes
+    for outcome in outcomes:
+        if outcome.state == "clean":
+            yield escape(f"nothing found of {outcome.name}: {outcome.tells}{_power(outcome)}")
+    for outcome in outcomes:
+        if outcome.in_part:
+            yield escape(_in_part(outcome))
+    for outcome in sorted(outcomes, key=lambda outcome: not outcome.applies):
+        if outcome.reason is not None:
+            begin = "not looked for" if outcome.applies else "nothing to look at for"
+            yield escape(f"{begin} {outcome.name}: {outcome.reason}")
+    if linted.rounds_without:
+        yield f"{number(linted.rounds_without, 'round')} without recorded messages could not be looked at"
+    yield _sum(linted)
+
+
+def _in_part(outcome: Outcome) -> str:
+    """One check that looked in part: what it left out, by the reason."""
+    parts: dict[str, list[str]] = {}
+    for gap in outcome.gaps:
+        parts.setdefault(gap.why, []).append(gap.part)
+    left = "; ".join(f"not at {', nor at '.join(each)}: {why}" for why, each in parts.items())
+    seen = "" if outcome.found else f"nothing found of {outcome.tells}{_power(outcome)}; "
+    return f"looked in part for {outcome.name}: {seen}{left}"
+
+
+def _power(outcome: Outcome) -> str:
+    return f" ({outcome.power})" if outcome.power else ""
+
+
+def _sum(linted: Linted) -> str:
+    """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
     leaks = linted.leaks
-    yield f"{leaks} {'leak' if leaks == 1 else 'leaks'} found" if leaks else "no leak found"
+    found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"
+    missing = sum(outcome.is_missing for outcome in linted.outcomes)
+    in_part = sum(outcome.in_part for outcome in linted.outcomes)
+    left = [f"{number(missing, 'check')} could not look"] if missing else []
+    left += (
+        [f"{in_part} looked in part" if missing else f"{number(in_part, 'check')} looked in part"]
+        if in_part
+        else []
+    )
+    return f"{found}; {', '.join(left)}" if left else found

@@ -1,0 +1,144 @@
+"""What a chain of defenses does to messages, as far as a trace's header tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from foltr_audit.noise_laws import parse_law
+from foltr_audit.noise_laws.texts import parts
+from foltr_audit.records.event_texts import UnknownNoise, parse_event
+from foltr_audit.records.privacy import (
+    Bounded,
+    Noised,
+    Opaque,
+    RandomisedClicks,
+    RandomisedMetrics,
+    Resized,
+    Rounded,
+    Summed,
+)
+
+Kind = Literal[
+    "noise",
+    "grid noise",
+    "unknown noise",
+    "rounding",
+    "reduction",
+    "opaque",
+    "unknown",
+    "randomisation",
+    "sum",
+]
+"""`noise`: with a density; `unknown noise`: of a law that is not known here; `reduction`: clipping, scaling,
+leaving coordinates out; `opaque`: something that states nothing about itself; `unknown`: something that this
+version cannot read; `randomisation`: of clicks or metrics."""
+
+CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknown")
+"""Kinds that change a message and are no noise."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing that happens to a message.
+
+    Attributes:
+        kind: what it is.
+        text: the event or defense as the header has it.
+        law: of noise, its law as text; None where the header does not tell.
+    """
+
+    kind: Kind
+    text: str
+    law: str | None = None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether it adds noise to messages."""
+        return self.kind in _NOISE
+
+
+_NOISE: tuple[Kind, ...] = ("noise", "grid noise", "unknown noise")
+
+
+def acts_of_events(texts: Sequence[str]) -> tuple[Act, ...]:
+    """What the fact `events` says, in order."""
+    return tuple(_act(text) for text in texts)
+
+
+def _act(text: str) -> Act:
+    kind: Kind = "unknown"
+    match parse_event(text):
+        case Noised(law=law):
+            return Act("grid noise" if hasattr(law, "step") else "noise", text, law.text)
+        case UnknownNoise(law=unknown):
+            return Act("unknown noise", text, unknown)
+        case Rounded():
+            kind = "rounding"
+        case Bounded() | Resized():
+            kind = "reduction"
+        case Opaque():
+            kind = "opaque"
+        case RandomisedClicks() | RandomisedMetrics():
+            kind = "randomisation"
+        case Summed():
+            kind = "sum"
+    return Act(kind, text)
+
+
+_OF_NAMES: dict[str, tuple[Kind, ...]] = {
+    "none": (),
+    "clip": ("reduction",),
+    "top-k": ("reduction",),
+    "random-k": ("reduction",),
+    "quantise": ("opaque",),
+    "sign": ("opaque",),
+    "laplace": ("noise",),
+    "gamma-laplace": ("noise",),
+    "gaussian": ("noise",),
+    "gaussian-shares": ("noise",),
+    "discrete-gaussian": ("rounding", "grid noise"),
+    "skellam": ("rounding", "grid noise"),
+    "click-rr": ("randomisation",),
+    "metric-rr": ("randomisation",),
+    "secure-aggregation": ("sum",),
+}
+"""Built-in defenses of the time when headers had no events."""
+
+
+def acts_of_names(chain: Sequence[str], noise: str | None) -> tuple[Act, ...]:
+    """What the defenses of a header without events do; the laws of its `noise` belong to them in order."""
+    texts = [part.strip() for text in chain for part in parts(text)]
+    kinds = [(kind, text) for text in texts for kind in _OF_NAMES.get(text.partition(":")[0], ("unknown",))]
+    laws = parts(noise) if noise else []
+    noisy = sum(kind in _NOISE for kind, _ in kinds)
+    own: Iterator[str] = iter(laws if len(laws) == noisy else [])
+    acts = []
+    for kind, text in kinds:
+        law = next(own, None) if kind in _NOISE else None
+        fits = law is not None and is_lattice(law) == (kind == "grid noise")
+        acts.append(Act(kind, text, law if fits else None))
+    return tuple(acts)
+
+
+def trailing_noise(acts: Sequence[Act]) -> tuple[Act, ...]:
+    """The noise that is added last: what comes after any other change of a message."""
+    found: list[Act] = []
+    for act in reversed(acts):
+        if act.kind in CHANGES_MESSAGES:
+            break
+        if act.is_noise:
+            found.append(act)
+    return tuple(reversed(found))
+
+
+def since_density(acts: Sequence[Act]) -> tuple[Act, ...]:
+    """What comes after the last noise with a density, which makes all numbers different; all without any."""
+    places = [place for place, act in enumerate(acts) if act.kind == "noise"]
+    return tuple(acts[places[-1] + 1 :] if places else acts)
+
+
+def is_lattice(law_text: str) -> bool:
+    """Whether a law's draws lie on a grid."""
+    return hasattr(parse_law(law_text), "step")

@@ -1,0 +1,152 @@
+"""Numbers that move too much alike for independent noise, at fixed distances from each other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.lint.finding import Finding
+from foltr_audit.lint.outcome import Gap
+from foltr_audit.lint.seen import Floats, Seen
+from foltr_audit.lint.windows import Crowding, Window, inside, too_many
+
+FARTHEST = 16
+"""Messages of one place are compared over so many rounds, messages of a round over so many places."""
+
+_MOST_COORDINATES = 256
+_MOST_NUMBERS, _FEW_NUMBERS = 1 << 17, 1 << 14  # of a round, where messages or coordinates are further apart
+
+
+class LaggedDifferences:
+    """Differences of two numbers whose noise should be independent, by how far apart they stand.
+
+    Given one of the two, the other lies near it no more often than the law allows anywhere.
+    """
+
+    def __init__(self, windows: tuple[Window, ...], farthest: int, words: Callable[[int], str]) -> None:
+        self.crowding = Crowding(windows, farthest)
+        self.words = words
+        self.rounds = self.messages = 0
+        self.example: str | None = None
+
+    def add(self, round_: int, apart: int, differences: Floats, margin: float) -> None:
+        """Take differences (M, P) of a round, of numbers so far `apart`, each rounded by at most `margin`."""
+        if not differences.size:
+            return
+        windows = self.crowding.windows
+        hits = inside(windows, differences, None, margin)
+        self.crowding.hits[:, apart - 1 : apart] += hits
+        self.crowding.trials[apart - 1] += differences.size
+        if apart == 1:
+            self.rounds += 1
+            self.messages += differences.shape[0]
+        if self.example is None and too_many(windows, hits, differences.size).any():
+            self.example = f"round {round_}"
+
+    @property
+    def found(self) -> bool:
+        """Whether numbers at some distance are too much alike."""
+        return bool(self.crowding.too_many.any())
+
+    def findings(self, check: str) -> Iterator[Finding]:
+        """One where too many differences are small."""
+        if self.found:
+            apart = int(np.argmax(self.crowding.too_many)) + 1
+            yield Finding(
+                check=check,
+                severity="leak",
+                text=f"{self.words(apart)} move too much alike for independent noise of the declared law: "
+                "they share it, and their differences are free of it, or it is weaker than declared.",
+                rounds=self.rounds,
+                messages=self.messages,
+                example=self.example,
+            )
+
+    def lacks_power(self, ratios: NDArray[np.float64]) -> bool:
+        """Whether numbers are compared, and noise shared by all neighbours would not have been found."""
+        if not self.crowding.trials[0]:
+            return False
+        return not self.crowding.part(np.arange(self.crowding.trials.size) == 0).would_detect(ratios)
+
+
+class _Past(NamedTuple):
+    """Some coordinates of an earlier round."""
+
+    shape: tuple[int, ...]
+    some: Floats
+    resolution: float
+
+
+class LagTests:
+    """Compares messages of one place in two rounds, messages of one round, and coordinates of one message.
+
+    Neighbours are compared in all numbers, those further apart in some where there are very many.
+    """
+
+    def __init__(self, windows: tuple[Window, ...]) -> None:
+        self.rounds_apart = LaggedDifferences(windows, FARTHEST, _rounds_apart)
+        self.places_apart = LaggedDifferences(windows, FARTHEST, _places_apart)
+        self.coordinates_apart = LaggedDifferences(windows, _MOST_COORDINATES, _coordinates_apart)
+        self.past: deque[_Past] = deque(maxlen=FARTHEST)
+        self.last: Floats = np.empty((0, 0))
+        self.coordinates = 0
+
+    def look(self, seen: Seen) -> None:
+        """Take a round."""
+        changes, margin = seen.residuals, 2.0 * seen.resolution
+        M, P = changes.shape
+        some = changes[:, spread(P, max(1, _MOST_NUMBERS // M))]
+        few = changes[spread(M, max(1, _FEW_NUMBERS // P))]
+        for apart in range(1, min(FARTHEST, M - 1) + 1):
+            rows = changes if apart == 1 else some
+            self.places_apart.add(seen.round, apart, rows[apart:] - rows[:-apart], margin)
+        for apart in range(1, min(_MOST_COORDINATES, P - 1) + 1):
+            rows = changes if apart == 1 else few
+            self.coordinates_apart.add(seen.round, apart, rows[:, apart:] - rows[:, :-apart], margin)
+        for apart, past in enumerate(reversed(self.past), start=1):
+            if past.shape == changes.shape:
+                difference = changes - self.last if apart == 1 else some - past.some
+                self.rounds_apart.add(seen.round, apart, difference, seen.resolution + past.resolution)
+        self.past.append(_Past(changes.shape, some, seen.resolution))
+        self.last, self.coordinates = changes, P
+
+    def findings(self, check: str) -> Iterator[Finding]:
+        """Messages that are too much alike; where they are, their coordinates cannot be judged."""
+        yield from self.places_apart.findings(check)
+        yield from self.rounds_apart.findings(check)
+
+    def gaps(self, ratios: NDArray[np.float64]) -> Iterator[Gap]:
+        """Comparisons that could not tell shared noise, and numbers that were not compared."""
+        for family, what in (
+            (self.places_apart, "all messages of a round"),
+            (self.rounds_apart, "all rounds"),
+            (self.coordinates_apart, "all coordinates"),
+        ):
+            if family.lacks_power(ratios):
+                why = "too few numbers, or clients change too much, for noise of that size"
+                yield Gap(part=f"noise that {what} share", why=why)
+        if self.coordinates > _MOST_COORDINATES + 1:
+            part = f"noise that coordinates more than {_MOST_COORDINATES} apart share"
+            yield Gap(part=part, why="there are too many to compare all")
+
+
+def spread(count: int, most: int) -> NDArray[np.int64]:
+    """At most so many places among a number of them, evenly spread."""
+    return np.unique(np.round(np.linspace(0, count - 1, min(count, most))).astype(np.int64))
+
+
+def _rounds_apart(apart: int) -> str:
+    where = "in successive rounds" if apart == 1 else f"{apart} rounds apart"
+    return f"messages of the same place {where}"
+
+
+def _places_apart(apart: int) -> str:
+    return "messages of one round" + ("" if apart == 1 else f", {apart} places apart,")
+
+
+def _coordinates_apart(apart: int) -> str:
+    return "coordinates of one message" + ("" if apart == 1 else f", {apart} places apart,")

@@ -1,0 +1,102 @@
+"""Counting small numbers: whether more of them lie in a window than noise of a law allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SURE = 1e-9
+"""A test refuses what chance does at most this often."""
+
+_DEVIATIONS = 2.0  # by how many a count may fall short of what is expected, where a test's power is judged
+
+
+@dataclass(frozen=True)
+class Window:
+    """Noise lies less than `half` from 0, or from any other point, with at most this probability."""
+
+    half: float
+    probability: float
+
+
+def inside(
+    windows: Sequence[Window],
+    values: NDArray[np.float64],
+    axis: int | None,
+    margin: float | NDArray[np.float64] = 0.0,
+) -> NDArray[np.int64]:
+    """How many values lie inside each window, along an axis, (windows, size).
+
+    Windows are narrower by `margin`, what rounding may have moved a value by; it must fit to the values.
+    """
+    size = np.abs(values) + margin
+    counts = [np.atleast_1d((size < window.half).sum(axis=axis)) for window in windows]
+    return np.array(counts, dtype=np.int64).reshape(len(windows), -1)
+
+
+def too_many(
+    windows: Sequence[Window], hits: NDArray[np.int64], trials: ArrayLike, sure: float = SURE
+) -> NDArray[np.bool_]:
+    """Where more of some trials lie in a window than chance explains, (windows, size) -> (size,)."""
+    from scipy.special import bdtrc
+
+    if not windows:
+        return np.zeros(hits.shape[1:], dtype=np.bool_)
+    most = np.array([window.probability for window in windows])[:, np.newaxis]
+    whole = np.broadcast_to(np.asarray(trials, dtype=np.int64), hits.shape)
+    rare = np.where(hits > 0, bdtrc(np.maximum(hits - 1, 0), np.maximum(whole, 1), most), 1.0)
+    return np.asarray((rare < sure).any(axis=0))
+
+
+def enough_trials(windows: Sequence[Window], trials: int, sure: float = SURE) -> bool:
+    """Whether so many trials, all of them inside the windows, would be too many."""
+    whole = np.full((len(windows), 1), trials, dtype=np.int64)
+    return bool(trials > 0 and too_many(windows, whole, trials, sure).any())
+
+
+class Crowding:
+    """Counts numbers inside windows, against the most that the law allows.
+
+    Each look adds trials that lie in a window with at most the window's probability, whatever the trials
+    before were, so that their sum is at most binomial.
+    """
+
+    def __init__(self, windows: Sequence[Window], size: int = 1) -> None:
+        self.windows = tuple(windows)
+        self.hits = np.zeros((len(self.windows), size), dtype=np.int64)
+        self.trials = np.zeros(size, dtype=np.int64)
+
+    def add(self, hits: NDArray[np.int64], trials: int) -> None:
+        """Add hits (windows, size) of so many trials each."""
+        self.hits += hits
+        self.trials += trials
+
+    def pooled(self) -> Crowding:
+        """All of them as one."""
+        return self.part(np.ones(self.trials.size, dtype=np.bool_))
+
+    def part(self, which: NDArray[np.bool_]) -> Crowding:
+        """Some of them (size,) as one."""
+        one = Crowding(self.windows)
+        one.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
+        return one
+
+    @property
+    def too_many(self) -> NDArray[np.bool_]:
+        """Where some window holds more than chance explains, (size,)."""
+        return too_many(self.windows, self.hits, self.trials)
+
+    def would_detect(self, ratios: NDArray[np.float64]) -> bool:
+        """Whether a fault would have been found that puts `ratios` (windows,) as many numbers into windows.
+
+        Judged by the numbers seen, a little below what is then expected. It does not say that there is no
+        such fault: what clients learn can hide it.
+        """
+        trials = self.trials[np.newaxis].astype(np.float64)
+        expected = np.minimum(self.hits * ratios[:, np.newaxis], trials)
+        spread = np.sqrt(expected * (1.0 - expected / np.maximum(trials, 1.0)))
+        short = np.maximum(expected - _DEVIATIONS * spread, 0.0)
+        return bool(too_many(self.windows, short.astype(np.int64), self.trials).any())
