@@ -1,7 +1,7 @@
 # make attack   set up and run the main job
 # make test     set up and run the whole gate: format, lint, types, tests
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
-# make bench-power   what audits find of a true epsilon, beside the best possible: build/audit-power.md
+# make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
 # make docs     build the documentation site into build/docs
 PYTHON ?= python3.11
 VENV := .venv
@@ -17,7 +17,7 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow bench bench-papers bench-table bench-power docs lint format clean
+.PHONY: attack test tests test-slow bench bench-papers bench-table bench-audit docs lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -41,8 +41,9 @@ bench-papers: $(STAMP) $(KERNELS)
 bench-table: $(STAMP)
 	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md
 
-bench-power: $(STAMP) $(KERNELS)
+bench-audit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks.audit_power --markdown build/audit-power.md
+	$(BIN)/python -m benchmarks.audit_faults --markdown build/audit-faults.md
 
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs

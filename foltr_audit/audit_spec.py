@@ -35,7 +35,7 @@ class AuditSpec(SpecTable):
         delta: delta of the claim; None for what the chain itself claims.
         trials: evaluated trials under each hypothesis; a quarter as many more choose the threshold.
         confidence: of each lower bound by itself.
-        estimator: name of an estimator, or `auto`: `gaussian-dp` where all noise is Gaussian, else
+        estimator: name of an estimator, or `auto`: `gaussian-dp` where all noise is nearly normal, else
             `clopper-pearson`.
         score: `auto` chooses on the separate part among what follows; `likelihood` (the exact likelihood
             ratio), `projection` (least squares onto the shift), `discriminant` (the same, with the noise

@@ -39,7 +39,7 @@ def test_gaussian_dp_is_not_taken_where_clicks_are_randomised_too(setup_of: Setu
 
 def test_gaussian_dp_is_refused_where_noise_is_not_gaussian(setup_of: SetupOf) -> None:
     chain = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
-    with pytest.raises(UsageError, match="whose only noise is Gaussian"):
+    with pytest.raises(UsageError, match="whose only noise is normal"):
         found(setup_of, chain, **CLIENT, delta=1e-5, estimator="gaussian-dp")
     plain = found(setup_of, chain, **CLIENT, delta=1e-5)
     assert "gaussian-dp" not in {bound.estimator for bound in plain.estimates}

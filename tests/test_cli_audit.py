@@ -170,7 +170,7 @@ def test_an_attack_may_keep_the_score() -> None:
         (("--unit", "document"), "--unit=document: "),
         (("--canary", "data:best"), "--canary=data:best: "),
         (("--canary", "message"), "expected --unit client alone"),
-        (("--estimator", "gaussian-dp", "--delta", "0.001"), "whose only noise is Gaussian"),
+        (("--estimator", "gaussian-dp", "--delta", "0.001"), "whose only noise is normal"),
         (("--trials", "3"), "--trials=3: "),
         (("--confidence", "1.5"), "--confidence=1.5: "),
         (("--confidence", "nan"), "--confidence"),

@@ -12,18 +12,17 @@ from foltr_audit.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.claims import Claim, claim_for
 from foltr_audit.auditing.declarations import Declarations, State, check_declarations
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials
+from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials, nearly_normal
 from foltr_audit.auditing.link_tests import Input
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.scores import SCORES
+from foltr_audit.auditing.scores import LINEAR, SCORES
 from foltr_audit.auditing.scripted import Floats
 from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, Session
 from foltr_audit.auditing.sum_tests import failure_of_sums
 from foltr_audit.auditing.verdict import STRICT, Evidence, Verdict, verdict_on
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
-from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import Attack
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records.observers import without_lists
@@ -197,14 +196,11 @@ class Audit:
     def _finding(self, game: _Game, view: str, declared: Declarations) -> Finding:
         session, canary = game.session, game.canary
         claim = self._claim(session, canary.unit, view)
-        noise = session.noise(view)
-        gaussian = isinstance(noise.law, Gaussian) and not noise.rounded
-        chosen = self._estimator(claim, gaussian=gaussian)
+        normal = game.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
+        chosen = self._estimator(claim, normal=normal)
         place = f"{canary.name}/{canary.unit}/{view}"
         estimates, strict = (
-            tuple(
-                session.estimates(game.trials, claim.delta, place, gaussian=gaussian, confidence=confidence)
-            )
+            tuple(session.estimates(game.trials, claim.delta, place, normal=normal, confidence=confidence))
             for confidence in (self.protocol.confidence, 1.0 - STRICT)
         )
         lower, surest = (
@@ -279,16 +275,19 @@ class Audit:
             upper = replace(upper, how=f"declared law broken: {declared.why}")
         return upper, upper_run
 
-    def _estimator(self, claim: Claim, *, gaussian: bool) -> str:
+    def _estimator(self, claim: Claim, *, normal: bool) -> str:
         if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:
             raise UsageError(
                 "--estimator gaussian-dp: a Gaussian has no epsilon at delta 0; expected --delta above 0"
             )
-        if self.protocol.estimator == "gaussian-dp" and not gaussian:
-            raise UsageError("--estimator gaussian-dp: expected a chain whose only noise is Gaussian")
+        if self.protocol.estimator == "gaussian-dp" and not normal:
+            raise UsageError(
+                "--estimator gaussian-dp: expected a chain whose only noise is normal or nearly so, and a "
+                f"score among {', '.join(LINEAR)}"
+            )
         if self.protocol.estimator != "auto":
             return self.protocol.estimator
-        return "gaussian-dp" if gaussian and claim.delta > 0 else "clopper-pearson"
+        return "gaussian-dp" if normal and claim.delta > 0 else "clopper-pearson"
 
 
 def _chosen_on(trials: Trials) -> Trials:

@@ -14,8 +14,8 @@ from foltr_audit.noise_laws import AddedNoise
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists")
 """Built-in scores; the first that does best on the separate part is taken."""
 
-LINEAR = ("projection", "discriminant")
-"""Scores that are linear in the message whatever the noise, as Gaussian DP takes for granted."""
+LINEAR = ("likelihood", "projection", "discriminant")
+"""Scores that are linear in the message where its noise is normal, as `gaussian-dp` takes for granted."""
 
 Pair = tuple[Floats, Floats]
 """Scores of the trials under hypothesis 0 and 1, (N,) each."""

@@ -24,7 +24,7 @@ from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import Defense
 from foltr_audit.progress import Progress
 from foltr_audit.records.observers import sees_lists, without_lists
-from foltr_audit.records.privacy import Noised, PrivacyEvent, Summed
+from foltr_audit.records.privacy import Noised, PrivacyEvent, Rounded, Summed
 from foltr_audit.setup import Setup
 
 _FEWEST = 60  # trials that choose score and threshold
@@ -121,6 +121,11 @@ class Session:
         return Noise.of(self.acts, members, self.interactions)
 
     @property
+    def widest_grid(self) -> float:
+        """Step of the widest grid that messages are rounded to; 0 without any."""
+        return max((event.step for _, event in self.acts if isinstance(event, Rounded)), default=0.0)
+
+    @property
     def masked(self) -> bool:
         """Whether secure aggregation leaves the server nothing but sums."""
         return any(isinstance(event, Summed) for _, event in self.acts)
@@ -178,14 +183,14 @@ class Session:
         return estimate(trials, delta=0.0, confidence=self.protocol.confidence, rng=rng).epsilon
 
     def estimates(
-        self, trials: Trials, delta: float, place: str, *, gaussian: bool, confidence: float
+        self, trials: Trials, delta: float, place: str, *, normal: bool, confidence: float
     ) -> Iterator[LowerBound]:
         """What estimators make of the same trials; `place` names their random streams.
 
-        Gaussian-DP is asked with a delta only, and where Gaussian noise is all that is random.
+        Gaussian-DP is asked with a delta only, and where scores are `normal`.
         """
         for name, estimator in ESTIMATORS.items():
-            if name == "gaussian-dp" and (delta == 0 or not gaussian):
+            if name == "gaussian-dp" and (delta == 0 or not normal):
                 continue
             rng = self.setup.streams.generator(f"audit/{name}/{place}")
             yield estimator(trials, delta=delta, confidence=confidence, rng=rng)

@@ -1,0 +1,159 @@
+"""Built-in mechanisms that are broken on purpose: they declare one thing and do another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.chain import Chain
+from foltr_audit.plugins import ClickDefense, Defense, MessageDefense, RoundContext
+from foltr_audit.records.privacy import Noised, RandomisedClicks
+from foltr_audit.rng import Streams
+from foltr_audit.setup import Setup
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+LESS, HALF = 0.85, 2.0**-0.5
+"""Factors of the noise: 15 % less of it, and half of its variance."""
+
+NoiseFault = Callable[[MessageDefense, Floats, RoundContext], Floats]
+ClickFault = Callable[[ClickDefense, Bools, NDArray[np.int64], int, RoundContext], Bools]
+
+
+def broken(setup: Setup, fault: str) -> Setup:
+    """The same experiment whose links that randomise have a fault of `NOISE_FAULTS` or `CLICK_FAULTS`."""
+    context = setup.context(0, np.empty(0, np.int64), 1, np.zeros(setup.ranker.n_parameters))
+    links = tuple(_broken(link, fault, context) for link in setup.chain.defenses)
+    found = Setup(setup.spec, setup.collection)
+    vars(found)["chain"] = Chain(links)
+    return found
+
+
+def _broken(link: Defense, fault: str, context: RoundContext) -> Defense:
+    events = link.events(context)
+    if isinstance(link, MessageDefense) and any(isinstance(event, Noised) for event in events):
+        return _with(link, apply=lambda models, own: NOISE_FAULTS[fault](link, models, own))
+    if isinstance(link, ClickDefense) and any(isinstance(event, RandomisedClicks) for event in events):
+        return _with(link, apply=lambda *given: CLICK_FAULTS[fault](link, *given))
+    return link
+
+
+def _with(link: Defense, apply: Callable[..., Any]) -> Defense:
+    """An heir of a link's class with other code; it inherits what that declares."""
+    kind = type(link)
+
+    def own(self: Defense, *given: Any) -> Any:
+        del self
+        return apply(*given)
+
+    heir: type[Defense] = type(kind.__name__, (kind,), {"apply": own, "__module__": __name__})
+    return heir(**link.model_dump())
+
+
+# --- noise ------------------------------------------------------------------------------------------------
+
+
+def _drawn(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return link.apply(models, context) - models
+
+
+def _scaled(factor: float) -> NoiseFault:
+    """Less noise; on a grid it stays there."""
+
+    def apply(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+        step = getattr(link, "step", None)
+        if step is None:
+            return models + factor * _drawn(link, models, context)
+        at = step * np.rint(models / step)
+        return np.asarray(at + step * np.rint(factor * (link.apply(models, context) - at) / step))
+
+    return apply
+
+
+def _reused(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return link.apply(models, replace(context, round=0))
+
+
+def _on_changes(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return models + np.where(models != context.parameters, _drawn(link, models, context), 0.0)
+
+
+def _unless_silent(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    silent = np.all(models == context.parameters, axis=1, keepdims=True)
+    return models + np.where(silent, 0.0, _drawn(link, models, context))
+
+
+def _one_number(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return models + np.repeat(_drawn(link, models, context)[:, :1], models.shape[1], axis=1)
+
+
+def _one_client(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return models + np.repeat(_drawn(link, models, context)[:1], len(models), axis=0)
+
+
+def _own_seed(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return link.apply(models, replace(context, source=Streams(7)))
+
+
+NOISE_FAULTS: dict[str, NoiseFault] = {
+    "15 % less noise": _scaled(LESS),
+    "half the variance": _scaled(HALF),
+    "the same noise in every round": _reused,
+    "noise on changed coordinates only": _on_changes,
+    "no noise if nothing was learnt": _unless_silent,
+    "one number for all coordinates": _one_number,
+    "one draw for all clients": _one_client,
+    "a seed of its own": _own_seed,
+}
+"""What links may do instead of the noise that they declare."""
+
+
+# --- clicks -----------------------------------------------------------------------------------------------
+
+
+def _fewer_flips(
+    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+) -> Bools:
+    flips = link.apply(clicks, shown, step, context) ^ clicks
+    kept = context.streams("kept").uniform(clicks.shape[1]) < LESS
+    return np.asarray(clicks ^ (flips & kept))
+
+
+def _same_flips(
+    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+) -> Bools:
+    return link.apply(clicks, shown, step, replace(context, round=0))
+
+
+def _one_flip(
+    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+) -> Bools:
+    flips = link.apply(clicks, shown, step, context) ^ clicks
+    return np.asarray((clicks ^ flips[:, :1]) & (shown >= 0))
+
+
+def _clicks_only(
+    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+) -> Bools:
+    return np.asarray(link.apply(clicks, shown, step, context) & clicks)
+
+
+def _own_flips(
+    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+) -> Bools:
+    return link.apply(clicks, shown, step, replace(context, source=Streams(7)))
+
+
+CLICK_FAULTS: dict[str, ClickFault] = {
+    "15 % fewer lies": _fewer_flips,
+    "the same lies in every round": _same_flips,
+    "one lie for all places": _one_flip,
+    "lies about clicks only": _clicks_only,
+    "a seed of its own": _own_flips,
+}
+"""What links may do instead of the randomised response that they declare."""
