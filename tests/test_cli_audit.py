@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from foltr_audit.accounting import UpperBound
 from tests.command import SHARED, SMALL, run
 
 FEW = (*SMALL, "--trials", "300")
@@ -24,7 +25,7 @@ ROW = {
     "trials",
     "verdict",
 }
-VERDICTS = {"proven", "not refuted", "false by exact loss", "refuted"}
+VERDICTS = {"proven", "not refuted", "false by exact loss", "refuted", "declared law broken"}
 
 
 def test_the_published_claim_is_false_for_single_messages() -> None:
@@ -209,3 +210,15 @@ def test_the_published_claim_on_real_data() -> None:
     assert individual["eps_lower"] >= 5
     assert aggregate["verdict"] in ("false by exact loss", "refuted")
     assert 1.2 < aggregate["eps_exact"] < aggregate["eps_upper"]
+
+
+def test_a_proof_that_trials_contradict_is_a_fault_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accounting that promises too much, as a fault in it would: the exact loss is far above."""
+    monkeypatch.setattr(
+        "foltr_audit.auditing.audit.upper_bound",
+        lambda events, situation: UpperBound(epsilon=0.01, delta=0.0, how="too good"),
+    )
+    done = run("audit", *PROVEN, *FEW, "--view", "individual")
+    assert done.code == 70
+    assert "contradiction" in done.out
+    assert "this pair has a loss of" in done.err

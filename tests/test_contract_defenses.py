@@ -20,6 +20,7 @@ from foltr_audit.plugins import (
     Wired,
     WireDefense,
 )
+from foltr_audit.records.observers import VIEWS
 from foltr_audit.registry import names
 from tests import toys
 from tests.test_contract import example, registered
@@ -140,7 +141,7 @@ class TestDefense:
             assert 0 <= claim.delta < 1
             assert claim.relation in ("replace-one", "add-remove")
             assert claim.unit
-            assert claim.view in ("individual", "aggregate", "colluding")
+            assert claim.view in VIEWS
 
 
 @registered(Defense)

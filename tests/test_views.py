@@ -298,6 +298,7 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "order",
         "query",
         "ranker",
+        "rank_with",
         "clip_without_pairs",
         "antithetic",
         "number_format",

@@ -148,6 +148,11 @@ class CanarySearch:
             raise UsageError(
                 "--canary data:lists: one list a message; expected --canary-interactions 2 or more"
             )
+        if self.clients.setup.learner.ranked_with == "global":
+            raise UsageError(
+                "--canary data:lists: the global model ranks every list, whatever is clicked; expected "
+                "another canary"
+            )
         farthest = _farthest_flip if unit == "click" else _farthest_pair
         pairs = []
         for query, clicks, points in self._messages(tick):
