@@ -39,8 +39,9 @@ class AuditSpec(SpecTable):
             `clopper-pearson`.
         score: `auto` chooses on the separate part among what follows; `likelihood` (the exact likelihood
             ratio), `projection` (least squares onto the shift), `discriminant` (the same, with the noise
-            as it is seen), `equality` (coordinates that equal one of the two models bit for bit), or the
-            text of an attack.
+            as it is seen), `equality` (coordinates that equal one of the two models bit for bit), `lists`
+            (later lists that agree with those of one input), `last-bits` (of float64 numbers with Gaussian
+            noise), or the text of an attack.
         messages: rounds T in which the client sends a message of the same canary; all T are pooled. For
             units `query` and `client`; a click or interaction is part of one message.
         drop_out: share of the cohort whose messages do not arrive.

@@ -92,12 +92,15 @@ class Chain:
         return steps[0].ball if len(steps) == 1 else None
 
     def eps_claimed(self, context: RoundContext) -> float:
-        """The smallest epsilon that a link claims for one round; infinite without a claim.
+        """The epsilon that the chain claims for one round; infinite without a claim.
 
-        What other links do to the output of a private mechanism is post-processing and costs nothing.
+        Of its links' claims the one that says most: of the largest unit, then of the observer who sees most,
+        then with the smallest epsilon. What other links do to the output of a private mechanism is
+        post-processing and costs nothing.
         """
-        claims = [claim.epsilon for defense in self.defenses for claim in defense.claims(context)]
-        return min(claims, default=math.inf)
+        claims = [claim for defense in self.defenses for claim in defense.claims(context)]
+        strongest = max(claims, key=lambda claim: (*claim.reach, -claim.epsilon), default=None)
+        return math.inf if strongest is None else strongest.epsilon
 
     def noise(self, context: RoundContext, values: int = 0) -> str | None:
         """The laws of the noise in a message, or in each of the metrics of `values` values behind it.

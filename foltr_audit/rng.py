@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+UNIFORM_STEP = 2.0**-52
+"""Uniform numbers of a stream are the middles of steps of this width from 0 to 1."""
+
 
 def _digest(text: str, bits: int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=bits // 8).digest(), "little")

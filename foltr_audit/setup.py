@@ -268,7 +268,7 @@ class Setup:
         context = self._blank_context()
         chain, parameters = self.chain.defenses, self.ranker.n_parameters
         found = warnings(chain, parameters, context, acts_without_pairs=self._acts_without_pairs)
-        return (*found, *self._composed(), *self._unequal())
+        return (*found, *self._composed(), *self._unequal(), *self._told_by_lists(), *self._told_by_bits())
 
     def _unequal(self) -> Iterator[str]:
         """What clients of different weights do to a claim on sums."""
@@ -277,6 +277,27 @@ class Setup:
             yield (
                 "clients weigh by their interactions: neither the noise nor the sensitivity of a sum is "
                 "what it is for equal clients"
+            )
+
+    def _told_by_lists(self) -> Iterator[str]:
+        """What lists that follow from clicks do to noise on what is sent."""
+        noisy = [link.name for link, event in self.acts() if isinstance(event, Noised)]
+        if noisy and self.interactions > 1 and self.learner.ranked_with == "local":
+            yield (
+                f"{noisy[0]}: whoever sees the shown lists reads clicks from the lists after them, whatever "
+                "the noise on the message: rank_with=global, or one interaction a message"
+            )
+
+    def _told_by_bits(self) -> Iterator[str]:
+        """What the number format of messages does to continuous noise."""
+        if self.spec.trace.dtype != "float64":
+            return
+        from foltr_audit.accounting.walk import walk
+
+        if walk(self.events(), self.ranker.n_parameters).shows_last_bits:
+            yield (
+                "the last bits of float64 messages tell what continuous noise was added to: send float32, or "
+                "add noise on a grid"
             )
 
     def _composed(self) -> Iterator[str]:

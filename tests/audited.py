@@ -68,8 +68,17 @@ class ToyLaplace(MessageDefense):
         )
 
 
+def in_float32(setup: Setup) -> Setup:
+    """The same experiment with messages in the default format, whose last bits tell nothing."""
+    trace = setup.spec.trace.model_copy(update={"dtype": "float32"})
+    found = Setup(setup.spec.model_copy(update={"trace": trace}), setup.collection)
+    vars(found)["chain"] = setup.chain
+    return found
+
+
 def session(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> Session:
-    """The games of a small audit on a global model."""
+    """The games of a small audit on a global model, of messages in float32."""
+    setup = in_float32(setup)
     spec = AuditSpec(**{"trials": 200, "min_documents": 4, **protocol})
     audit = Audit(setup, spec)
     model = np.linspace(-0.3, 0.3, setup.ranker.n_parameters) if parameters is None else parameters
@@ -77,7 +86,8 @@ def session(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> 
 
 
 def findings(setup: Setup, parameters: Floats | None = None, **protocol: Any) -> list[Finding]:
-    """What a small audit finds."""
+    """What a small audit finds, of messages in float32."""
+    setup = in_float32(setup)
     spec = AuditSpec(**{"trials": 200, "min_documents": 4, "models": ("trained",), **protocol})
     model = np.linspace(-0.3, 0.3, setup.ranker.n_parameters) if parameters is None else parameters
     return list(Audit(setup, spec).findings({"trained": [model] * spec.messages}))

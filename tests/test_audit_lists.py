@@ -144,3 +144,21 @@ def test_only_several_messages_start_from_models_along_the_run() -> None:
     assert AuditSpec(units=("client",), messages=3).along == 3
     assert AuditSpec(units=("client",), messages=3, models=("first",)).along == 0
     assert AuditSpec().along == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "warned"),
+    [
+        ({"defense": PROVEN}, True),
+        ({"defense": PROVEN, "learner": GLOBAL}, False),
+        ({"defense": PROVEN, "learner": "fpdgd:interactions=1"}, False),
+        ({"defense": ("click-rr:eps=1", "clip:norm=1.5")}, False),
+        ({"learner": "foltr-es", "defense": ("metric-rr:eps=1.2",)}, False),
+    ],
+)
+def test_noise_whose_clicks_lists_tell_is_warned_of(
+    made: dict[str, Any], warned: bool, setup_of: SetupOf
+) -> None:
+    told = [warning for warning in setup_of(**made).warnings() if "sees the shown lists" in warning]
+    assert len(told) == warned
+    assert all(warning.startswith("laplace: ") for warning in told)

@@ -195,8 +195,17 @@ def test_the_smallest_claim_holds_since_the_rest_is_post_processing() -> None:
     assert Chain(()).eps_claimed(here) == math.inf
     assert Chain((ToyMessage(), Clip(norm=1.0))).eps_claimed(here) == math.inf
     assert Chain((ToyMessage(claim=0.5),)).eps_claimed(here) == 0.5
-    chain = Chain((ToyMessage(claim=0.5), *parse_chain(published_chain(1.25)), ToyMessage(claim=2.0)))
+    chain = Chain((ToyMessage(claim=0.5), Clip(norm=1.0), ToyMessage(claim=2.0)))
     assert chain.eps_claimed(here) == 0.5
+
+
+def test_a_chain_claims_what_is_said_of_the_largest_unit() -> None:
+    """It was the smallest epsilon of any link, here that of one click."""
+    here = context([0])
+    noise = ("clip:norm=1.5", "gaussian:eps=10,delta=0.00001,sensitivity=3")
+    for texts in (("click-rr:eps=0.1", *noise), (*noise, "gaussian:eps=12,delta=0.00001,sensitivity=3")):
+        assert Chain(parse_chain(texts)).eps_claimed(here) == 10.0
+    assert Chain(parse_chain(["click-rr:eps=0.1"])).eps_claimed(here) == 0.1
 
 
 def test_two_equal_links_draw_from_streams_of_their_own() -> None:

@@ -36,6 +36,9 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
       nothing then, unless there is one list a round or the global model ranks them all; clicks that are
       randomised before anything is learnt from them hide what follows from them too. Of a whole client no
       list is hidden: lists tell what it asked.
+    - Whoever sees single messages in float64, before anything puts them on a grid, sees the last bits of
+      continuous noise, and with them what it was added to (Mironov 2012, "On significance of the least
+      significant bits for differential privacy", section 4): nothing is proven then.
     - Over T rounds losses compose for the units `query` and `client`. A single click or interaction is part
       of one round; what follows depends on it only through what was observed in that round.
     - A secret sample of fixed size amplifies noise, not randomised clicks (whose loss is smaller than that
@@ -103,6 +106,9 @@ def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
         if situation.lists_follow_clicks:
             yield Proof(None, _LISTS_TELL)
             continue
+        if _tells_last_bits(walked, situation):
+            yield Proof(None, _LAST_BITS_TELL)
+            continue
         yield from _in_message(noise, situation, share)
         if honest > 1 and (secure or situation.seen != "individual"):
             yield from _in_sum(noise, honest, situation, share)
@@ -112,6 +118,17 @@ _LISTS_TELL = (
     "lists after the first are ranked by a local model that has learnt the clicks before, without noise; "
     "rank_with=global ranks them all with the global model"
 )
+
+_LAST_BITS_TELL = (
+    "the last bits of float64 messages tell what continuous noise was added to; float32, or noise on a grid, "
+    "does not"
+)
+
+
+def _tells_last_bits(walked: Walked, situation: Situation) -> bool:
+    alone = situation.seen == "colluding" and _honest(walked, situation) == 1
+    single = situation.seen == "individual" or alone
+    return situation.number_format == "float64" and single and walked.shows_last_bits
 
 
 def _in_message(noise: Protection, situation: Situation, share: float) -> Iterator[Proof]:

@@ -31,6 +31,8 @@ class Situation:
         ranked_with: the model that ranks a client's lists: its `local` one, so that a list follows from the
             clicks on the lists before it in the same round, or the `global` one.
         list_length: longest shown list.
+        number_format: how a message is sent. The last bits of a `float64` number with continuous noise tell
+            what the noise was added to; `float32` rounds them away.
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
         delta: delta of the bound; 0 for pure differential privacy.
@@ -50,6 +52,7 @@ class Situation:
     interactions: int = 1
     ranked_with: Literal["local", "global"] = "local"
     list_length: int = 10
+    number_format: Literal["float32", "float64"] = "float32"
     largest_weight: float = 1.0
     rounds: int = 1
     delta: float = 0.0

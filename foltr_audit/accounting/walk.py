@@ -52,12 +52,20 @@ class Walked:
         bit_epsilon: the smallest epsilon with which each click was randomised; infinite without.
         metric_epsilon: the smallest epsilon with which each metric was randomised; infinite without.
         at_least: fewest messages of a secure sum; None if the server gets each message.
+        grid: step of the grid that messages lie on when they are sent, 0 if on none.
     """
 
     noises: tuple[Protection, ...]
     bit_epsilon: float
     metric_epsilon: float
     at_least: int | None
+    grid: float
+
+    @property
+    def shows_last_bits(self) -> bool:
+        """Whether single messages carry continuous noise, and nothing puts them on a grid."""
+        continuous = any(step_of(noise.law) == 0 for noise in self.noises)
+        return continuous and self.grid == 0 and self.at_least is None
 
 
 def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
@@ -70,6 +78,7 @@ def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
         bit_epsilon=walker.bit_epsilon,
         metric_epsilon=walker.metric_epsilon,
         at_least=walker.at_least,
+        grid=walker.grid,
     )
 
 

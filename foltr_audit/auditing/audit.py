@@ -264,6 +264,7 @@ class Audit:
             colluders=self.protocol.colluders,
             interactions=session.interactions,
             ranked_with=self.setup.learner.ranked_with,
+            number_format=self.setup.spec.trace.dtype,
             rounds=self.protocol.messages,
             delta=claim.delta,
         )

@@ -9,9 +9,9 @@ import numpy as np
 from foltr_audit.auditing.games import Observed
 from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.auditing.scripted import Floats
-from foltr_audit.noise_laws import AddedNoise
+from foltr_audit.noise_laws import AddedNoise, Gaussian
 
-SCORES = ("likelihood", "projection", "discriminant", "equality", "lists")
+SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
 """Built-in scores; the first that does best on the separate part is taken."""
 
 LINEAR = ("likelihood", "projection", "discriminant")
@@ -38,7 +38,8 @@ def trial_scores(
         law: the law of the noise, where the exact likelihood is known.
         learning: a discriminant is fitted to the first so many trials.
         wanted: names of `SCORES`; `likelihood` is left out where no law is known, `lists` where no lists
-            are seen. The likelihood of sampled lists is part of both.
+            are seen, `last-bits` but for Gaussian noise in float64. The likelihood of sampled lists is part
+            of both.
         dtype: number format of a single message; empty for sums, which equal nothing bit for bit.
     """
     makers: dict[str, Callable[[Observed], Floats | None]] = {
@@ -46,6 +47,7 @@ def trial_scores(
         "equality": lambda seen: _equality(seen, dtype) if dtype else None,
         "lists": lambda seen: seen.told,
         "likelihood": lambda seen: None if law is None else _likelihood(seen, law),
+        "last-bits": lambda seen: _last_bits(seen, law) if dtype == "float64" else None,
     }
     found: dict[str, Pair] = {}
     total: list[Floats] = []
@@ -83,6 +85,17 @@ def _equality(seen: Observed, dtype: str) -> Floats:
     """How many more coordinates equal those of input 1 bit for bit than those of input 0."""
     zero, one = seen.means.astype(dtype).astype(np.float64)
     return np.asarray((seen.seen == one).sum(axis=1) - (seen.seen == zero).sum(axis=1), dtype=np.float64)
+
+
+def _last_bits(seen: Observed, law: AddedNoise | None) -> Floats | None:
+    """How much nearer what is left without the mean of input 1 is to noise that can be drawn.
+
+    Source: Mironov 2012, "On significance of the least significant bits for differential privacy", section 4.
+    """
+    if not isinstance(law, Gaussian):
+        return None
+    zero, one = (law.steps_off(seen.seen - mean).sum(axis=1) for mean in seen.means)
+    return np.asarray(zero - one)
 
 
 def _discriminant(zero: Floats, one: Floats, learning: int) -> Pair:

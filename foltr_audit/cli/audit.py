@@ -70,8 +70,8 @@ def audit(
         str | None,
         typer.Option(
             "--score",
-            help="What tells the inputs apart: likelihood, projection, discriminant, equality, lists, or an "
-            "attack such as lad. Default: auto, the best on a separate part.",
+            help="What tells the inputs apart: likelihood, projection, discriminant, equality, lists, "
+            "last-bits, or an attack such as lad. Default: auto, the best on a separate part.",
         ),
     ] = None,
     messages: Annotated[

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.noise_laws.base import FARTHEST, check_scale, multiples, plain, unbounded_loss
-from foltr_audit.rng import ClientStreams
+from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,16 @@ class Gaussian:
         from scipy.special import ndtri
 
         return np.asarray(self.sigma * ndtri(streams.uniform(size)))
+
+    def steps_off(self, x: ArrayLike) -> NDArray[np.float64]:
+        """How far each x is from what `sample` draws, in steps of its uniform numbers: 0 to .5.
+
+        Above the middle float64 is too coarse to tell: .25 there.
+        """
+        from scipy.special import ndtr
+
+        steps = ndtr(np.asarray(x) / self.sigma) / UNIFORM_STEP - 0.5
+        return np.where(np.asarray(x) < self.sigma, np.abs(steps - np.rint(steps)), 0.25)
 
     def summed(self, count: int) -> Gaussian:
         """The law of the sum of `count` >= 1 independent ones."""

@@ -30,6 +30,11 @@ VIEWS = {
 }
 """Whose observations a privacy statement speaks of."""
 
+BY_SIGHT = tuple(
+    view + lists for view in ("aggregate", "colluding", "individual") for lists in ("", WITH_LISTS)
+)
+"""The views from the one whose observer sees least."""
+
 WITHOUT_LISTS = tuple(_OBSERVERS)
 """The views whose observer sees no shown lists."""
 

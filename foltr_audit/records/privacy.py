@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from foltr_audit.noise_laws import AddedNoise
+from foltr_audit.records.observers import BY_SIGHT
 
 UNITS = {
     "click": "one click of one interaction is flipped",
@@ -15,6 +17,10 @@ UNITS = {
     "client": "everything that one client learns from is replaced",
 }
 """What two neighbouring inputs differ in, from the smallest to the largest."""
+
+
+def _rank(name: str, names: Iterable[str]) -> int:
+    return next((rank for rank, known in enumerate(names) if known == name), -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +42,11 @@ class PrivacyClaim:
     unit: str
     relation: str
     view: str
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How much it speaks of: rank of its unit, and of what its observer sees; -1 for an unknown one."""
+        return _rank(self.unit, UNITS), _rank(self.view, BY_SIGHT)
 
 
 @dataclass(frozen=True, kw_only=True)
