@@ -32,6 +32,7 @@ class AuditSpec(SpecTable):
             one. A canary is searched and played at each; of several messages, with both, each starts from
             another model along the run.
         claim: epsilon that is checked; None for what the chain itself claims.
+        claim_on: views that `claim` speaks of; None for all. Of the others the chain's own claim is checked.
         delta: delta of the claim; None for what the chain itself claims.
         trials: evaluated trials under each hypothesis; a quarter as many more choose the threshold.
         confidence: of each lower bound by itself.
@@ -67,6 +68,7 @@ class AuditSpec(SpecTable):
         "trained",
     )
     claim: float | None = Field(None, gt=0)
+    claim_on: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] | None = None
     delta: float | None = Field(None, ge=0, lt=1)
     trials: int = Field(10_000, ge=20, le=10_000_000)
     confidence: float = Field(0.95, gt=0.5, lt=1)
@@ -90,6 +92,8 @@ class AuditSpec(SpecTable):
             raise ValueError(
                 "--canary message replaces all that a client sends; expected --unit client alone"
             )
+        if self.claim_on is not None and self.claim is None:
+            raise ValueError("claim_on says which views a claim speaks of; expected a claim as well")
         if self.colluders is not None and not any(view.startswith("colluding") for view in self.views):
             raise ValueError("--colluders: expected --view colluding, or colluding+lists")
         for unit in self.units:

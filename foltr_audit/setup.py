@@ -124,6 +124,13 @@ class Setup:
         return not several and (self.environment is None or self.environment.kept is None)
 
     @property
+    def largest_weight(self) -> float:
+        """The largest weight of a client in a sum of models over the smallest."""
+        kept = self.environment is not None and self.environment.kept is not None
+        fewest = 1 if kept else min(self.sizes)  # whoever has no interaction sends nothing
+        return self.interactions / fewest if self.learner.sends == "models" else 1.0
+
+    @property
     def _time(self) -> Surroundings:
         """What scenarios may know, where time runs as if every client were the busiest one."""
         rounds, cohort = self.spec.train.rounds, self.spec.population.cohort_size

@@ -8,6 +8,7 @@ from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.outcomes import Outcome, outcomes
 from foltr_audit.checking.subjects import Reading, Subject
+from foltr_audit.records.observers import sees
 
 
 def attack(method: str, auc: float | None, interval: Interval | None) -> dict[str, Any]:
@@ -19,6 +20,8 @@ def claim(view: str = "individual", **changes: Any) -> dict[str, Any]:
     """A row of an audited view: a claim of 1 that is proven, half of it measured."""
     row = {
         "view": view,
+        "sees": sees(view),
+        "defense": "toy",
         "unit": "interaction",
         "canary": "data:worst",
         "eps_claimed": 1.0,

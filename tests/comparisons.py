@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport, with_front
 from foltr_audit.report.provenance import Provenance, Repeated
@@ -95,6 +96,7 @@ def claim(
     return {
         **{name: place[name] for name in ("learner", "scenario", "name", "defense", "eps_claimed")},
         "view": view,
+        "sees": sees(view),
         "unit": "interaction",
         "canary": "data:worst",
         "delta": 0.0,
@@ -107,6 +109,8 @@ def claim(
         "trials": 500,
         "verdict": verdict,
         "why": "so it is",
+        "declared": "as declared",
+        "declared_why": "",
         "upper_how": "by accounting",
     }
 

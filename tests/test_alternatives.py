@@ -105,3 +105,77 @@ def test_unknown_parts_are_refused(text: str, said: str) -> None:
 def test_the_defaults_are_alternatives_and_the_published_pairs_those_of_the_paper() -> None:
     assert [Alternative(text).text for text in DEFAULT_ALTERNATIVES] == list(DEFAULT_ALTERNATIVES)
     assert [published_sensitivity(eps) for eps in (0.1, 1.2, 2.3, 4.4, 4.5, 10, 99)] == [3, 3, 3, 3, 5, 5, 5]
+
+
+# --- clients of different weights -------------------------------------------------------------------------
+
+
+def skewed(scenario: str = "quantity-skew") -> Setup:
+    """Clients who weigh up to nine times as much as others."""
+    population = {"clients": 20, "scenario": scenario}
+    return STUDY.setup(Spec.parse({"data": {"source": "synthetic:mq2007:30"}, "population": population}))
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("proven-gamma-laplace", "in the sum of 20 messages, weights up to 9 : 1"),
+        ("proven-skellam", "on each message"),
+        ("proven-skellam+secure-aggregation", "on each message"),
+        ("proven-laplace", "on each message"),
+    ],
+)
+def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None:
+    """Rows were called proven for 1.2 where accounting itself said 10.8, or that weights spoil a grid."""
+    here = skewed()
+    assert here.largest_weight == max(here.sizes) / min(here.sizes) == 9.0
+    assert setup().largest_weight == 1.0
+    found = Alternative(text).chain(here, 1.2, 3.0, 1e-5)
+    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).events()
+    bounds = [
+        upper_bound(
+            events,
+            Situation(
+                view="aggregate",
+                unit="interaction",
+                parameters=here.ranker.n_parameters,
+                shares=20,
+                delta=1e-5,
+                largest_weight=weight,
+            ),
+        )
+        for weight in (here.largest_weight, 1.0)
+    ]
+    assert bounds[0].epsilon == pytest.approx(1.2, rel=0.01)
+    assert where in bounds[0].how
+    assert bounds[1].epsilon <= bounds[0].epsilon
+
+
+# --- shown lists ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "learner", "hides"),
+    [
+        ("proven-laplace", "fpdgd", False),
+        ("proven-laplace", "fpdgd:rank_with=global", True),
+        ("proven-laplace", "fpdgd:interactions=1", True),
+        ("proven-skellam+secure-aggregation", "fpdgd", False),
+        ("proven-click-rr", "fpdgd", True),
+    ],
+)
+def test_what_is_promised_to_those_who_see_lists(text: str, learner: str, hides: bool) -> None:
+    here = setup(learner=learner)
+    assert Alternative(text).hides_from_lists(here) == hides
+    chain = Alternative(text).chain(here, 1.2, 3.0, 1e-5)
+    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(chain)})).events()
+    there = Situation(
+        view="individual+lists",
+        unit="interaction",
+        parameters=here.ranker.n_parameters,
+        shares=20,
+        delta=1e-5,
+        interactions=here.interactions,
+        ranked_with=here.learner.ranked_with,
+    )
+    assert (upper_bound(events, there).epsilon < 1.3) == hides

@@ -23,7 +23,16 @@ def test_the_table_gives_options_to_pass_on() -> None:
     assert "click-rr: impossible: randomised clicks hide clicks" in done.out
 
 
-@pytest.mark.parametrize("options", [("--rounds", 3), ("--view", "individual"), ("--delta", "1e-5")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--rounds", 3),
+        ("--view", "individual"),
+        ("--delta", "1e-5"),
+        ("--view", "individual+lists", "--unit", "query", "--interactions", 2, "--rank-with", "global"),
+        ("--view", "colluding", "--colluders", 5, "--delta", "1e-5"),
+    ],
+)
 def test_its_commands_check_what_it_says(options: tuple[object, ...]) -> None:
     asked = ("--target-eps", 2, "--clients", 30, "--arriving", 24, "--parameters", 46, *options)
     done = run("calibrate", *asked)
@@ -34,6 +43,15 @@ def test_its_commands_check_what_it_says(options: tuple[object, ...]) -> None:
         audited = run(*shlex.split(command)[1:], *small, "--json")
         assert audited.code == 0, audited.err
         assert {row["verdict"] for row in audited.json()["results"]} == {"proven"}
+
+
+def test_no_noise_hides_what_lists_tell() -> None:
+    asked = ("calibrate", "--target-eps", 1, "--view", "individual+lists", "--unit", "interaction")
+    with_lists = run(*asked, "--parameters", 4, "--interactions", 2, "--json").json()
+    assert with_lists["target"]["sees"] == "message and lists"
+    impossible = {row["mechanism"]: row["why_not"] for row in with_lists["results"]}
+    assert impossible.pop("click-rr") is None
+    assert all("rank_with=global" in why for why in impossible.values())
 
 
 @pytest.mark.parametrize("target", ["1e-300", "1e300", "0", "nan", "inf"])
@@ -49,8 +67,9 @@ def test_what_its_options_prove() -> None:
     found = done.json()
     assert found["schema"] == "foltr-audit/calibrate/1"
     assert found["target"] == {
-        "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "rounds": 5, "clients": 60,
-        "arriving": 50, "interactions": 1, "parameters": 12,
+        "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "sees": "sum", "colluders": None,
+        "rounds": 5, "clients": 60, "arriving": 50, "interactions": 1, "ranked_with": "local",
+        "parameters": 12,
     }  # fmt: skip
     there = Situation(
         view="aggregate", unit="query", parameters=12, shares=60, arriving=50, rounds=5, delta=1e-6
@@ -90,6 +109,9 @@ def test_the_number_of_features_comes_from_data() -> None:
         (("--target-eps", 1, "--norm", math.nan), "--norm: nan"),
         (("--target-eps", 1, "--rounds", 0), "rounds 0"),
         (("--target-eps", 1, "--data", "x"), "give one or the other"),
+        (("--target-eps", 1, "--rank-with", "both"), "expected local or global"),
+        (("--target-eps", 1, "--colluders", 3), "expected --view colluding"),
+        (("--target-eps", 1, "--view", "colluding", "--colluders", 1000), "1000 of 1000 clients collude"),
         ((), "--target-eps"),
     ],
 )

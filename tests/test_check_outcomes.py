@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from foltr_audit.checking.limits import NAMES, Limits
 from foltr_audit.checking.outcomes import outcomes
 from foltr_audit.checking.subjects import Reading, Subject
+from foltr_audit.errors import ContradictionError
 from tests.checked import attack, claim, judged, subject
 
 UNIT = st.floats(0.5, 0.99)
@@ -74,7 +75,7 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
         ("min_ndcg", subject(ndcg=Reading(value=0.9)), "no interval"),
         ("max_ndcg_loss", subject(loss=Reading(missing="no twin")), "no twin"),
         ("max_proven_eps", subject(claims=[], no_audit="foltr-es sends metrics"), "foltr-es sends metrics"),
-        ("max_proven_eps", subject(claims=[claim("aggregate")]), "no audit of the individual view"),
+        ("max_proven_eps", subject(claims=[claim("aggregate")]), "no audit where the server sees message"),
         ("max_measured_eps", subject(claims=[]), "no audit was run"),
         ("max_exact_eps", subject(claims=[claim(eps_exact=None)]), "not computable"),
         ("max_exact_eps", subject(claims=[claim(), claim(eps_exact=None)]), "not computable"),
@@ -124,7 +125,7 @@ def test_a_false_claim_in_any_view_breaks_the_limit(verdict: str) -> None:
     rows = [claim(), claim("aggregate", verdict=verdict, why="a toy says so")]
     found = judged("no_refuted_claims", True, subject(claims=rows))
     assert (found.status, found.value, found.allowed) == ("broken", verdict, None)
-    assert "aggregate" in found.about
+    assert "sum" in found.about
 
 
 def test_claims_that_are_not_refuted_hold_and_no_claim_is_no_pass() -> None:
@@ -165,3 +166,9 @@ def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
     rows = [claim(why="red \x1b[31m", verdict="not refuted\x07")]
     found = asdict(judged("no_refuted_claims", True, subject(claims=rows)))
     assert all(text.isprintable() for text in found.values() if isinstance(text, str))
+
+
+def test_a_contradiction_is_no_outcome() -> None:
+    rows = [claim(), claim("aggregate", verdict="contradiction", why="a toy says so")]
+    with pytest.raises(ContradictionError, match="toy, sum, one interaction: contradiction: a toy says so"):
+        judged("min_ndcg", 0.1, subject(claims=rows))

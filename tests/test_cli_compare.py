@@ -8,10 +8,12 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.accounting import UpperBound
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES
 from foltr_audit.comparing.comparison import choose_sensitivities
 from foltr_audit.comparing.expansion import Tried
@@ -306,3 +308,41 @@ def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None
     done = run("compare", *FAST, "--out", out, "--dry-run")
     assert (done.code, files(out) == before) == (0, True)
     assert re.search(r"attack +4 +2 +2 ", done.out)
+
+
+def test_claims_stand_side_by_side_for_who_sees_lists_and_who_does_not(tmp_path: Path) -> None:
+    few = ("--eps", "1.2", "--trials", "40", "--runs", "1")
+    asked = ("--defense", "proven-laplace", "--defense", "proven-click-rr")
+    for more, hidden in (((), "inf"), (("--rank-with", "global"), 1.2)):
+        report = run("compare", *TINY, *few, *asked, *more, "--json").json()
+        proven = {(row["alternative"], row["sees"]): row["eps_upper"] for row in named(report["claims"])}
+        assert proven == {
+            ("none", "message"): "inf",
+            ("none", "message and lists"): "inf",
+            ("none", "sum"): "inf",
+            ("proven-laplace", "message"): pytest.approx(1.2),
+            ("proven-laplace", "message and lists"): hidden if more == () else pytest.approx(hidden),
+            ("proven-laplace", "sum"): pytest.approx(1.2),
+            ("proven-click-rr", "message"): pytest.approx(1.2),
+            ("proven-click-rr", "message and lists"): pytest.approx(1.2),
+            ("proven-click-rr", "sum"): pytest.approx(1.2),
+        }
+        claims = {row["sees"]: row["eps_claimed"] for row in report["claims"] if "laplace" in row["name"]}
+        assert claims["message and lists"] == hidden, "what is not proven is not claimed"
+
+
+def named(claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the alternative before its epsilon."""
+    return [row | {"alternative": row["name"].partition(",")[0]} for row in claims]
+
+
+def test_a_proof_that_trials_contradict_ends_with_70(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "foltr_audit.auditing.audit.upper_bound",
+        lambda events, situation: UpperBound(epsilon=0.01, delta=0.0, how="too good"),
+    )
+    few = ("--eps", "1.2", "--trials", "40", "--runs", "1", "--defense", "proven-laplace")
+    done = run("compare", *TINY, *few)
+    assert done.code == 70
+    assert "contradict each other" not in done.err
+    assert "contradiction: this pair has a loss of" in done.err

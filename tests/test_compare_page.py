@@ -111,7 +111,7 @@ def test_pictures_and_tables_have_names() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "false (individual view)",
+        "false: message",
         "dominated",
         "noise of 1/1000",
         "fingerprint train vali test 0 ab12 3 1 1",
@@ -228,7 +228,7 @@ def test_markdown_has_whole_tables() -> None:
             assert len(widths) >= 3
             assert len(set(widths)) == 1
             widths = []
-    assert "| skellam, eps 1.2 | epsilon 1.2 (proven) | .560 (" in text
+    assert "| skellam, eps 1.2 | epsilon 1.2 (proven: message) | .560 (" in text
     assert '```\nschema = "foltr-audit/grid/1"' in text
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from foltr_audit.report.base import Row
+from foltr_audit.report.claim_sentences import claims_said, contradictions_said, lists_said
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_sheets import at_a_glance
-from foltr_audit.report.compare_summary import Leak, claims_said, kept_said, leaks, leaks_said, summary
+from foltr_audit.report.compare_summary import Leak, kept_said, leaks, leaks_said, summary
 from foltr_audit.report.compare_worlds import worlds
 from tests.comparisons import (
     LEARNER,
@@ -41,9 +42,7 @@ def test_what_was_found() -> None:
     defenses = "4 defenses (none, published, laplace, skellam), of which published, laplace and skellam at a "
     assert f"{defenses}claimed epsilon of 1.2" in text
     assert "synthetic data synthetic:mq2007, with perfect clicks: 2 runs each." in text
-    assert (
-        "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, individual view)" in text
-    )
+    assert "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, from message)" in text
     assert "and 1 is proven (laplace, eps 1.2)" in text
     assert "under none (AUC .990); published, eps 1.2 (AUC .980)" in text
     assert "Under published, eps 1.2, map finds 98 % of the clicks, and 98 % of what it names" in text
@@ -216,12 +215,12 @@ def test_the_worst_view_of_a_false_claim_is_told() -> None:
     place, loss = where("a", 1.2), "false by exact loss"
     finite = claim(place, loss, exact=5.0)
     infinite = claim(place, loss, exact=math.inf, view="aggregate")
-    refuted = claim(place, "refuted", measured=2.0, exact=2.5, view="shuffled")
+    refuted = claim(place, "refuted", measured=2.0, exact=2.5, view="aggregate+lists")
     worse = claim(place, "refuted", measured=1.9, exact=math.inf)
     for rows, told in (
-        ([finite, infinite], "a, eps 1.2: an infinite exact loss, aggregate view"),
-        ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, shuffled view"),
-        ([worse, refuted], "a, eps 1.2: at least 1.9 measured, individual view"),
+        ([finite, infinite], "a, eps 1.2: an infinite exact loss, from sum"),
+        ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, from sum and lists"),
+        ([worse, refuted], "a, eps 1.2: at least 1.9 measured, from message"),
     ):
         assert told in claims_said(rows)
         assert told in claims_said(rows[::-1])
@@ -269,3 +268,31 @@ def test_clients_that_differ() -> None:
 def test_long_lists_of_names_are_cut() -> None:
     text = said(report(*(setting(f"d{number}", 1.2, auc=1.0) for number in range(9))))
     assert "d3, eps 1.2 (AUC 1.000); and 5 more" in text
+
+
+def test_proofs_that_do_not_reach_who_sees_lists_are_told() -> None:
+    place, other = where("laplace", 1.2), where("click-rr", 1.2)
+    rows = [
+        claim(place, "proven"),
+        claim(place | {"eps_claimed": math.inf}, "not refuted", view="individual+lists"),
+        claim(other, "proven"),
+        claim(other, "proven", view="individual+lists"),
+    ]
+    assert lists_said(rows).startswith("Nothing is proven of laplace, eps 1.2 where the server sees")
+    assert lists_said(rows[2:]) == lists_said(rows[:1]) == ""
+
+
+def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
+    rows = [claim(where("laplace", 1.2), "contradiction", exact=2.0), claim(where("b", 1.2), "proven")]
+    assert "Of 2 checked claims, none are false, 1 is proven (b, eps 1.2), and 1 is neither" in claims_said(
+        rows
+    )
+    assert contradictions_said(rows).startswith(
+        "Proof and trials contradict each other for laplace, eps 1.2:"
+    )
+    assert contradictions_said(rows[1:]) == ""
+
+
+def test_a_link_that_does_less_than_it_declares_is_told() -> None:
+    (row,) = [claim(where("laplace", 1.2), "declared law broken")]
+    assert "1 is false (laplace, eps 1.2: does less than it declares, from message)" in claims_said([row])

@@ -105,7 +105,7 @@ class Audit:
         if not setup.alike_in_number:
             raise UsageError(
                 f"audit: scenario {setup.spec.population.scenario}: clients have different numbers of "
-                "interactions, and so weights, for which no bound is known here; expected equal numbers"
+                "interactions, and so weights; games are of equal clients: expected equal numbers"
             )
         self.setup = setup
         self.protocol = protocol

@@ -75,7 +75,7 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
     if protocol.delta is not None:
         own = [Claim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
     chain = min(own, default=Claim(math.inf, protocol.delta or 0.0))
-    if protocol.claim is None:
+    if protocol.claim is None or view not in (protocol.claim_on or (view,)):
         return chain
     return Claim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from foltr_audit.errors import ContradictionError
 
 Verdict = Literal[
     "proven", "not refuted", "false by exact loss", "refuted", "declared law broken", "contradiction"
@@ -93,6 +96,21 @@ def _contradiction(found: Evidence) -> str:
             f"{found.proven:.3g} is proven; run again with another --seed"
         )
     return ""
+
+
+def refuse_contradiction(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise an error for the first row whose proof and findings contradict each other.
+
+    Args:
+        rows: with `verdict`, `why`, `defense`, `sees` and `unit`.
+
+    Raises:
+        ContradictionError: there is one.
+    """
+    wrong = next((row for row in rows if row["verdict"] == CONTRADICTION), None)
+    if wrong is not None:
+        where = f"{wrong['defense']}, {wrong['sees']}, one {wrong['unit']}"
+        raise ContradictionError(f"audit: {where}: contradiction: {wrong['why']}")
 
 
 def is_proven(claimed: float, proven: float) -> bool:

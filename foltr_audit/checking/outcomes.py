@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
+from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.plain import short
 
@@ -100,7 +101,13 @@ class _Found(NamedTuple):
 
 
 def outcomes(limits: Limits, subjects: Sequence[Subject]) -> list[Outcome]:
-    """Every given limit held against every subject, subject by subject."""
+    """Every given limit held against every subject, subject by subject.
+
+    Raises:
+        ContradictionError: proof and trials of a subject's claim cannot both be right.
+    """
+    for subject in subjects:
+        refuse_contradiction(subject.claims)
     return [_outcome(name, limits, subject) for subject in subjects for name in limits.given]
 
 
@@ -165,14 +172,14 @@ def _audited(limits: Limits, subject: Subject) -> list[Row] | _Found:
         return _Found(missing=subject.no_audit)
     rows = [row for row in subject.claims if row["view"] == limits.view]
     if not rows:
-        seen = ", ".join(dict.fromkeys(str(row["view"]) for row in subject.claims))
-        return _Found(missing=f"no audit of the {limits.view} view; audited: {seen}")
+        seen = "; ".join(dict.fromkeys(str(row["sees"]) for row in subject.claims))
+        return _Found(missing=f"no audit where the server sees {sees(limits.view)}; audited: {seen}")
     return rows
 
 
 def _about(row: Row) -> str:
     delta = f", delta {row['delta']:g}" if row["delta"] else ""
-    return f"{row['view']} view, one {row['unit']}, {row['canary']}{delta}"
+    return f"{row['sees']}, one {row['unit']}, {row['canary']}{delta}"
 
 
 def _between(row: Row) -> Interval:

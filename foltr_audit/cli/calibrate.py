@@ -17,8 +17,17 @@ def calibrate(
         str, typer.Option("--unit", help="What neighbours differ in: click, interaction, query or client.")
     ] = "client",
     view: Annotated[
-        str, typer.Option("--view", help="Whose observations: individual, aggregate or colluding.")
+        str,
+        typer.Option(
+            "--view", help="What the server sees: individual, aggregate or colluding, each also +lists."
+        ),
     ] = "aggregate",
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            "--colluders", help="With --view colluding: how many clients tell what they sent. Default: all."
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the target is for.")] = 1,
     clients: Annotated[int, typer.Option("--clients", help="Clients n of a round.")] = 1000,
     arriving: Annotated[
@@ -27,6 +36,12 @@ def calibrate(
     interactions: Annotated[
         int, typer.Option("--interactions", help="Interactions of a client in a round.")
     ] = 1,
+    rank_with: Annotated[
+        str,
+        typer.Option(
+            "--rank-with", help="The model that ranks a client's lists: local (default), or global."
+        ),
+    ] = "local",
     parameters: Annotated[
         int | None, typer.Option("--parameters", help="Coordinates of a message. Default: as --data.")
     ] = None,
@@ -55,13 +70,19 @@ def calibrate(
 
     if parameters is not None and data is not None:
         raise UsageError("--parameters and --data: give one or the other")
+    if rank_with not in ("local", "global"):
+        raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
+    if colluders is not None and not view.startswith("colluding"):
+        raise UsageError("--colluders: expected --view colluding, or colluding+lists")
     situation = Situation(
         view=view,
         unit=unit,
         parameters=_features(data) if parameters is None else parameters,
         shares=clients,
         arriving=arriving,
+        colluders=colluders,
         interactions=interactions,
+        ranked_with="global" if rank_with == "global" else "local",
         rounds=rounds,
         delta=delta,
     )

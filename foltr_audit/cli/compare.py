@@ -215,6 +215,7 @@ def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
 def _compare(
     grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common, pictures: Sequence[Path]
 ) -> None:
+    from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.comparing import comparison
     from foltr_audit.plugins import Attack
     from foltr_audit.progress import on_terminal
@@ -233,6 +234,7 @@ def _compare(
         print_line(report.json())
     else:
         print_compare(report, stdout_console())
+    refuse_contradiction(report.claims)
     worst = comparison.worst(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "

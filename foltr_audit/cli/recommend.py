@@ -45,13 +45,14 @@ def recommend(
         ),
     ] = None,
     view: Annotated[
-        Literal["individual", "aggregate"],
+        Literal["individual", "individual+lists", "aggregate", "aggregate+lists"],
         typer.Option(
             "--view",
             help="individual: a server that sees what each client sends; behind secure aggregation that is "
             "the sum, and a defense without it has to protect single messages. aggregate: take for granted "
             "that whoever looks gets sums of whole cohorts only, whatever the defense; no attack on a "
-            "message applies.",
+            "message applies. With +lists the epsilon has to hold for a server that sees the shown lists "
+            "too.",
             rich_help_panel=_LIMITS,
         ),
     ] = "individual",
@@ -107,6 +108,7 @@ def recommend(
     The same seed asks for the same candidates, however many processes run: with --out DIR, --resume finds
     what is done.
     """
+    from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.comparing.workers import Workers
     from foltr_audit.extras import require
     from foltr_audit.recommending.limits import Limits
@@ -115,8 +117,8 @@ def recommend(
 
     limits = Limits(max_eps=max_eps, max_auc=max_attack_auc, view=view, delta=delta)
     effort = Effort(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
-    if method and view == "aggregate":
-        raise UsageError("--method: attacks read single messages, and --view aggregate grants none")
+    if method and not limits.single:
+        raise UsageError(f"--method: attacks read single messages, and --view {view} grants none")
     plan = _plan(common, method, click_model, repeats)
     workers = Workers(backend, jobs, scheduler)
     require("recommend")
@@ -129,6 +131,7 @@ def recommend(
         report = RecommendReport.of(found, folder, progress)
         folder.save_results(report.json())
     _show(report, json=common.json)
+    refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)
 

@@ -95,12 +95,22 @@ class Alternative:
         """Whether it is another chain for another epsilon."""
         return any(self._named(part) or any(place in part for place in _PLACES) for part in self._parts)
 
+    @property
+    def promised(self) -> str | None:
+        """The mechanism that it promises a proof of; None without one, or of several."""
+        found = [part.removeprefix(PROVEN) for part in self._parts if part.startswith(PROVEN)]
+        return found[0] if len(found) == 1 else None
+
     def proven(self, eps: float | None, delta: float) -> dict[str, float] | None:
         """The `claim` and `delta` that accounting proves for its chain; None where it promises no proof."""
-        promised = [part.removeprefix(PROVEN) for part in self._parts if part.startswith(PROVEN)]
-        if len(promised) != 1 or eps is None:
+        if self.promised is None or eps is None:
             return None
-        return {"claim": eps, "delta": delta if promised[0] in _WITH_DELTA else 0.0}
+        return {"claim": eps, "delta": delta if self.promised in _WITH_DELTA else 0.0}
+
+    def hides_from_lists(self, setup: Setup) -> bool:
+        """Whether what it promises holds for an observer of the shown lists too."""
+        follow = setup.interactions > 1 and setup.learner.ranked_with == "local"
+        return self.promised == "click-rr" or not follow
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon.
@@ -166,12 +176,17 @@ class Alternative:
 
 
 def _situation(mechanism: str, setup: Setup, delta: float) -> Situation:
-    """What a mechanism is proven for: one interaction, seen in its messages or, of shares, in their sum."""
+    """What a mechanism is proven for: one interaction, seen in its messages or, of shares, in their sum.
+
+    Not in lists that follow from clicks, but for clicks that are randomised before.
+    """
     return Situation(
         view="aggregate" if mechanism in _IN_SUMS else "individual",
         unit="interaction",
         parameters=setup.ranker.n_parameters,
         shares=setup.spec.population.cohort_size,
+        largest_weight=setup.largest_weight,
+        number_format=setup.spec.trace.dtype,
         delta=delta if mechanism in _WITH_DELTA else 0.0,
     )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foltr_audit.comparing.alternatives import Alternative, published_sensitivity
 from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Learner
+from foltr_audit.records.observers import WITHOUT_LISTS
 from foltr_audit.registry import make
 from foltr_audit.report.plain import epsilon
 from foltr_audit.spec import Spec
@@ -193,13 +194,19 @@ class Expansion:
                     yield Planned(self._claiming(spec, label), kind, label)
 
     def _claiming(self, spec: Spec, label: Label) -> Spec:
-        """An audit of the epsilon that a chain is proven for; with a delta where it claims no pure one."""
+        """An audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
+
+        It is claimed of observers who see lists only where lists tell nothing of clicks.
+        """
         if spec.audit is None:
             return spec
-        claim = Alternative(label.alternative).proven(label.eps, self.grid.delta)
+        alternative = Alternative(label.alternative)
+        claim: dict[str, Any] | None = alternative.proven(label.eps, self.grid.delta)
         if claim is None:
             without = math.isinf(self.study.setup(spec).claim())
             claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}
+        elif not alternative.hides_from_lists(self.study.setup(spec)):
+            claim |= {"claim_on": WITHOUT_LISTS}
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
     def _defended(self, blank: Spec, learner: str, label: Label) -> Spec | None:

@@ -29,7 +29,7 @@ DEFAULT_ATTACKS = ("olsr", "lad", "map")
 """Attacks on models where none is named."""
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
-_AUDIT = {"trials": 2000}
+_AUDIT = {"trials": 2000, "views": ["individual", "individual+lists", "aggregate"]}
 
 
 def default_attacks(learner: str) -> tuple[str, ...]:

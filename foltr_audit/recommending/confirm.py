@@ -65,7 +65,7 @@ def confirm(
 def _fresh(cell: Planned, limits: Limits, first_run: int) -> Planned:
     """A cell in repetitions of its own; without attacks where the observer has no single message."""
     update: dict[str, Any] = {"repetition": first_run + cell.spec.repetition}
-    if cell.kind == "attack" and limits.view == "aggregate":
+    if cell.kind == "attack" and not limits.single:
         update["attack"] = None
     return cell._replace(spec=cell.spec.model_copy(update=update))
 

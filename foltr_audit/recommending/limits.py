@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foltr_audit.errors import UsageError
+from foltr_audit.records.observers import without_lists
 
 LEAST_EPS = 1e-4
 """The smallest limit on epsilon that is searched below."""
@@ -23,7 +24,9 @@ class Limits:
         max_eps: most epsilon of one message for one interaction, as accounting proves it; infinite for none.
         max_auc: most AUC of the best attack, kept by the upper end of its 95 % interval; None for none.
         view: `individual`, a server that sees what each client sends: with secure aggregation that is the
-            sum; `aggregate`, one that gets sums only, because something outside of the chain adds up.
+            sum; `aggregate`, one that gets sums only, because something outside of the chain adds up. With
+            `+lists` the epsilon has to hold for a server that sees the shown lists as well; attacks always
+            see them.
         delta: of an epsilon that is not pure.
 
     Raises:
@@ -32,7 +35,7 @@ class Limits:
 
     max_eps: float
     max_auc: float | None = None
-    view: Literal["individual", "aggregate"] = "individual"
+    view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = "individual"
     delta: float = 1e-5
 
     def __post_init__(self) -> None:
@@ -42,13 +45,18 @@ class Limits:
             raise UsageError(f"--max-attack-auc: {self.max_auc:g}; expected above 0, at most 1")
         if not 0 < self.delta < 1:
             raise UsageError(f"--delta: {self.delta:g}; expected between 0 and 1")
-        if self.view not in ("individual", "aggregate"):
-            raise UsageError(f"--view: {self.view!r}; expected individual or aggregate")
-        if self.view == "aggregate" and self.max_auc is not None:
+        if without_lists(self.view) not in ("individual", "aggregate"):
+            raise UsageError(f"--view: {self.view!r}; expected individual or aggregate, each also +lists")
+        if not self.single and self.max_auc is not None:
             raise UsageError(
-                "--max-attack-auc: attacks read single messages, and --view aggregate grants none; "
+                f"--max-attack-auc: attacks read single messages, and --view {self.view} grants none; "
                 "leave it out, or expected --view individual"
             )
+
+    @property
+    def single(self) -> bool:
+        """Whether the observer sees what single clients send."""
+        return without_lists(self.view) == "individual"
 
     def proves(self, epsilon: float) -> bool:
         """Whether a proven epsilon is within the limit."""

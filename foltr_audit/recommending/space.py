@@ -100,7 +100,7 @@ class Accountant:
         if not setup.alike_in_number:
             raise UsageError(
                 f"recommend: scenario {setup.spec.population.scenario}: clients have different numbers of "
-                "interactions, and so weights, for which no bound is known here; expected equal numbers"
+                "interactions, and so weights; audits are of equal clients: expected equal numbers"
             )
         if setup.intents > 1:
             raise UsageError(
@@ -145,6 +145,9 @@ class Accountant:
             unit="interaction",
             parameters=self.setup.ranker.n_parameters,
             shares=self.setup.spec.population.cohort_size,
+            interactions=self.setup.interactions,
+            ranked_with=self.setup.learner.ranked_with,
+            number_format=self.setup.spec.trace.dtype,
             delta=self.limits.delta,
         )
 

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from foltr_audit.auditing.audit import Finding
 from foltr_audit.auditing.estimators import LowerBound
-from foltr_audit.auditing.verdict import CONTRADICTION, FALSE, is_proven
-from foltr_audit.errors import ContradictionError
+from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
 from foltr_audit.plan import Plan
 from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Report, Row, dataset_table, groups, utility_rows
@@ -57,10 +56,7 @@ class AuditReport(Report):
         Raises:
             ContradictionError: a proof and what was found of the same claim cannot both be right.
         """
-        wrong = next((row for row in self.results if row["verdict"] == CONTRADICTION), None)
-        if wrong is not None:
-            where = f"{wrong['defense']}, {wrong['sees']}, one {wrong['unit']}"
-            raise ContradictionError(f"audit: {where}: contradiction: {wrong['why']}")
+        refuse_contradiction(self.results)
         proven = all(is_proven(row["eps_claimed"], row["eps_upper"]) for row in self.results)
         return all(row["verdict"] not in FALSE for row in self.results) and (proven or not require_proof)
 

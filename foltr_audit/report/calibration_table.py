@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from foltr_audit.accounting import Calibrated, Situation
+from foltr_audit.records.observers import sees
 from foltr_audit.report.layout import table
 from foltr_audit.report.plain import json_text
 
@@ -56,10 +57,13 @@ class CalibrationReport:
             "delta": there.delta,
             "unit": there.unit,
             "view": there.view,
+            "sees": sees(there.view, there.colluders),
+            "colluders": there.colluders,
             "rounds": there.rounds,
             "clients": there.shares,
             "arriving": there.arriving or there.shares,
             "interactions": there.interactions,
+            "ranked_with": there.ranked_with,
             "parameters": there.parameters,
         }
 
@@ -68,7 +72,8 @@ class CalibrationReport:
         delta = f", delta {there.delta:g}" if there.delta else ""
         rounds = f" over {there.rounds} rounds" if there.rounds > 1 else " in a round"
         found = table(
-            f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds}, {there.view} view",
+            f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds},\n"
+            f"where the server sees {sees(there.view, there.colluders)}",
             f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
             f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
         )
@@ -86,12 +91,16 @@ class CalibrationReport:
         rounds = f" --messages {there.rounds}" if there.touched > 1 else ""
         lost = 1 - (there.arriving or there.shares) / there.shares
         drop_out = f" --drop-out {lost:.6g}" if lost else ""
+        colluders = "" if there.colluders is None else f" --colluders {there.colluders}"
+        behind = "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
+        ranks = " --rank-with global" if there.ranked_with == "global" else ""
         for one in self.found:
             if not one.why_not:
                 options = " ".join(f"--defense {text}" for text in one.defense)
                 yield (
                     f"foltr-audit audit {options} --clients {there.shares} --unit {there.unit} "
-                    f"--view {there.view}{rounds}{drop_out} --claim {self.target:g}{delta}"
+                    f"--view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
+                    f"--claim {self.target:g}{delta}"
                 )
 
     def _lines(self) -> Iterator[str]:

@@ -14,6 +14,7 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.errors import TraceError
 from foltr_audit.progress import SILENT, Progress
+from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare_rows import (
     Setting,
@@ -48,7 +49,7 @@ class CompareReport:
         left_out: combinations that cannot be, and why.
         failed: cells that could not be run, and why; with `partial` those of the last run too.
         warnings: wrong pairings in the chains, one row per defense and warning.
-        claims: one row per audited view, unit and canary of every defense.
+        claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
         attacks: one row per guesser and setting, baselines first.
         refused: one row per attack and setting in which it could not run, and why.
         groups: attack success by group of clients; empty where clients do not differ.
@@ -323,6 +324,7 @@ def _claim_row(finding: Row) -> Row:
     exact = finding["exact"]
     return {
         "view": finding["view"],
+        "sees": sees(finding["view"], finding["colluders"]),
         "unit": finding["unit"],
         "canary": finding["canary"],
         "eps_claimed": float(finding["eps_claimed"]),
@@ -336,5 +338,7 @@ def _claim_row(finding: Row) -> Row:
         "trials": finding["lower"]["trials"],
         "verdict": finding["verdict"],
         "why": finding["why"],
+        "declared": finding["declared"],
+        "declared_why": finding["declared_why"],
         "upper_how": finding["upper"]["how"],
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.bootstrap import Resamples, Score
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import StoredCell
@@ -17,15 +17,13 @@ from foltr_audit.comparing.expansion import Label
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.metrics import mean_of_rounds
+from foltr_audit.records.observers import VIEWS
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
 from foltr_audit.significance import paired_t_test
-
-VIEWS = ("individual", "aggregate", "colluding")
-"""Views in the order of the columns; only audited ones have any."""
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""
@@ -175,7 +173,7 @@ def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:
 def _badness(finding: Mapping[str, Any]) -> tuple[int, float, float]:
     """How bad a finding is: a false claim above an open one above a proven one, then by its bounds."""
     verdict = finding["verdict"]
-    place = 2 if verdict in FALSE else 0 if verdict == "proven" else 1
+    place = 2 if verdict in (*FALSE, CONTRADICTION) else 0 if verdict == "proven" else 1
     return place, float(finding["upper"]["epsilon"]), float(finding["lower"]["epsilon"])
 
 

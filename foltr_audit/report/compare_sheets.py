@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.records.observers import VIEWS, sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
-from foltr_audit.report.compare_rows import VIEWS
 from foltr_audit.report.compare_summary import LEAST, Leak, leaks, p_text, p_value
 from foltr_audit.report.compare_words import (
     CHOSEN,
@@ -19,6 +19,7 @@ from foltr_audit.report.compare_words import (
     evaluated_part,
     measured,
     verdict_text,
+    verdicts_on,
 )
 from foltr_audit.report.compare_worlds import World
 from foltr_audit.report.document import Entry, Heading, Mark, Table
@@ -70,6 +71,7 @@ def at_a_glance(world: World, *, marked: bool = True) -> Table:
         Heading("front", numeric=False),
     ]
     notes = (
+        "Below a claim: where it is false or proven, by what the server sees. "
         "Below a value or in brackets: 95 % intervals, and p-values of a paired t-test, Bonferroni-corrected "
         f"for the tests of this table. nDCG@10 is of {evaluated_part(world.results)}; its intervals and p "
         f"are {FIXED}. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
@@ -88,7 +90,7 @@ def everything(world: World) -> Table:
     corrected, grouped = world.corrected(), any(row["groups"] for row in world.results)
     headings = [Heading("defense", numeric=False), Heading("claimed", "epsilon")]
     for view in views:
-        headings += [Heading(what, f"epsilon, {view} view") for what in ("proven", "measured")]
+        headings += [Heading(what, f"epsilon, {sees(view)}") for what in ("proven", "measured")]
     headings += [Heading("method", "best attack", numeric=False)]
     headings += [Heading(label, "best attack") for label in BEST.values()]
     for which in ("offline", "online"):
@@ -112,8 +114,9 @@ def everything(world: World) -> Table:
         rows.append([*entries, Entry(str(row["runs"])), _front(world, row, every=True)])
     notes = (
         "Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of "
-        f"online nDCG@10 over runs. The best attack is {CHOSEN}. Measured epsilon: with the ceiling that so "
-        f"many trials could show. Each holds by itself, not corrected for several. "
+        f"online nDCG@10 over runs. The best attack is {CHOSEN}. An epsilon is of what the server sees. "
+        "Measured: with the ceiling that so many trials could show. Each holds by itself, not corrected for "
+        "several. "
         "Differences are to no defense. Offline nDCG@10 is of "
         f"{evaluated_part(world.results)}; its intervals and p (paired t-test, Bonferroni-corrected for the "
         f"tests of this table) are {FIXED}; online p: over runs, not corrected."
@@ -125,17 +128,18 @@ def claims(report: CompareReport) -> Table:
     """Every claim that was checked, from both sides."""
     several = len({row["learner"] for row in report.claims}) > 1
     worlds = len({row["scenario"] for row in report.claims}) > 1
-    headings = [Heading("defense", numeric=False), Heading("view", numeric=False)]
+    headings = [Heading("defense", numeric=False), Heading("the server sees", numeric=False)]
     headings += [Heading(what) for what in ("claimed", "proven", "exact loss", "measured", "ceiling")]
     headings += [Heading("verdict", numeric=False), Heading("why", numeric=False)]
     rows = []
     for row in report.claims:
         parts = [row["learner"] if several else "", row["name"], row["scenario"] if worlds else ""]
-        mark: Mark = "bad" if row["verdict"] in FALSE else "good" if row["verdict"] == "proven" else ""
+        bad = row["verdict"] in (*FALSE, CONTRADICTION)
+        mark: Mark = "bad" if bad else "good" if row["verdict"] == "proven" else ""
         rows.append(
             [
                 Entry(", ".join(part for part in parts if part)),
-                Entry(row["view"], f"one {row['unit']} differs, {row['canary']}"),
+                Entry(row["sees"], f"one {row['unit']} differs, {row['canary']}"),
                 _claimed(row),
                 Entry(eps_text(row["eps_upper"])),
                 NONE if row["eps_exact"] is None else Entry(eps_text(row["eps_exact"])),
@@ -218,18 +222,18 @@ def _claimed(row: Row) -> Entry:
 
 
 def _claim(row: Row) -> Entry:
-    verdicts = {view: row[f"verdict_{view}"] for view in VIEWS if f"verdict_{view}" in row}
     if math.isinf(row["eps_claimed"]):
         return Entry("none", mark="dim")
-    delta = claimed_delta(row)
+    delta, verdicts = claimed_delta(row), verdicts_on(row)
     claimed = f"epsilon {eps_text(row['eps_claimed'])}" + (f" ({delta})" if delta else "")
     if not verdicts:
         return Entry(claimed, "not checked")
-    false = [view for view, verdict in verdicts.items() if verdict in FALSE]
-    if false:
-        return Entry(claimed, f"false ({' and '.join(false)} view)", "bad")
-    proven = all(verdict == "proven" for verdict in verdicts.values())
-    return Entry(claimed, "proven", "good") if proven else Entry(claimed, "not refuted, not proven")
+    bad = [sees(view) for view, verdict in verdicts.items() if verdict in (*FALSE, CONTRADICTION)]
+    if bad:
+        return Entry(claimed, f"false: {'; '.join(bad)}", "bad")
+    if all(verdict == "proven" for verdict in verdicts.values()):
+        return Entry(claimed, f"proven: {'; '.join(map(sees, verdicts))}", "good")
+    return Entry(claimed, "not refuted, not proven")
 
 
 def _auc(row: Row, leak: Leak | None) -> Entry:

@@ -8,17 +8,16 @@ from typing import NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.report.base import Row
+from foltr_audit.report.claim_sentences import claims_said, contradictions_said, lists_said
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
-from foltr_audit.report.compare_rows import VIEWS
+from foltr_audit.report.compare_words import counted, is_or_are, listed, shortened, verdicts_on
 from foltr_audit.report.compare_worlds import World, worlds
 from foltr_audit.report.meaning import sure_auc
 from foltr_audit.report.plain import epsilon, short
 
 LEAST = 0.05
 """Corrected p-values below this make a difference."""
-
-_MOST = 4  # names in one sentence
 
 _KNOWS_GRADES = "relevance-prior"
 """The guess of a server that has the grades of the documents; the others know positions at most."""
@@ -38,7 +37,9 @@ class Said(NamedTuple):
 
 def summary(report: CompareReport) -> list[Said]:
     """The sentences, those on everything first."""
-    first = [scope(report), *progress_of(report), claims_said(report.claims)]
+    claims = report.claims
+    first = [scope(report), *progress_of(report), claims_said(claims), lists_said(claims)]
+    first.append(contradictions_said(claims))
     said = [Said("", [sentence for sentence in first if sentence])]
     for world in worlds(report):
         sentences = [*leaks_said(world), kept_said(world), front_said(world), groups_said(world)]
@@ -54,13 +55,13 @@ def scope(report: CompareReport) -> str:
     defenses = list(dict.fromkeys(row["alternative"] for row in rows))
     every = sorted({row["eps"] for row in rows if row["eps"] is not None})
     noised = list(dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None))
-    which = f", of which {_listed(noised)}" if 0 < len(noised) < len(defenses) else ""
-    at = f"{which} at a claimed epsilon of {_listed([epsilon(one) for one in every], 'or')}" if every else ""
+    which = f", of which {listed(noised)}" if 0 < len(noised) < len(defenses) else ""
+    at = f"{which} at a claimed epsilon of {listed([epsilon(one) for one in every], 'or')}" if every else ""
     clicks = list(dict.fromkeys(row["click_model"] for row in rows))
     runs = sorted({row["runs"] for row in rows})
     kind = "synthetic data" if report.dataset["synthetic"] else "data"
     what = f"{counted(len(defenses), 'defense')} ({', '.join(defenses)}){at}"
-    text = f"{what}, on {kind} {report.dataset['source']}, with {_listed(clicks)} clicks"
+    text = f"{what}, on {kind} {report.dataset['source']}, with {listed(clicks)} clicks"
     if runs == [1]:
         return f"{text}: one run each, so that no interval here says how another run would differ."
     return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
@@ -88,51 +89,6 @@ def cells_done(report: CompareReport) -> tuple[int, int]:
     """How many cells were asked for, and how many of them are done."""
     asked = sum(report.cells.values())
     return asked, asked - sum(row["cells"] - row["done"] for row in report.unfinished)
-
-
-def claims_said(claims: Sequence[Row]) -> str:
-    """How many of the checked claims are false or proven, and which."""
-    claimed = [row for row in claims if not math.isinf(row["eps_claimed"])]
-    if not claims:
-        return "No claim was checked."
-    if not claimed:
-        return "No defense claims an epsilon, so there was nothing to refute."
-    false = [row for row in claimed if row["verdict"] in FALSE]
-    proven = [row for row in claimed if row["verdict"] == "proven"]
-    rest = len(claimed) - len(false) - len(proven)
-    parts = [f"Of {counted(len(claimed), 'checked claim')}, {len(false) or 'none'} {_is(len(false))} false"]
-    if false:
-        parts.append(f" ({_shortened(_false(false))})")
-    parts.append(f", {'' if rest else 'and '}{len(proven) or 'none'} {_is(len(proven))} proven")
-    if proven:
-        parts.append(f" ({_shortened(list(dict.fromkeys(row['name'] for row in proven)))})")
-    if rest:
-        parts.append(f", and {rest} {_is(rest)} neither: trials that refute nothing are no proof")
-    return "".join(parts) + "."
-
-
-def _false(rows: Sequence[Row]) -> list[str]:
-    """Each defense with a false claim once, with its worst view."""
-    found: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        key = (row["learner"], row["name"])
-        if key not in found or _badness(row) > _badness(found[key]):
-            found[key] = row
-    return [f"{row['name']}: {_shown(row)}, {row['view']} view" for row in found.values()]
-
-
-def _badness(row: Row) -> tuple[bool, bool, float]:
-    """Refuted is worse than false by exact loss, then an infinite loss than a finite, then more than less."""
-    infinite = row["eps_exact"] is not None and math.isinf(row["eps_exact"])
-    shown = row["eps_lower"] if row["verdict"] == "refuted" else row["eps_exact"]
-    return row["verdict"] == "refuted", infinite, float(shown)
-
-
-def _shown(row: Row) -> str:
-    if row["verdict"] == "refuted":
-        return f"at least {row['eps_lower']:.3g} measured"
-    exact = row["eps_exact"]
-    return "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
 
 
 class Leak(NamedTuple):
@@ -188,7 +144,7 @@ def _by_defense(several: Sequence[Leak]) -> list[str]:
 def _together(several: Sequence[Leak]) -> str:
     first = several[0]
     name = first.name.replace(str(first.row["name"]), str(first.row["alternative"]))
-    eps = _listed([epsilon(leak.row["eps"]) for leak in several])
+    eps = listed([epsilon(leak.row["eps"]) for leak in several])
     low, high = (short(end(leak.row["auc"] for leak in several)) for end in (min, max))
     return f"{name}, eps {eps} (AUC {low if low == high else f'{low} to {high}'})"
 
@@ -220,27 +176,27 @@ def leaks_said(world: World) -> list[str]:
         row = first.row
         sentences.append(
             f"The best attack reads clicks that no guess without a message finds under "
-            f"{_shortened(_by_defense(read))}. Under {first.name}, {short_method(row['attack'])} finds "
+            f"{shortened(_by_defense(read))}. Under {first.name}, {short_method(row['attack'])} finds "
             f"{_percent(row['recall'])} of the clicks, and {_percent(row['precision'])} of what it names was "
             "clicked."
         )
     if between:
         sentences.append(
             f"It tells more than positions do, but is not shown to beat a server that knows the grades of "
-            f"the documents ({_KNOWS_GRADES}), under {_shortened(_by_defense(between))}."
+            f"the documents ({_KNOWS_GRADES}), under {shortened(_by_defense(between))}."
         )
     if held:
         guesses = dict.fromkeys(str(leak.bound["method"]) for leak in held if leak.bound is not None)
         names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
         sentences.append(
-            f"It is not shown to do better than a guess that needs no message ({_listed(names, 'or')}) under "
-            f"{_shortened(_by_defense(held))}."
+            f"It is not shown to do better than a guess that needs no message ({listed(names, 'or')}) under "
+            f"{shortened(_by_defense(held))}."
         )
     unknown = [leak for leak in found if not leak.known]
     if unknown:
         sentences.append(
             "The best attack has no interval, so that nothing is shown of it, under "
-            f"{_shortened(_by_defense(unknown))}."
+            f"{shortened(_by_defense(unknown))}."
         )
     return sentences
 
@@ -260,25 +216,21 @@ def kept_said(world: World) -> str:
     claim = _claim_said(best.row)
     if not claim:
         return f"{text}."
-    proven = [leak for leak in held if set(_verdicts(leak.row)) == {"proven"}]
+    proven = [leak for leak in held if set(verdicts_on(leak.row).values()) == {"proven"}]
     if proven:
         return f"{text}; {claim}. Of those with a proven claim, {_price(_most_useful(proven), world)}."
-    checked = any(_verdicts(leak.row) and not math.isinf(leak.row["eps_claimed"]) for leak in held)
+    checked = any(verdicts_on(leak.row) for leak in held)
     return f"{text}; {claim}." + (" None of these has a proven claim." if checked else "")
 
 
 def _claim_said(row: Row) -> str:
     """What to know of the claim of a setting; nothing where it is proven or was not checked."""
-    verdicts = set(_verdicts(row))
+    verdicts = set(verdicts_on(row).values())
     if math.isinf(row["eps_claimed"]):
         return "it claims nothing"
     if verdicts <= {"proven"}:
         return ""
     return "but its claim is false" if verdicts & set(FALSE) else "its claim is neither refuted nor proven"
-
-
-def _verdicts(row: Row) -> list[str]:
-    return [str(row[f"verdict_{view}"]) for view in VIEWS if f"verdict_{view}" in row]
 
 
 def _most_useful(several: Sequence[Leak]) -> Leak:
@@ -302,8 +254,8 @@ def front_said(world: World) -> str:
         return ""
     front = [world.called(row) for row in known if row["pareto"]]
     beaten = len(known) - len(front)
-    rest = f"; the other {beaten} {_is(beaten)} dominated by one of these" if beaten else ""
-    return f"On the front of attack AUC and nDCG@10: {_shortened(front, 8)}{rest}."
+    rest = f"; the other {beaten} {is_or_are(beaten)} dominated by one of these" if beaten else ""
+    return f"On the front of attack AUC and nDCG@10: {shortened(front, 8)}{rest}."
 
 
 def groups_said(world: World) -> str:
@@ -348,25 +300,3 @@ def _apart(difference: float) -> str:
 
 def _percent(share: float | None) -> str:
     return "none" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def counted(count: int, noun: str) -> str:
-    """A number of things: `1 run`, `2 runs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _listed(names: Sequence[str], word: str = "and") -> str:
-    *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last
-
-
-def _shortened(these: Sequence[object], most: int = _MOST) -> str:
-    """Names in a sentence, not too many."""
-    names = list(map(str, these))
-    if len(names) <= most + 1:
-        return "; ".join(names)
-    return "; ".join(names[:most]) + f"; and {len(names) - most} more"

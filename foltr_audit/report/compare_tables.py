@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
-from foltr_audit.report.compare_summary import counted, p_value
+from foltr_audit.report.compare_summary import p_value
 from foltr_audit.report.compare_words import (
     CHOSEN,
     FIXED,
     FRONT,
     claimed_delta,
+    counted,
     evaluated_part,
     measured,
     verdict_text,
@@ -184,13 +185,14 @@ def _claims(rows: Sequence[Row], narrow: bool) -> Table:
     units = list(dict.fromkeys(row["unit"] for row in rows))
     found = table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
-        "proven: an upper bound by accounting; all rounds: of all messages of the run together; measured: "
+        "sees: what the server sees; proven: an upper bound by accounting; all rounds: of all messages of "
+        "the run together; measured: "
         f"what trials show at least, {measured(rows[0]['confidence'])}; ceiling: the most that so many "
         "trials can show",
         space=0 if narrow else 1,
     )
     found.add_column("defense", no_wrap=True)
-    found.add_column("view", no_wrap=True)
+    found.add_column("sees", no_wrap=True)
     for heading in ("claimed", "proven", "all rounds", "measured", "ceiling"):
         found.add_column(heading, justify="right", no_wrap=True)
     found.add_column("verdict", no_wrap=True)
@@ -199,10 +201,11 @@ def _claims(rows: Sequence[Row], narrow: bool) -> Table:
     for row in rows:
         name = f"{row['learner']}, {row['scenario']}: {row['name']}" if several else row["name"]
         verdict = verdict_text(row).replace("by ", "by\n" if narrow else "by ")
-        style = "bold red" if row["verdict"] in FALSE else "green" if row["verdict"] == "proven" else ""
+        bad = row["verdict"] in (*FALSE, CONTRADICTION)
+        style = "bold red" if bad else "green" if row["verdict"] == "proven" else ""
         found.add_row(
             "" if name == last else escape(name_lines(name, narrow=narrow)),
-            f"{row['view']}, {row['unit']}" if len(units) > 1 else row["view"],
+            f"{row['sees']}, {row['unit']}" if len(units) > 1 else row["sees"],
             _claimed(row, narrow=narrow),
             *(_number(row[f"eps_{what}"]) for what in ("upper", "upper_run", "lower", "ceiling")),
             f"[{style}]{verdict}[/]" if style else verdict,

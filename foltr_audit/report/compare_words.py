@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from foltr_audit.records.observers import VIEWS
 from foltr_audit.report.base import Row
 
 FRONT = (
@@ -20,6 +21,9 @@ FIXED = "over queries, with the trained models held fixed (repetitions are avera
 """What the intervals and p-values of offline nDCG@10 are over."""
 
 
+_MOST = 4  # names in one sentence
+
+
 def verdict_text(row: Row) -> str:
     """The verdict on a claim; `no claim` where nothing is claimed, since that is no merit.
 
@@ -27,6 +31,18 @@ def verdict_text(row: Row) -> str:
     'no claim'
     """
     return "no claim" if math.isinf(row["eps_claimed"]) else str(row["verdict"])
+
+
+def verdicts_on(row: Row) -> dict[str, str]:
+    """The verdict on the claim of a row of results by audited view; only of views that it speaks of.
+
+    >>> verdicts_on({"eps_claimed_individual": 1.2, "verdict_individual": "proven"})
+    {'individual': 'proven'}
+    """
+    audited = (view for view in VIEWS if f"verdict_{view}" in row)
+    return {
+        view: str(row[f"verdict_{view}"]) for view in audited if not math.isinf(row[f"eps_claimed_{view}"])
+    }
 
 
 def measured(confidence: float) -> str:
@@ -51,3 +67,27 @@ def claimed_delta(row: Row) -> str:
     """
     delta = max((value for name, value in row.items() if name.split("_")[0] == "delta"), default=0.0)
     return f"delta {delta:g}" if delta else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def is_or_are(count: int) -> str:
+    """The verb that goes with a number of things."""
+    return "is" if count == 1 else "are"
+
+
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """Names with a word before the last one."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def shortened(these: Sequence[object], most: int = _MOST) -> str:
+    """Names in a sentence, not too many."""
+    names = list(map(str, these))
+    if len(names) <= most + 1:
+        return "; ".join(names)
+    return "; ".join(names[:most]) + f"; and {len(names) - most} more"

@@ -32,11 +32,16 @@ def meaning(results: Sequence[Row]) -> str:
         )
     guess = next(other for other in results if other["method"] == "random:k=3" and _same_setting(other, row))
     return (
-        f"{claim}, a server that sees {row['sees']} finds {_percent(row['recall'])} of the "
+        f"{claim}, a server that sees {_several(row['sees'])} finds {_percent(row['recall'])} of the "
         f"{row['click_model']} users' clicks with {row['method']}, and {_percent(row['precision'])} of what "
         f"it names was clicked (three random guesses: {_percent(guess['recall'])} and "
         f"{_percent(guess['precision'])})."
     )
+
+
+def _several(sees: str) -> str:
+    """What a server sees of many clients: `messages and lists`."""
+    return sees.replace("message", "messages").replace("sum", "sums")
 
 
 def sure_auc(row: Row, choices: int) -> float:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_pictures import short_method
-from foltr_audit.report.compare_summary import counted
 from foltr_audit.report.compare_tables import without_message
+from foltr_audit.report.compare_words import counted
 from foltr_audit.report.layout import below, name_lines, print_fitting, print_warnings, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.recommend import RecommendReport
@@ -72,7 +73,7 @@ def _asked(report: RecommendReport) -> str:
     most = "any epsilon" if math.isinf(limits["max_eps"]) else most
     return escape(
         f"{spec['train']['click_model']} clicks, scenario {spec['population']['scenario']}, "
-        f"{limits['view']} view: {most}{auc}"
+        f"the server sees {sees(limits['view'])}: {most}{auc}"
     )
 
 
