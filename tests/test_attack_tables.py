@@ -190,14 +190,14 @@ def test_names_from_files_are_no_markup() -> None:
     assert "[red]q1" in text
     assert "query [/red]: not attacked" in text
     assert "lad[bold]: cannot run: no [red]order[/red]" in text
-    assert "[bold]clicks clicks, view individual" in text
+    assert "[bold]clicks clicks, the server sees message and lists" in text
 
 
 def test_the_sentence_at_the_end_is_that_of_the_results() -> None:
     judged = judged_lists()
     best = replace(judged.guessed["olsr"], scores=judged.clicks.astype(np.float64), guess=judged.clicks)
     text = flat(printed(report_of({1.2: replace(judged, guessed={"olsr": best})})))
-    assert "a server that sees message and lists finds 100 % of the perfect users' clicks with olsr" in text
+    assert "a server that sees messages and lists finds 100 % of the perfect users' clicks with olsr" in text
 
 
 def test_bits_stand_in_a_table_of_their_own() -> None:
@@ -210,5 +210,5 @@ def test_bits_stand_in_a_table_of_their_own() -> None:
     found = row(report, "information", "map")
     assert found["bits"] == pytest.approx(2.0, abs=1e-5)
     lines = [" ".join(line.split()) for line in printed(report).splitlines()]
-    assert "what a message tells, in bits per list" in lines
+    assert "what the server learns, in bits per list" in lines
     assert f"map 1.2 {beside(found['bits'], found['bits_ci95'])} 1.000 3.000 66.7 %" in lines

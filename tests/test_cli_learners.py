@@ -126,8 +126,8 @@ def test_learners_of_one_attack_have_tables_of_their_own() -> None:
     assert ("fpdgd", "es-first-click:prior=relevance") in refused
     shown = run(*options).out
     assert "train.learner=foltr-es" in shown
-    assert shown.count("what a message tells, in bits per list") == 2
-    assert "what a message tells of a list's clicks, by learner, in bits" in shown
+    assert shown.count("what the server learns, in bits per list") == 2
+    assert "what the server learns of a list's clicks, by learner, in bits" in shown
     assert "foltr-es by es-first-click" in shown
     utility = [line.split()[:3] for line in shown.splitlines() if line.startswith("perfect ")]
     assert ["perfect", "fpdgd", "4.5"] in utility

@@ -47,7 +47,7 @@ def information_rows(evidence: Evidence, where: Row, resamples: Resamples) -> It
 def information_table(rows: Sequence[Row]) -> Table:
     """What a message tells; rows of one world."""
     headings = ("told at least", "at most more", "of", "share")
-    found = method_table("what a message tells, in bits per list", _caption(rows), headings)
+    found = method_table("what the server learns, in bits per list", _caption(rows), headings)
     for mine in by_method(rows):
         for row in mine:
             found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *_cells(row))
@@ -68,7 +68,7 @@ def _cells(row: Row) -> tuple[str, str, str, str]:
 def comparison_table(rows: Sequence[Row]) -> Table:
     """What the messages of several learners tell at the same claimed epsilon."""
     found = table(
-        "what a message tells of a list's clicks, by learner, in bits",
+        "what the server learns of a list's clicks, by learner, in bits",
         "of an interaction's own eps; a message of several composes them",
     )
     for heading in ("clicks", "eps", "learner", "told at least", "at most more", "of", "share"):

@@ -109,9 +109,9 @@ def fewer_choices(row: Row) -> str:
 
 
 def world(row: Row) -> str:
-    """What a table's rows have in common: click model, view, and Spec fields without a column."""
+    """What a table's rows have in common: click model, observer, and Spec fields without a column."""
     more = [f", {name}={row[name]}" for name in row if "." in name]
-    return escape(f"{row['click_model']} clicks, view {row['view']}{''.join(more)}")
+    return escape(f"{row['click_model']} clicks, the server sees {row['sees']}{''.join(more)}")
 
 
 def of_world(rows: Sequence[Row], name: str) -> list[Row]:

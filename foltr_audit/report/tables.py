@@ -148,7 +148,7 @@ def _lists(rows: Sequence[Row]) -> str:
         f"{percent(row['clipped'])} of the steps clipped"
         for row in {row["defense"]: row for row in rows}.values()
     ]
-    seen = f"the server sees {rows[0]['sees']}; below each value: its 95 % interval over queries"
+    seen = "below each value: its 95 % interval over queries"
     return "\n".join([seen, *lines])
 
 
