@@ -190,7 +190,7 @@ def test_names_from_files_are_no_markup() -> None:
     assert "[red]q1" in text
     assert "query [/red]: not attacked" in text
     assert "lad[bold]: cannot run: no [red]order[/red]" in text
-    assert "[bold]clicks clicks, the server sees message and lists" in text
+    assert "[bold]clicks clicks, the server sees the message and lists" in text
 
 
 def test_the_sentence_at_the_end_is_that_of_the_results() -> None:

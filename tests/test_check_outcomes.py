@@ -75,7 +75,11 @@ def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_val
         ("min_ndcg", subject(ndcg=Reading(value=0.9)), "no interval"),
         ("max_ndcg_loss", subject(loss=Reading(missing="no twin")), "no twin"),
         ("max_proven_eps", subject(claims=[], no_audit="foltr-es sends metrics"), "foltr-es sends metrics"),
-        ("max_proven_eps", subject(claims=[claim("aggregate")]), "no audit where the server sees message"),
+        (
+            "max_proven_eps",
+            subject(claims=[claim("aggregate")]),
+            "no audit where the server sees the message",
+        ),
         ("max_measured_eps", subject(claims=[]), "no audit was run"),
         ("max_exact_eps", subject(claims=[claim(eps_exact=None)]), "not computable"),
         ("max_exact_eps", subject(claims=[claim(), claim(eps_exact=None)]), "not computable"),

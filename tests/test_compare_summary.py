@@ -42,7 +42,10 @@ def test_what_was_found() -> None:
     defenses = "4 defenses (none, published, laplace, skellam), of which published, laplace and skellam at a "
     assert f"{defenses}claimed epsilon of 1.2" in text
     assert "synthetic data synthetic:mq2007, with perfect clicks: 2 runs each." in text
-    assert "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, from message)" in text
+    assert (
+        "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, from the message)"
+        in text
+    )
     assert "and 1 is proven (laplace, eps 1.2)" in text
     assert "under none (AUC .990); published, eps 1.2 (AUC .980)" in text
     assert "Under published, eps 1.2, map finds 98 % of the clicks, and 98 % of what it names" in text
@@ -218,9 +221,9 @@ def test_the_worst_view_of_a_false_claim_is_told() -> None:
     refuted = claim(place, "refuted", measured=2.0, exact=2.5, view="aggregate+lists")
     worse = claim(place, "refuted", measured=1.9, exact=math.inf)
     for rows, told in (
-        ([finite, infinite], "a, eps 1.2: an infinite exact loss, from sum"),
-        ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, from sum and lists"),
-        ([worse, refuted], "a, eps 1.2: at least 1.9 measured, from message"),
+        ([finite, infinite], "a, eps 1.2: an infinite exact loss, from the sum"),
+        ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, from the sum and lists"),
+        ([worse, refuted], "a, eps 1.2: at least 1.9 measured, from the message"),
     ):
         assert told in claims_said(rows)
         assert told in claims_said(rows[::-1])
@@ -295,4 +298,4 @@ def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
 
 def test_a_link_that_does_less_than_it_declares_is_told() -> None:
     (row,) = [claim(where("laplace", 1.2), "declared law broken")]
-    assert "1 is false (laplace, eps 1.2: does less than it declares, from message)" in claims_said([row])
+    assert "1 is false (laplace, eps 1.2: does less than it declares, from the message)" in claims_said([row])

@@ -11,7 +11,7 @@ from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
-from foltr_audit.records.observers import sees
+from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.plain import short
 
@@ -173,7 +173,9 @@ def _audited(limits: Limits, subject: Subject) -> list[Row] | _Found:
     rows = [row for row in subject.claims if row["view"] == limits.view]
     if not rows:
         seen = "; ".join(dict.fromkeys(str(row["sees"]) for row in subject.claims))
-        return _Found(missing=f"no audit where the server sees {sees(limits.view)}; audited: {seen}")
+        return _Found(
+            missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
+        )
     return rows
 
 

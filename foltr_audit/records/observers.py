@@ -75,3 +75,12 @@ def sees(view: str, colluders: int | None = None) -> str:
     """
     words = SEES[view]
     return words if colluders is None else words.replace("all other", f"{colluders} other")
+
+
+def with_article(sees: str) -> str:
+    """The words of `sees` as a sentence needs them.
+
+    >>> with_article("message and lists"), with_article("3 other clients")
+    ('the message and lists', 'the messages of 3 other clients')
+    """
+    return f"the messages of {sees}" if "other client" in sees else f"the {sees}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.text import Text
 
-from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.records.observers import with_article
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import print_warnings, table
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+BROKEN = "declared law broken"
 _STYLES = {
     "refuted": "bold red",
     "false by exact loss": "bold red",
-    "declared law broken": "bold red",
+    BROKEN: "bold red",
     "contradiction": "bold red",
     "proven": "green",
 }
@@ -119,34 +120,42 @@ def _model(row: Row) -> str:
 
 def conclusions(results: Sequence[Row]) -> list[str]:
     """What all rows of one chain say together: one sentence per kind of verdict."""
-    said = []
-    for row in results:
-        if row["verdict"] == "declared law broken":
-            said.append(f"Not proven where the server sees {_place(row)}: {row['why']}.")
-        elif row["verdict"] in FALSE:
-            worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
-            shown = "no finite epsilon holds" if math.isinf(worst) else f"{worst:.3g} at least"
-            said.append(
-                f"The claim of {row['eps_claimed']:g} is false where the server sees {_place(row)}: {shown}."
-            )
-    proven = [_place(row) for row in results if row["verdict"] == "proven"]
-    if proven:
-        said.append(f"Proven where the server sees {'; '.join(dict.fromkeys(proven))}.")
-    open_ = [_place(row) for row in results if row["verdict"] == "not refuted" and _claims(row)]
-    if open_:
-        said.append(f"Neither proven nor refuted where the server sees {'; '.join(dict.fromkeys(open_))}.")
-    nothing = [_place(row) for row in results if not _claims(row) and row["verdict"] not in FALSE]
+    said = [f"Not proven where the server sees {_place(row)}: {row['why']}." for row in _of(results, BROKEN)]
+    false: dict[str, list[Row]] = {}
+    for row in _of(results, "refuted", "false by exact loss"):
+        false.setdefault(f"The claim of {row['eps_claimed']:g} is false: {_shown(row)}", []).append(row)
+    said += [f"{text} where the server sees {_places(rows)}." for text, rows in false.items()]
+    kinds = {
+        "Proven": _of(results, "proven"),
+        "Neither proven nor refuted": [row for row in _of(results, "not refuted") if _claims(row)],
+    }
+    said += [f"{text} where the server sees {_places(rows)}." for text, rows in kinds.items() if rows]
+    nothing = [row for row in _of(results, "not refuted") if not _claims(row)]
     if nothing:
         said.append(
-            f"Nothing is claimed where the server sees {'; '.join(dict.fromkeys(nothing))}; --claim E (and "
-            "--delta D) states a claim to check."
+            f"Nothing is claimed where the server sees {_places(nothing)}; --claim E (and --delta D) states "
+            "a claim to check."
         )
     return list(dict.fromkeys(said))
+
+
+def _of(results: Sequence[Row], *verdicts: str) -> list[Row]:
+    return [row for row in results if row["verdict"] in verdicts]
+
+
+def _shown(row: Row) -> str:
+    """How much more than its claim a row gives away."""
+    worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
+    return "no finite epsilon holds" if math.isinf(worst) else f"it is {worst:.3g} at least"
 
 
 def _claims(row: Row) -> bool:
     return not math.isinf(row["eps_claimed"])
 
 
+def _places(rows: Sequence[Row]) -> str:
+    return "; ".join(dict.fromkeys(map(_place, rows)))
+
+
 def _place(row: Row) -> str:
-    return f"{row['sees']}, for one {row['unit']}"
+    return f"{with_article(row['sees'])}, for one {row['unit']}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from foltr_audit.accounting import Calibrated, Situation
-from foltr_audit.records.observers import sees
+from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.layout import table
 from foltr_audit.report.plain import json_text
 
@@ -73,7 +73,7 @@ class CalibrationReport:
         rounds = f" over {there.rounds} rounds" if there.rounds > 1 else " in a round"
         found = table(
             f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds},\n"
-            f"where the server sees {sees(there.view, there.colluders)}",
+            f"where the server sees {with_article(sees(there.view, there.colluders))}",
             f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
             f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
         )

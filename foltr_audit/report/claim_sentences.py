@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.records.observers import sees_lists
+from foltr_audit.records.observers import sees_lists, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import counted, is_or_are, shortened
 
@@ -40,7 +40,7 @@ def _false(rows: Sequence[Row]) -> list[str]:
         key = (row["learner"], row["name"])
         if key not in found or _badness(row) > _badness(found[key]):
             found[key] = row
-    return [f"{row['name']}: {_shown(row)}, from {row['sees']}" for row in found.values()]
+    return [f"{row['name']}: {_shown(row)}, from {with_article(row['sees'])}" for row in found.values()]
 
 
 def _badness(row: Row) -> tuple[bool, bool, float]:

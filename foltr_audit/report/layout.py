@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 
+from foltr_audit.records.observers import with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.plain import epsilon, short
 
@@ -111,7 +112,7 @@ def fewer_choices(row: Row) -> str:
 def world(row: Row) -> str:
     """What a table's rows have in common: click model, observer, and Spec fields without a column."""
     more = [f", {name}={row[name]}" for name in row if "." in name]
-    return escape(f"{row['click_model']} clicks, the server sees {row['sees']}{''.join(more)}")
+    return escape(f"{row['click_model']} clicks, the server sees {with_article(row['sees'])}{''.join(more)}")
 
 
 def of_world(rows: Sequence[Row], name: str) -> list[Row]:

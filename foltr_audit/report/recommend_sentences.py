@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.recommending.limits import Limits
-from foltr_audit.records.observers import sees
+from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.plain import epsilon, short
@@ -83,7 +83,8 @@ def sentence(
     beside = "" if loss is None else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
     eps = evidence.get(f"eps_proven_{limits.view}")
     if eps is not None and math.isfinite(eps):
-        start += f", and an epsilon of {epsilon(eps)} is proven where the server sees {sees(limits.view)}"
+        observer = with_article(sees(limits.view))
+        start += f", and an epsilon of {epsilon(eps)} is proven where the server sees {observer}"
     told = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{beside}"
     if evidence["auc"] is not None:
         told += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
@@ -96,7 +97,7 @@ def _none(nearest: Sequence[Row], search: Row, limits: Limits) -> str:
     if not search["candidates"]:
         return (
             f"No defense keeps to the limits: of none is an epsilon of at most {epsilon(limits.max_eps)} "
-            f"proven where the server sees {sees(limits.view)}."
+            f"proven where the server sees {with_article(sees(limits.view))}."
         )
     start = f"No defense keeps to the limits: none of {search['candidates']} candidates does"
     if not nearest:

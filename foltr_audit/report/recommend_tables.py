@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.records.observers import sees
+from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_tables import without_message
@@ -73,7 +73,7 @@ def _asked(report: RecommendReport) -> str:
     most = "any epsilon" if math.isinf(limits["max_eps"]) else most
     return escape(
         f"{spec['train']['click_model']} clicks, scenario {spec['population']['scenario']}, "
-        f"the server sees {sees(limits['view'])}: {most}{auc}"
+        f"the server sees {with_article(sees(limits['view']))}: {most}{auc}"
     )
 
 
