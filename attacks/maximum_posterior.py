@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.decoding import (
-    Decoder,
-    Prior,
-    noise_law,
-    patterns_as_clicks,
-    usual_log_density,
-    why_too_long,
-)
+from foltr_audit.decoding import Decoder, Prior, noise_law, usual_log_density, why_too_long
 from foltr_audit.noise_laws import GammaShare, Gaussian
+from foltr_audit.pattern_answers import Guess, answer_of
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.replay import NEEDS, why_no_replay
 
@@ -44,9 +38,7 @@ class MaximumPosterior(Attack):
     probabilities: ClassVar[bool] = True
 
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
-    guess: Literal["pattern", "marginal"] = Field(
-        "pattern", description="most probable pattern, or documents"
-    )
+    guess: Guess = Field("pattern", description="most probable pattern, or documents")
 
     def why_not(self, view: View) -> str | None:
         """Also refuses several interactions in a message, and lists with too many patterns."""
@@ -74,18 +66,9 @@ class MaximumPosterior(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
-
-        n, B, k = view.shown.shape
-        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         decoder = Decoder(view, self.prior)
-        for rows, b in product(decoder.chunks(), range(B)):
-            posterior = decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b)
-            lengths = decoder.replay.lengths[rows, b]
-            scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
-            guess[rows, b] = patterns_as_clicks(best, k) if self.guess == "pattern" else scores[rows, b] > 0.5
-            if patterns is not None:
-                patterns[rows, b] = pattern_probabilities(posterior, lengths)
-        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
+        posteriors = (
+            (rows, b, decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b))
+            for rows, b in product(decoder.chunks(), range(view.shown.shape[1]))
+        )
+        return answer_of(decoder, posteriors, self.guess)

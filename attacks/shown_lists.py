@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.decoding import Decoder, Prior, why_too_long
 from foltr_audit.list_decoding import ListDecoder
 from foltr_audit.list_evidence import NEEDS as LIST_NEEDS
 from foltr_audit.list_evidence import why_no_evidence
+from foltr_audit.pattern_answers import Guess, answer_of
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.replay import NEEDS, why_no_replay
 
@@ -37,9 +38,7 @@ class ShownLists(Attack):
     probabilities: ClassVar[bool] = True
 
     prior: Prior = Field("position", description="belief before any list: position, relevance or uniform")
-    guess: Literal["pattern", "marginal"] = Field(
-        "pattern", description="most probable pattern, or documents"
-    )
+    guess: Guess = Field("pattern", description="most probable pattern, or documents")
     histories: int = Field(16, ge=1, le=1024, description="clicks on earlier lists that are kept in mind")
 
     def why_not(self, view: View) -> str | None:
@@ -52,20 +51,11 @@ class ShownLists(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
-
-        n, B, k = view.shown.shape
-        scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-        patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         decoder = Decoder(view, self.prior)
         search = ListDecoder(decoder, self.histories)
-        for rows in decoder.chunks():
-            for b, posterior in enumerate(search.posteriors(rows)):
-                lengths = decoder.replay.lengths[rows, b]
-                scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
-                named = patterns_as_clicks(best, k)
-                guess[rows, b] = named if self.guess == "pattern" else scores[rows, b] > 0.5
-                if patterns is not None:
-                    patterns[rows, b] = pattern_probabilities(posterior, lengths)
-        return Inference(scores=scores, guess=guess, any_click=any_click, patterns=patterns)
+        posteriors = (
+            (rows, b, posterior)
+            for rows in decoder.chunks()
+            for b, posterior in enumerate(search.posteriors(rows))
+        )
+        return answer_of(decoder, posteriors, self.guess)

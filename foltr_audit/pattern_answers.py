@@ -1,0 +1,41 @@
+"""Answers of attacks that weigh every click pattern of a list by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.decoding import Decoder, patterns_as_clicks
+from foltr_audit.records.view import Inference
+
+Ints = NDArray[np.int64]
+Guess = Literal["pattern", "marginal"]
+
+
+def answer_of(
+    decoder: Decoder, posteriors: Iterable[tuple[Ints, int, NDArray[np.float64]]], guess: Guess
+) -> Inference:
+    """What an attack answers with the posterior of each list.
+
+    Args:
+        decoder: of the view that was attacked: n messages of B lists of k documents.
+        posteriors: numbers of messages (H,), which of their lists, and the log posterior of all click
+            patterns of that list up to a constant (H, 2^k).
+        guess: the most probable pattern, or every document that is more likely clicked than not.
+    """
+    from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
+    from foltr_audit.kernels.patterns import marginals
+
+    n, B, k = decoder.view.shown.shape
+    scores, named, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+    patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
+    for rows, b, posterior in posteriors:
+        lengths = decoder.replay.lengths[rows, b]
+        scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
+        named[rows, b] = patterns_as_clicks(best, k) if guess == "pattern" else scores[rows, b] > 0.5
+        if patterns is not None:
+            patterns[rows, b] = pattern_probabilities(posterior, lengths)
+    return Inference(scores=scores, guess=named, any_click=any_click, patterns=patterns)
