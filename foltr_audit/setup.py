@@ -291,8 +291,8 @@ class Setup:
         noisy = [link.name for link, event in self.acts() if isinstance(event, Noised)]
         if noisy and self.interactions > 1 and self.learner.ranked_with == "local":
             yield (
-                f"{noisy[0]}: whoever sees the shown lists reads clicks from the lists after them, whatever "
-                "the noise on the message: rank_with=global, or one interaction a message"
+                f"{noisy[0]}: a server that sees the shown lists reads the clicks on each from the next, "
+                "whatever the noise on the message: take --rank-with global, or one interaction a message"
             )
 
     def _told_by_bits(self) -> Iterator[str]:

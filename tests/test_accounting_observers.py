@@ -21,7 +21,7 @@ def test_noise_on_messages_does_not_hide_what_lists_tell(view: str, unit: str) -
     assert alone == pytest.approx(1.2)
     assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=1) == alone
     assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=4) == math.inf
-    assert "rank_with=global" in bound(L1, WHOLE, view=seen, unit=unit, interactions=2).how
+    assert "--rank-with global" in bound(L1, WHOLE, view=seen, unit=unit, interactions=2).how
     assert epsilon(L1, WHOLE, view=seen, unit=unit, interactions=4, ranked_with="global") == alone
 
 

@@ -51,7 +51,7 @@ def test_no_noise_hides_what_lists_tell() -> None:
     assert with_lists["target"]["sees"] == "message and lists"
     impossible = {row["mechanism"]: row["why_not"] for row in with_lists["results"]}
     assert impossible.pop("click-rr") is None
-    assert all("rank_with=global" in why for why in impossible.values())
+    assert all("--rank-with global" in why for why in impossible.values())
 
 
 @pytest.mark.parametrize("target", ["1e-300", "1e300", "0", "nan", "inf"])

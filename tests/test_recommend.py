@@ -77,7 +77,7 @@ def test_only_randomised_clicks_hide_what_lists_tell(learner: str, others: bool)
     assert ("proven-laplace" in space.defenses) == others
     assert (f"proven-skellam+{SECURE}" in space.defenses) == others
     refused = {one.alternative: one.why for one in space.refused}
-    assert others or "rank_with=global" in refused["proven-laplace"]
+    assert others or "--rank-with global" in refused["proven-laplace"]
 
 
 def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:

@@ -56,7 +56,9 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
     walked = walk(events, situation.parameters)
     if sees_lists(situation.view) and situation.unit == "client":
         return UpperBound(
-            epsilon=math.inf, delta=situation.delta, how="lists tell which queries a client asks"
+            epsilon=math.inf,
+            delta=situation.delta,
+            how="lists tell which queries a client asks; take --unit interaction",
         )
     proofs = [*_by_clicks(walked, situation), *_by_metrics(walked, situation), *_by_noise(walked, situation)]
     bounds = [_bound(proof, situation) for proof in proofs]
@@ -115,8 +117,8 @@ def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
 
 
 _LISTS_TELL = (
-    "lists after the first are ranked by a local model that has learnt the clicks before, without noise; "
-    "rank_with=global ranks them all with the global model"
+    "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
+    "--rank-with global ranks all with the global model"
 )
 
 _LAST_BITS_TELL = (

@@ -80,7 +80,10 @@ def sees(view: str, colluders: int | None = None) -> str:
 def with_article(sees: str) -> str:
     """The words of `sees` as a sentence needs them.
 
-    >>> with_article("message and lists"), with_article("3 other clients")
-    ('the message and lists', 'the messages of 3 other clients')
+    >>> with_article("message and lists"), with_article("3 other clients and lists")
+    ('the message and lists', 'the lists and the messages of 3 other clients')
     """
-    return f"the messages of {sees}" if "other client" in sees else f"the {sees}"
+    if "other client" not in sees:
+        return f"the {sees}"
+    who, lists, _ = sees.partition(" and lists")
+    return f"the {'lists and the ' if lists else ''}messages of {who}"

@@ -12,6 +12,7 @@ from rich.text import Text
 from foltr_audit.records.observers import with_article
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
+from foltr_audit.report.compare_words import verdict_text
 from foltr_audit.report.layout import print_warnings, table
 from foltr_audit.report.tables import dataset_line
 
@@ -73,7 +74,7 @@ def _table(rows: Sequence[Row]) -> Table:
         run = f"run {row['run']}\n" if len(runs) > 1 else ""
         audited = f"{run}{row['sees']}\n{row['unit']}\n{row['canary']}"
         style = _STYLES.get(row["verdict"], "")
-        verdict = Text(row["verdict"], style=style)
+        verdict = Text(verdict_text(row), style=style)
         found.add_row(audited, *(_cell(row, name) for name in _NUMBERS), verdict)
     return found
 
@@ -98,15 +99,15 @@ def _block(row: Row, *, several: bool) -> Iterator[str]:
     run = f"run {row['run']}, " if several else ""
     style = _STYLES.get(row["verdict"], "bold")
     yield (
-        f"{run}{row['sees']}, unit {row['unit']}, {row['canary']}: "
-        f"[{style}]{row['verdict']}[/]: {escape(row['why'])}"
+        f"{run}{row['sees']}, one {row['unit']} differs, {row['canary']}: "
+        f"[{style}]{verdict_text(row)}[/]: {escape(row['why'])}"
     )
     yield escape(f"  pair: {row['pair']}; {_model(row)}")
     whole = f"; over all {row['rounds']} rounds of the run {_cell(row, 'upper_run')}"
     proven = f"{_cell(row, 'upper')}: {row['upper_how']}{whole if math.isfinite(row['eps_upper']) else ''}"
     yield escape(f"  proven {proven}")
     if row["declared"] == "not looked":
-        yield escape(f"  not looked whether links do what they declare: {row['declared_why']}")
+        yield escape(f"  not checked whether links do what they declare: {row['declared_why']}")
     assumed = f", which assumes {row['assumes']}" if row["assumes"] else ""
     yield escape(f"  measured {_number(row['eps_lower'])}: score {row['score']}, {row['estimator']}{assumed}")
 
@@ -146,7 +147,7 @@ def _of(results: Sequence[Row], *verdicts: str) -> list[Row]:
 def _shown(row: Row) -> str:
     """How much more than its claim a row gives away."""
     worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
-    return "no finite epsilon holds" if math.isinf(worst) else f"it is {worst:.3g} at least"
+    return "no finite epsilon holds" if math.isinf(worst) else f"at least {worst:.3g} is lost"
 
 
 def _claims(row: Row) -> bool:

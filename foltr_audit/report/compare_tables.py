@@ -222,4 +222,4 @@ def _claimed(row: Row, *, narrow: bool) -> str:
 
 
 def _number(value: float) -> str:
-    return "inf" if math.isinf(value) else f"{value:.2f}" if value < 1e5 else f"{value:.3g}"
+    return "none" if math.isinf(value) else f"{value:.2f}" if value < 1e5 else f"{value:.3g}"

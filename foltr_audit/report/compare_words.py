@@ -30,7 +30,8 @@ def verdict_text(row: Row) -> str:
     >>> verdict_text({"eps_claimed": math.inf, "verdict": "not refuted"})
     'no claim'
     """
-    return "no claim" if math.isinf(row["eps_claimed"]) else str(row["verdict"])
+    nothing = math.isinf(row["eps_claimed"]) and row["verdict"] == "not refuted"
+    return "no claim" if nothing else str(row["verdict"])
 
 
 def verdicts_on(row: Row) -> dict[str, str]:

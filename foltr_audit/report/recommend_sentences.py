@@ -46,7 +46,7 @@ def _claims(evidence: Row, limits: Limits) -> list[str]:
     proven, verdict = evidence.get(f"eps_proven_{limits.view}"), evidence.get(f"verdict_{limits.view}")
     if proven is None:
         return ["its epsilon was not audited"]
-    found = [f"its epsilon is {verdict}"] if verdict in FALSE else []
+    found = [f"the verdict on its epsilon is: {verdict}"] if verdict in FALSE else []
     if not limits.proves(proven):
         found.append(f"the audit proves epsilon {epsilon(proven)}, above {epsilon(limits.max_eps)}")
     return found
