@@ -21,6 +21,7 @@ Bools = NDArray[np.bool_]
 LESS, HALF = 0.85, 2.0**-0.5
 """Factors of the noise: 15 % less of it, and half of its variance."""
 
+Change = Callable[[Floats], Floats]
 NoiseFault = Callable[[MessageDefense, Floats, RoundContext], Floats]
 ClickFault = Callable[[ClickDefense, Bools, NDArray[np.int64], int, RoundContext], Bools]
 
@@ -62,17 +63,46 @@ def _drawn(link: MessageDefense, models: Floats, context: RoundContext) -> Float
     return link.apply(models, context) - models
 
 
+def _changed(link: MessageDefense, models: Floats, context: RoundContext, change: Change) -> Floats:
+    """Models with the link's noise after a change; noise on a grid stays there."""
+    step = getattr(link, "step", None)
+    at = models if step is None else step * np.rint(models / step)
+    noise = change(link.apply(models, context) - at)
+    return np.asarray(at + (noise if step is None else step * np.rint(noise / step)))
+
+
 def _scaled(factor: float) -> NoiseFault:
-    """Less noise; on a grid it stays there."""
+    """Less noise."""
+    return lambda link, models, context: _changed(link, models, context, lambda noise: factor * noise)
 
-    def apply(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
-        step = getattr(link, "step", None)
-        if step is None:
-            return models + factor * _drawn(link, models, context)
-        at = step * np.rint(models / step)
-        return np.asarray(at + step * np.rint(factor * (link.apply(models, context) - at) / step))
 
-    return apply
+def _first_round_only(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return _changed(link, models, context, lambda noise: noise * (context.round == 0))
+
+
+def _ten_rounds(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return link.apply(models, replace(context, round=context.round % 10))
+
+
+def _opposite(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    """Of every four clients, the third has the first one's noise with the opposite sign."""
+    turned = context.clients % 4 == 2
+    owner = replace(context, clients=np.where(turned, context.clients - 2, context.clients))
+    sign = np.where(turned, -1.0, 1.0)[:, np.newaxis]
+    return _changed(link, models, owner, lambda noise: sign * noise)
+
+
+def _cancelling(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return _changed(link, models, context, lambda noise: noise - noise.mean(axis=0))
+
+
+def _one_coordinate(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    weak = np.where(np.arange(models.shape[1]) == models.shape[1] // 2, 0.5, 1.0)
+    return _changed(link, models, context, lambda noise: weak * noise)
+
+
+def _by_interactions(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+    return _changed(link, models, context, lambda noise: noise / context.counts[:, np.newaxis])
 
 
 def _reused(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
@@ -109,6 +139,12 @@ NOISE_FAULTS: dict[str, NoiseFault] = {
     "one number for all coordinates": _one_number,
     "one draw for all clients": _one_client,
     "a seed of its own": _own_seed,
+    "noise in the first round only": _first_round_only,
+    "the same noise every ten rounds": _ten_rounds,
+    "the noise of another client with the opposite sign": _opposite,
+    "noise that cancels over the cohort": _cancelling,
+    "half the noise on one coordinate": _one_coordinate,
+    "less noise for more interactions": _by_interactions,
 }
 """What links may do instead of the noise that they declare."""
 
@@ -149,11 +185,35 @@ def _own_flips(
     return link.apply(clicks, shown, step, replace(context, source=Streams(7)))
 
 
+def _honest_unless(leaves: Callable[[Bools, int, RoundContext], Bools]) -> ClickFault:
+    """Lists that are reported as they are."""
+
+    def apply(
+        link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    ) -> Bools:
+        reported = link.apply(clicks, shown, step, context)
+        return np.where(leaves(clicks, step, context)[:, np.newaxis], clicks, reported)
+
+    return apply
+
+
+def _same_later(
+    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+) -> Bools:
+    return link.apply(clicks, shown, min(step, 1), context)
+
+
 CLICK_FAULTS: dict[str, ClickFault] = {
     "15 % fewer lies": _fewer_flips,
     "the same lies in every round": _same_flips,
     "one lie for all places": _one_flip,
     "lies about clicks only": _clicks_only,
     "a seed of its own": _own_flips,
+    "lies about the first list only": _honest_unless(lambda clicks, step, _: np.full(len(clicks), step > 0)),
+    "lies in the first round only": _honest_unless(
+        lambda clicks, _, context: np.full(len(clicks), context.round > 0)
+    ),
+    "no lies about lists without clicks": _honest_unless(lambda clicks, *_: ~clicks.any(axis=1)),
+    "the same lies after the first list": _same_later,
 }
 """What links may do instead of the randomised response that they declare."""

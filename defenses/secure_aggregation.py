@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import PrivacyEvent, RoundContext, Wired, WireDefense
-from foltr_audit.records.privacy import Rounded, Summed
+from foltr_audit.records.privacy import KeyShares, Rounded, Summed
 from foltr_audit.secure_aggregation import FixedPoint, Outcome, SecureSum
 from foltr_audit.secure_aggregation.costs import STAGES, client_seconds
 
@@ -118,7 +118,9 @@ class SecureAggregation(WireDefense):
         rounded = Rounded(step=2.0 * self.encoding.error, nearest=True)
         if not self.masks:
             return (rounded,)
-        return (rounded, Summed(at_least=self.protocol.plan(context.shares).at_least))
+        plan = self.protocol.plan(context.shares)
+        shares = KeyShares(neighbours=plan.neighbours, needed=plan.shares_needed)
+        return (rounded, Summed(at_least=plan.at_least, key_shares=shares))
 
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
         """Seconds of one client's work for a message of P = `size`, by stage; measured anew each time."""

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from foltr_audit.records.privacy import RandomisedClicks, Summed
+from foltr_audit.accounting import UpperBound
+from foltr_audit.records.privacy import KeyShares, RandomisedClicks, Summed
 from tests.test_accounting import L1, SHARES, WHOLE, N, bound, epsilon
 
 # --- shown lists ------------------------------------------------------------------------------------------
@@ -35,6 +36,57 @@ def test_randomised_clicks_hide_what_lists_tell() -> None:
 
 
 # --- some of the other clients tell -----------------------------------------------------------------------
+
+
+def test_clients_that_collude_open_messages_with_their_key_shares() -> None:
+    """In a sparse graph a client's neighbours may all collude, though most others do not."""
+    neighbours, needed, told, delta = 22, 12, 24, 1e-5
+    laplace = (L1, WHOLE)
+
+    def proven(count: int, **more: object) -> UpperBound:
+        shares = KeyShares(neighbours=neighbours, needed=needed)
+        secure = Summed(at_least=26, key_shares=shares)
+        return bound(*laplace, secure, view="colluding", shares=50, colluders=count, delta=delta, **more)
+
+    exposed = 1.0 - sum(
+        math.comb(told, k) * math.comb(49 - told, neighbours - k) / math.comb(49, neighbours)
+        for k in range(needed)
+    )
+    assert exposed > 0.3
+    assert "12 of a client's 22 neighbours can open its message" in proven(told).how
+    alone = bound(*laplace, view="individual", shares=50, delta=delta)
+    assert proven(told).epsilon == pytest.approx(alone.epsilon)
+    few = proven(needed - 1, arriving=50)
+    others = bound(*laplace, view="colluding", shares=50, colluders=needed - 1, delta=delta)
+    assert few.epsilon == others.epsilon < alone.epsilon
+
+
+def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:
+    shares = KeyShares(neighbours=30, needed=15)
+    sparse, whole = Summed(at_least=2, key_shares=shares), Summed(at_least=2)
+    here = {"view": "colluding", "shares": 1000, "colluders": 60, "unit": "client"}
+    exposed = sum(math.comb(60, k) * math.comb(939, 30 - k) / math.comb(999, 30) for k in range(15, 31)) * (
+        1000 - 60
+    )
+    assert 0 < exposed < 1e-5
+    found = bound(L1, WHOLE, sparse, **here, delta=2e-5, arriving=1000)
+    less = bound(L1, WHOLE, whole, **here, delta=2e-5 - exposed, arriving=1000)
+    assert found.epsilon == pytest.approx(less.epsilon, rel=1e-9)
+    assert found.delta == 2e-5
+    pure = bound(L1, WHOLE, sparse, **here, arriving=1000)
+    assert "neighbours" in pure.how or pure.epsilon == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("view", ["aggregate", "colluding"])
+def test_a_sum_of_one_message_shows_its_last_bits(view: str) -> None:
+    one = {
+        "number_format": "float64",
+        "view": view,
+        "arriving": 1,
+        "colluders": 0 if view == "colluding" else None,
+    }
+    assert epsilon(L1, WHOLE, **one) == math.inf
+    assert epsilon(L1, WHOLE, **{**one, "arriving": 2}) == pytest.approx(1.2)
 
 
 def test_the_more_clients_collude_the_less_noise_is_left() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +45,25 @@ class OfQueries(MessageDefense):
                 view="individual",
             ),
         )
+
+
+class AddsOrRemoves(OfQueries):
+    """Claims something for neighbours of which one lacks a client."""
+
+    name: ClassVar[str] = "toy-adds-or-removes"
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        (claim,) = super().claims(context)
+        return (replace(claim, unit="client", relation="add-remove"),)
+
+
+def test_a_claim_for_one_client_more_or_less_is_twice_as_much_for_a_client_that_is_replaced(
+    setup_of: SetupOf,
+) -> None:
+    """To replace one is to remove one and to add another: eps composes, and delta grows by 1 + e^eps."""
+    found = checked(setup_of, (AddsOrRemoves(),), "client", "individual")
+    assert found.epsilon == pytest.approx(0.6)
+    assert found.delta == pytest.approx(1e-4 * (1 + math.exp(0.3)))
 
 
 def checked(

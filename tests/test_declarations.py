@@ -233,6 +233,68 @@ def test_other_links_beside_noise_are_as_declared(name: str, other: str, setup_o
         assert found.state != "broken", found.why
 
 
+class BallAndGrid(MessageDefense):
+    """Says that it keeps models in a ball, and does something else as well."""
+
+    name = "toy-ball-and-more"
+    then: str = "noise"
+    clips: bool = False
+
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
+        if self.clips:
+            models = models / np.maximum(np.abs(models).sum(axis=1, keepdims=True) / 25.0, 1.0)
+        if self.then == "grid":
+            return np.asarray(np.rint(models / 0.25) * 0.25)
+        return models + GammaShare(n=1, scale=40.0).sample(context.streams("noise"), models.shape[1])
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        del context
+        ball = Bounded(norm=25.0, ord=1, of="model")
+        if self.then == "grid":
+            return (ball, Rounded(step=0.25, nearest=True))
+        return (ball, Noised(law=GammaShare(n=1, scale=40.0)))
+
+
+@pytest.mark.parametrize("then", ["noise", "grid"])
+def test_a_bound_is_looked_at_behind_noise_and_grids_of_the_same_link(then: str, setup_of: SetupOf) -> None:
+    """Links that did anything after their bound were not looked at, and counted as doing what they say."""
+    found = declared(setup_of(chain=(BallAndGrid(then=then),)))
+    assert "outside the declared ball" in found.why
+    assert not declared(setup_of(chain=(BallAndGrid(then=then, clips=True),))).broken
+
+
+def test_every_ball_that_is_declared_is_looked_at(setup_of: SetupOf) -> None:
+    class TwoBalls(ToyClip):
+        name = "toy-two-balls"
+
+        def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+            (ball,) = super().events(context)
+            assert isinstance(ball, Bounded)
+            return (Bounded(norm=ball.norm / 10, ord=ball.ord, of="model"), ball)
+
+    found = declared(setup_of(chain=(TwoBalls(),)))
+    assert "outside the declared ball" in found.why
+
+
+@pytest.mark.parametrize(("then", "clients"), [("secure-aggregation", 200), ("none", 200), ("none", 40)])
+def test_noise_on_a_coarse_grid_is_not_accused(then: str, clients: int, setup_of: SetupOf) -> None:
+    """What clients are off the grid added up over a cohort, and passed for noise: "1.68 times" it."""
+    chain = ("clip:norm=1.5", "skellam:sigma=11,step=0.25", then)
+    for found in audited(setup_of(defense=chain, clients=clients), claim=9.0, delta=1e-5, trials=400):
+        assert found.declared == "as declared", found.declared_why
+
+
+def test_noise_after_local_steps_is_played_by_every_client_of_a_sum(setup_of: SetupOf) -> None:
+    """The others of a cohort had none: sums were told to be noiseless, and proofs to be contradicted."""
+    setup = setup_of(chain=(ToyClip(), StepNoise()), clients=40)
+    protocol: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "claim": 2.0}
+    for interactions in (1, 2):
+        for found in audited(setup, **protocol, interactions=interactions):
+            assert found.declared == "as declared", found.declared_why
+            assert found.verdict == "proven"
+            assert found.lower.epsilon <= found.upper.epsilon
+
+
 # --- false alarms ---------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from foltr_audit.recording import trace_header
 from foltr_audit.records.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.records.privacy import (
     Bounded,
+    KeyShares,
     Noised,
     Opaque,
     PrivacyEvent,
@@ -65,6 +66,10 @@ def test_an_event_is_read_back_as_it_was(event: PrivacyEvent) -> None:
         (RandomisedClicks(epsilon=1.0), "randomised-clicks:eps=1"),
         (RandomisedMetrics(epsilon=math.inf), "randomised-metrics:eps=inf"),
         (Summed(at_least=10), "summed:at-least=10"),
+        (
+            Summed(at_least=10, key_shares=KeyShares(neighbours=8, needed=5)),
+            "summed:at-least=10,neighbours=8,needed=5",
+        ),
         (Opaque(mechanism="home-made"), "opaque:home-made"),
     ],
 )
@@ -104,7 +109,7 @@ def test_a_header_holds_the_events_of_its_chain_in_the_order_in_which_they_act(s
         "rounded:step=0.5,nearest",
         "noised:skellam:sigma=4.242640687119285,step=0.5",
         "rounded:step=5.960464477539063e-08,nearest",
-        "summed:at-least=5",
+        "summed:at-least=5,neighbours=7,needed=4",
     ]
     assert trace_header(setup_of(), "perfect", 8).knowledge["events"] == []
 

@@ -39,6 +39,7 @@ class Noise(MessageDefense):
     text_of_law: str = LAPLACE
     factor: float = 1.0
     streamed: Streamed = lambda streams: streams
+    turned: str = "nobody"
 
     def law(self, context: RoundContext) -> AddedNoise:
         del context
@@ -52,15 +53,21 @@ class Noise(MessageDefense):
         law = replace(declared, **{name: getattr(declared, name) * self.factor})  # type: ignore[type-var]
         step = getattr(law, "step", 0.0)
         kept = step * np.rint(models / step) if step else models
-        return np.asarray(kept + law.sample(self.streamed(context.streams("noise")), models.shape[1]))
+        noise = law.sample(self.streamed(context.streams("noise")), models.shape[1])
+        odd = {
+            "nobody": np.zeros(len(models), dtype=np.bool_),
+            "odd rounds": np.full(len(models), context.round % 2 == 1),
+            "odd clients": context.clients % 2 == 1,
+        }[self.turned]
+        return np.asarray(kept + np.where(odd[:, np.newaxis], -noise, noise))
 
 
 def traced(
     text: str, factor: float = 1.0, streamed: Streamed = lambda streams: streams, *, rounds: int = ROUNDS,
-    clients: int = CLIENTS, size: float = 0.15,
+    clients: int = CLIENTS, size: float = 0.15, turned: str = "nobody",
 ) -> Linted:  # fmt: skip
     """What the lint says of clients who change models by about `size`, and of a header with events alone."""
-    chain = Chain((Noise(text_of_law=text, factor=factor, streamed=streamed),))
+    chain = Chain((Noise(text_of_law=text, factor=factor, streamed=streamed, turned=turned),))
     return linted.of_chain(chain, rounds=rounds, clients=clients, parameters=P, size=size, dtype="float32")
 
 
@@ -142,6 +149,31 @@ def test_the_same_noise_in_every_round_is_found(text: str) -> None:
         f for f in traced(text, streamed=_of_the_first_round).findings if f.check == "reused-noise"
     )
     assert finding.text.startswith("messages of the same place in successive rounds")
+
+
+@pytest.mark.parametrize("text", [LAPLACE, SKELLAM, FINE])
+@pytest.mark.parametrize(
+    ("turned", "streamed", "where"),
+    [
+        (
+            "odd rounds",
+            lambda streams: replace(streams, round=streams.round - streams.round % 2),
+            "messages of the same place in successive rounds",
+        ),
+        (
+            "odd clients",
+            lambda streams: replace(streams, clients=streams.clients - streams.clients % 2),
+            "messages of one round",
+        ),
+    ],
+)
+def test_noise_that_comes_again_with_the_opposite_sign_is_found(
+    text: str, turned: str, streamed: Streamed, where: str
+) -> None:
+    """Only differences were looked at; the sum of two such messages has no noise at all."""
+    found = only(traced(text, streamed=streamed, turned=turned).findings, "reused-noise")
+    assert found.text.startswith(where)
+    assert "their sums are free of it" in found.text
 
 
 @pytest.mark.parametrize("text", [LAPLACE, SKELLAM, SHARES])

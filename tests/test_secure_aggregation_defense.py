@@ -15,7 +15,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.plugins import Defense, MessageDefense, RoundContext
-from foltr_audit.records.privacy import Rounded, Summed
+from foltr_audit.records.privacy import KeyShares, Rounded, Summed
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from tests.test_federation import same_bytes
@@ -212,10 +212,14 @@ def test_nothing_acts_on_masked_messages() -> None:
 
 def test_events_say_what_it_does() -> None:
     here = context(range(5), shares=100)
-    assert made("").events(here) == (Rounded(step=2.0**-24, nearest=True), Summed(at_least=51))
-    assert made("threshold=7,fraction=10").events(here) == (
+    shares = KeyShares(neighbours=24, needed=13)
+    assert made("").events(here) == (
+        Rounded(step=2.0**-24, nearest=True),
+        Summed(at_least=51, key_shares=shares),
+    )
+    assert made("threshold=7,fraction=10,neighbours=all").events(here) == (
         Rounded(step=2.0**-10, nearest=True),
-        Summed(at_least=7),
+        Summed(at_least=7, key_shares=KeyShares(neighbours=99, needed=6)),
     )
     assert made("masks=false").events(here) == (Rounded(step=2.0**-24, nearest=True),), (
         "the server sees each message"

@@ -30,7 +30,8 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
       chapter V). The largest weight moves the sum most, so distances grow by the ratio of the two. For
       Gaussian noise the variances show the same.
     - Other clients of a round that tell what they sent (view `colluding`) can be subtracted: what is left is
-      the sum over those that do not tell, or a single message.
+      the sum over those that do not tell, or a single message. Of secure aggregation they also tell their
+      shares of other clients' secrets: how likely it is that some message can be opened counts to delta.
     - An observer that also sees the shown lists sees what the noise on a message does not touch: a list that
       a local model ranked follows from the clicks on the lists before it in the same round. Noise proves
       nothing then, unless there is one list a round or the global model ranks them all; clicks that are
@@ -113,7 +114,12 @@ def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
             continue
         yield from _in_message(noise, situation, share)
         if honest > 1 and (secure or situation.seen != "individual"):
-            yield from _in_sum(noise, honest, situation, share)
+            opened = _opened(walked, honest, situation)
+            if opened > 0 and opened >= situation.delta:
+                yield Proof(None, _opening(walked, situation), of_sum=True)
+            else:
+                proofs = _in_sum(noise, honest, situation, share)
+                yield from (replace(proof, spent=opened) for proof in proofs)
 
 
 _LISTS_TELL = (
@@ -128,8 +134,7 @@ _LAST_BITS_TELL = (
 
 
 def _tells_last_bits(walked: Walked, situation: Situation) -> bool:
-    alone = situation.seen == "colluding" and _honest(walked, situation) == 1
-    single = situation.seen == "individual" or alone
+    single = situation.seen == "individual" or _honest(walked, situation) == 1
     return situation.number_format == "float64" and single and walked.shows_last_bits
 
 
@@ -156,6 +161,29 @@ def _in_sum(noise: Protection, honest: int, situation: Situation, share: float) 
         stretch=stretch,
     )
     yield from (replace(proof, share=share) for proof in proofs_of(noise.law.summed(honest), hidden))
+
+
+def _opened(walked: Walked, honest: int, situation: Situation) -> float:
+    """How likely it is at most that those who tell can open a message of another client, in any round.
+
+    Each client's neighbours are drawn at random, anew in every round.
+    """
+    shares = walked.key_shares
+    if situation.seen != "colluding" or situation.colluders is None or shares is None:
+        return 0.0
+    if situation.colluders < shares.needed:
+        return 0.0
+    from scipy.stats import hypergeom
+
+    others = situation.shares - 1
+    tail = hypergeom.sf(shares.needed - 1, others, min(situation.colluders, others), shares.neighbours)
+    return min(1.0, float(tail) * honest * situation.rounds)
+
+
+def _opening(walked: Walked, situation: Situation) -> str:
+    shares = walked.key_shares
+    held = "" if shares is None else f"{shares.needed} of a client's {shares.neighbours} neighbours"
+    return f"{held} can open its message, and {situation.colluders} clients tell what they know"
 
 
 def _honest(walked: Walked, situation: Situation) -> int:
@@ -188,7 +216,8 @@ def _bound(proof: Proof, situation: Situation) -> UpperBound:
     rounds = situation.touched
     epsilon, delta = proof.loss.epsilon(rounds, 0.0, proof.share), 0.0
     if situation.delta > 0:
-        pure, epsilon = epsilon, proof.loss.epsilon(rounds, situation.delta, proof.share)
+        pure = epsilon if proof.spent == 0 else math.inf
+        epsilon = proof.loss.epsilon(rounds, situation.delta - proof.spent, proof.share)
         delta = 0.0 if pure <= epsilon else situation.delta
     if math.isinf(epsilon):
         of_kind = situation.delta == 0 and proof.kind != ""

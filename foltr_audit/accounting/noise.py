@@ -39,6 +39,7 @@ class Proof:
         kind: what kind of noise it is, in a word or two.
         share: share of the clients in a secret sample that amplifies it; 1 where there is none.
         of_sum: it is about the noise of all clients together.
+        spent: how much of delta is spent on what may go wrong otherwise.
     """
 
     loss: Loss | None
@@ -46,6 +47,7 @@ class Proof:
     kind: str = ""
     share: float = 1.0
     of_sum: bool = False
+    spent: float = 0.0
 
 
 def proofs_of(law: AddedNoise, hidden: Hidden) -> tuple[Proof, ...]:

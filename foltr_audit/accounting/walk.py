@@ -10,6 +10,7 @@ from foltr_audit.accounting.norms import Norms, whole_multiple
 from foltr_audit.noise_laws import AddedNoise
 from foltr_audit.records.privacy import (
     Bounded,
+    KeyShares,
     Noised,
     Opaque,
     PrivacyEvent,
@@ -53,6 +54,7 @@ class Walked:
         metric_epsilon: the smallest epsilon with which each metric was randomised; infinite without.
         at_least: fewest messages of a secure sum; None if the server gets each message.
         grid: step of the grid that messages lie on when they are sent, 0 if on none.
+        key_shares: which clients can open a message of a secure sum together; None if none can.
     """
 
     noises: tuple[Protection, ...]
@@ -60,6 +62,7 @@ class Walked:
     metric_epsilon: float
     at_least: int | None
     grid: float
+    key_shares: KeyShares | None = None
 
     @property
     def shows_last_bits(self) -> bool:
@@ -79,6 +82,7 @@ def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
         metric_epsilon=walker.metric_epsilon,
         at_least=walker.at_least,
         grid=walker.grid,
+        key_shares=walker.key_shares,
     )
 
 
@@ -100,6 +104,7 @@ class _Walker:
         self.bit_epsilon = math.inf
         self.metric_epsilon = math.inf
         self.at_least: int | None = None
+        self.key_shares: KeyShares | None = None
 
     def take(self, event: PrivacyEvent) -> None:
         """One event more."""
@@ -110,6 +115,7 @@ class _Walker:
                 self.metric_epsilon = min(self.metric_epsilon, event.epsilon)
             case Summed():
                 self.at_least = max(self.at_least or 1, event.at_least)
+                self.key_shares = event.key_shares or self.key_shares
             case Noised():
                 self._noised(event.law)
             case Rounded():

@@ -170,7 +170,7 @@ class Audit:
                 Input.of_canary(name, sessions[name].clients, canary) for name, canary in found.items()
             ]
         last = list(sessions.values())[-1]
-        declared = check_declarations(last.acts, last.clients, inputs)
+        declared = check_declarations(last.acts, last.clients, inputs, last.interactions)
         views = {view for unit in self.protocol.units for view in self.protocol.views_of(unit)}
         for members in sorted({last.members(view) for view in views} - {1}):
             failed = failure_of_sums(last, members)

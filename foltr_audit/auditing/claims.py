@@ -87,6 +87,8 @@ def interactions_of(setup: Setup, protocol: AuditSpec) -> int:
 
 def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -> Claim:
     size = group_size(claim.unit, unit, interactions)
+    if claim.relation == "add-remove":  # to replace a unit is to remove one and to add another
+        size *= 2
     return Claim(claim.epsilon, claim.delta).of_group(size).of_messages(messages)
 
 

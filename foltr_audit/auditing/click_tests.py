@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -15,10 +17,16 @@ from foltr_audit.plugins import ClickDefense, RoundContext
 from foltr_audit.rng import Streams
 
 _CLIENTS = 16_384
+_FEWER = 4096  # clients of another round or interaction, and with one number of clicks
+_ROUNDS, _STEPS = (1, 2, 7), 8
+_LENGTHS = (LIST_LENGTH, LIST_LENGTH // 2)
+_BOUNDS = 200  # that are looked at, at most: in places, numbers of clicks, interactions and rounds
 _SLACK = 1e-9  # relative, of an epsilon
 
 
-def click_tests(clients: ScriptedClients, link: ClickDefense, place: int, epsilon: float) -> Iterator[Test]:
+def click_tests(
+    clients: ScriptedClients, link: ClickDefense, place: int, epsilon: float, interactions: int = 1
+) -> Iterator[Test]:
     """Tests of one link that declares to randomise every click with at most this epsilon.
 
     Args:
@@ -26,37 +34,90 @@ def click_tests(clients: ScriptedClients, link: ClickDefense, place: int, epsilo
         link: the link.
         place: its place in the chain, which names its streams.
         epsilon: largest log ratio of one reported bit.
+        interactions: B, of each client in a round.
     """
-    ids = np.arange(_CLIENTS)
-    context = clients.context(0, ids, f"audit/law/defense/{place}/")
-    shown = np.tile(np.arange(LIST_LENGTH), (_CLIENTS, 1))
-    truth = (ids[:, np.newaxis] // 2 ** np.arange(LIST_LENGTH)) % 2 == 1  # every pattern, 16 times
-    flips = _flips(link, truth, shown, 0, context)
-    yield from _rates(truth, truth ^ flips, epsilon)
-    for i in range(LIST_LENGTH):
-        for j in range(i):
-            yield _alike(flips[:, i], flips[:, j], "randomised clicks are alike in two places of a list")
+    tried = _Tried(link, clients.context(0, np.arange(_CLIENTS), f"audit/law/defense/{place}/", interactions))
+    truth = _every_pattern(_CLIENTS)
+    flips = tried.flips(truth)
+    yield from _rates(truth, truth ^ flips, epsilon, columns=True)
+    yield from _by_number_of_clicks(tried, epsilon)
+    for i, j in combinations(range(LIST_LENGTH), 2):
+        yield _alike(flips[:, i], flips[:, j], "randomised clicks are alike in two places of a list")
     half = _CLIENTS // 2
     yield _alike(flips[:half].ravel(), flips[half:].ravel(), "randomised clicks are alike for two clients")
-    others = {
-        "in two rounds": _flips(link, truth, shown, 0, replace(context, round=1)),
-        "in two interactions": _flips(link, truth, shown, 1, context),
-        "under two seeds of the experiment": _flips(
-            link, truth, shown, 0, replace(context, source=Streams(clients.setup.spec.seed + 1, 0))
-        ),
+    few = truth[:_FEWER]
+    steps = sorted({0, 1, interactions - 1, *range(min(interactions, _STEPS))})
+    kinds = {
+        "interactions": [tried.flips(few, step=step) for step in steps],
+        "rounds": [tried.flips(few, round_=round_) for round_ in (0, *_rounds(clients))],
     }
-    for when, again in others.items():
-        yield _alike(flips.ravel(), again.ravel(), f"randomised clicks are alike {when}")
+    for kind, several in kinds.items():
+        for again in several[1:]:
+            yield from _rates(few, few ^ again, epsilon)
+        for one, other in combinations(several, 2):
+            yield _alike(one.ravel(), other.ravel(), f"randomised clicks are alike in two {kind}")
+    again = tried.flips(few, source=Streams(clients.setup.spec.seed + 1, 0))
+    yield _alike(
+        flips[:_FEWER].ravel(), again.ravel(), "randomised clicks are alike under two seeds of the experiment"
+    )
 
 
-def _flips(link: ClickDefense, truth: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
-    return np.asarray(link.apply(truth.copy(), shown, step, context) ^ truth)
+class _Tried:
+    """A link that is tried on given clicks."""
+
+    def __init__(self, link: ClickDefense, context: RoundContext) -> None:
+        self.link = link
+        self.context = context
+
+    def flips(self, truth: Bools, *, step: int = 0, round_: int = 0, source: Streams | None = None) -> Bools:
+        """Which clicks (C, k) of the first C clients are reported wrongly, on lists padded to ten places."""
+        count, k = truth.shape
+        context = replace(
+            self.context,
+            round=round_,
+            clients=self.context.clients[:count],
+            counts=self.context.counts[:count],
+            source=source or self.context.source,
+        )
+        shown = np.where(np.arange(LIST_LENGTH) < k, np.arange(LIST_LENGTH), -1)
+        padded = np.zeros((count, LIST_LENGTH), dtype=np.bool_)
+        padded[:, :k] = truth
+        reported = self.link.apply(padded.copy(), np.tile(shown, (count, 1)), step, context)
+        return np.asarray(reported[:, :k] ^ truth)
 
 
-def _rates(truth: Bools, reported: Bools, epsilon: float) -> Iterator[Test]:
-    """Whether a report says more of its click than declared, over all places and in each place."""
-    columns = [slice(None), *(slice(i, i + 1) for i in range(truth.shape[1]))]
-    for column in columns:
+def _rounds(clients: ScriptedClients) -> Sequence[int]:
+    """Some later rounds, the last of the run among them."""
+    return sorted({*_ROUNDS, clients.setup.spec.train.rounds - 1} - {0})
+
+
+def _every_pattern(count: int) -> Bools:
+    return np.asarray((np.arange(count)[:, np.newaxis] // 2 ** np.arange(LIST_LENGTH)) % 2 == 1)
+
+
+def _orders(count: int, length: int) -> Ints:
+    """An order of the places of a list for each client, int64 (C, k)."""
+    steps = np.array([step for step in range(1, length) if math.gcd(step, length) == 1])
+    rows = np.arange(count)[:, np.newaxis]
+    return np.asarray((np.arange(length) * steps[rows % steps.size] + rows // steps.size) % length)
+
+
+def _by_number_of_clicks(tried: _Tried, epsilon: float) -> Iterator[Test]:
+    """Bits of lists with c clicks against those with one more, by which a list differs from its neighbour."""
+    for length in _LENGTHS:
+        ranks = _orders(_FEWER, length)
+        batches = [ranks < clicks for clicks in range(length + 1)]
+        reports = [truth ^ tried.flips(truth) for truth in batches]
+        for c in range(length):
+            bits = np.concatenate([batches[c][~batches[c]], batches[c + 1][batches[c + 1]]])
+            said = np.concatenate([reports[c][~batches[c]], reports[c + 1][batches[c + 1]]])
+            yield from _rates(bits[:, np.newaxis], said[:, np.newaxis], epsilon)
+
+
+def _rates(truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False) -> Iterator[Test]:
+    """Whether a report says more of its click than declared, over all places, and in each place."""
+    each = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
+    for column in [slice(None), *each]:
         clicked, said = truth[:, column].ravel(), reported[:, column].ravel()
         trials = min(int(clicked.sum()), int((~clicked).sum()))
         one, none = said[clicked][:trials], said[~clicked][:trials]
@@ -66,7 +127,7 @@ def _rates(truth: Bools, reported: Bools, epsilon: float) -> Iterator[Test]:
                 int(missed.sum()),
                 trials,
                 delta=0.0,
-                confidence=1.0 - FALSE_ALARM / (2 * len(columns)),
+                confidence=1.0 - FALSE_ALARM / _BOUNDS,
             )
             found = f"randomised clicks tell an epsilon of {shown:.3g} at least, more than is declared"
             yield Test(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)

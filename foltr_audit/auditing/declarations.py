@@ -62,20 +62,25 @@ class Declarations:
         )
 
 
-def check_declarations(acts: Acts, clients: ScriptedClients, inputs: Sequence[Input]) -> Declarations:
+def check_declarations(
+    acts: Acts, clients: ScriptedClients, inputs: Sequence[Input], interactions: int = 1
+) -> Declarations:
     """Try all links of a chain on some inputs.
 
     Args:
         acts: events of the chain with the link that each is of.
         clients: clients at any global model.
         inputs: local models that the links of step and message stage get.
+        interactions: B, behind each message.
     """
-    links = LinkTests(acts)
+    links = LinkTests(acts, interactions)
     links.run(inputs)
     for place, link in enumerate(clients.setup.chain.defenses):
         events = [event for other, event in acts if other is link and isinstance(event, RandomisedClicks)]
         if isinstance(link, ClickDefense) and events:
-            links.tests.setdefault(id(link), []).extend(click_tests(clients, link, place, events[0].epsilon))
+            links.tests.setdefault(id(link), []).extend(
+                click_tests(clients, link, place, events[0].epsilon, interactions)
+            )
     names = {id(link): link.name for link in clients.setup.chain.defenses}
     among = sum(len(tests) for tests in links.tests.values())
     failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}

@@ -22,6 +22,7 @@ FALSE_ALARM = 1e-6
 """How likely it is at most that all tests of an audit together find fault with noise that is as declared."""
 
 _LEVELS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.995, 0.999, 0.9999, 0.99999)
+_COLUMN_LEVELS = (0.25, 0.75, 0.98)
 _RESOLVED = 1e3  # how many times its rounding a size has to be
 _COORDINATES = 64  # of a long message whose pairs are compared
 
@@ -74,11 +75,20 @@ def distribution(draws: Draws, law: NoiseLaw, table: LawTable) -> Iterator[Test]
     yield Test(two_sided(positive, there, 0.5), f"noise {draws.where} is not symmetric around 0")
 
 
+def each_column(noise: Floats, table: LawTable, found: str, resolution: float = 0.0) -> Iterator[Test]:
+    """The sizes in each column of (N, P) by itself: the least likely one, allowing for their number."""
+    sizes = np.abs(noise)
+    for size, chance in dict.fromkeys(table.level(level) for level in _COLUMN_LEVELS):
+        if size >= _RESOLVED * resolution:
+            within = (sizes <= size).sum(axis=0)
+            yield Test(_least(within, np.full(within.size, len(noise)), chance), found)
+
+
 def independence(draws: Draws, table: LawTable) -> Iterator[Test]:
     """Whether coordinates of one client, and clients, are independent, by signs, sizes and repetitions."""
     noise, P = draws.noise, draws.noise.shape[1]
     places = np.unique(np.linspace(0, P - 1, min(_COORDINATES, P)).astype(np.int64))
-    yield from _between_columns(noise[:, places], table, f"noise {draws.where} is alike in two coordinates")
+    yield from between_columns(noise[:, places], table, f"noise {draws.where} is alike in two coordinates")
     half, alike = noise.shape[0] // 2, f"noise {draws.where} is alike for two clients"
     yield from between(noise[: 2 * half : 2], noise[1 : 2 * half : 2], table, alike)
     rows = noise[(np.abs(noise) > table.small).any(axis=1)]
@@ -96,7 +106,7 @@ def between(one: Floats, other: Floats, table: LawTable, found: str) -> Iterator
     yield Test(two_sided(int(alike.sum()), alike.size, chance**2 + (1 - chance) ** 2), found)
 
 
-def _between_columns(noise: Floats, table: LawTable, found: str) -> Iterator[Test]:
+def between_columns(noise: Floats, table: LawTable, found: str) -> Iterator[Test]:
     """The same of each pair of columns of (N, P): the least likely one, allowing for their number."""
     first, second = np.triu_indices(noise.shape[1], 1)
     if not first.size:
@@ -119,6 +129,13 @@ def _least(hits: Ints, trials: Ints, chance: float) -> float:
 def two_sided(hits: int, trials: int, chance: float) -> float:
     """Probability of a count at least as unlikely as this one, binomial; 1 without any trial."""
     return float(_two_sided(np.array([hits]), np.array([trials]), chance)[0]) if trials else 1.0
+
+
+def upper_tail(hits: int, trials: int, chance: float) -> float:
+    """Probability of at least so many hits, binomial."""
+    from scipy.special import bdtrc
+
+    return float(bdtrc(hits - 1, trials, chance)) if hits > 0 else 1.0
 
 
 def _two_sided(hits: Ints, trials: Ints, chance: float) -> Floats:

@@ -99,10 +99,10 @@ def exact_epsilon(
     if noise.law is None or noise.rounded or (lists and not certain):
         return None
     if isinstance(noise.law, Gaussian) and delta > 0:
-        from foltr_audit.gaussian_dp import gaussian_epsilon
+        from foltr_audit.gaussian_dp import LARGEST, gaussian_epsilon
 
         mu = math.sqrt(sum(float(shift @ shift) for shift in shifts)) / noise.law.sigma
-        return gaussian_epsilon(mu, delta)
+        return gaussian_epsilon(mu, delta) if mu <= LARGEST else math.inf
     if delta > 0:
         return None
     return float(sum(noise.law.worst_loss(shift).sum() for shift in shifts))

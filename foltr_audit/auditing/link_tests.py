@@ -7,27 +7,28 @@ coordinate, client, round and local step, from the experiment's own streams.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foltr_audit.auditing.bound_tests import bounded, on_grid, resized
 from foltr_audit.auditing.law_table import LawTable, law_table
-from foltr_audit.auditing.law_tests import Draws, Test, between, distribution, independence
+from foltr_audit.auditing.law_tests import Draws, Test, between, distribution, each_column, independence
 from foltr_audit.auditing.neighbours import Canary
+from foltr_audit.auditing.round_tests import rounds_tests, some_rounds
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
 from foltr_audit.noise_laws import AddedNoise
 from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.records.privacy import Bounded, Noised, RandomisedClicks, Resized, Rounded
+from foltr_audit.records.privacy import Bounded, Noised, RandomisedClicks, Rounded
 from foltr_audit.rng import Streams
 
 _CLIENTS = 2048  # of each input
 _NUMBERS = 2_000_000  # of their messages at most
-_ROUNDS = (1, 2, 7)  # whose noise is compared with that of round 0
-_STEPS = (1, 2)
+_STEPS = 3
+_FEWEST, _MOST = 8, 64  # clients whose noise of many rounds is compared
 _FAR = 1e3  # how many radii outside its ball a bound is tried
-_SLACK = 1e-6  # relative: what rounding may add to a norm
+_COPIES = 96  # clients with the same model where noise hides whether a bound holds
 _COARSE = 0.05  # of the scale: rounding at random by more would change the law
 
 
@@ -65,13 +66,15 @@ class Input:
 class LinkTests:
     """The tests of the links of step and message stage on some inputs."""
 
-    def __init__(self, acts: Sequence[tuple[Defense, PrivacyEvent]]) -> None:
-        """`acts` are the events of a chain with the link that each is of."""
+    def __init__(self, acts: Sequence[tuple[Defense, PrivacyEvent]], interactions: int = 1) -> None:
+        """`acts` are the events of a chain with the link that each is of; B interactions a message."""
+        self.interactions = interactions
         self.events: dict[int, list[PrivacyEvent]] = {}
         for link, event in acts:
             self.events.setdefault(id(link), []).append(event)
         self.tests: dict[int, list[Test]] = {}
         self.not_looked: dict[int, str] = {}
+        self._means: dict[tuple[int, bytes], Floats] = {}
 
     def run(self, inputs: Sequence[Input]) -> None:
         """Try all inputs; results are kept by the id of each link."""
@@ -84,17 +87,20 @@ class LinkTests:
     def _noise(self, one: Input) -> None:
         count = max(64, min(_CLIENTS, _NUMBERS // one.models.shape[1]))
         for number, (model, where) in enumerate(zip(one.models, one.where, strict=True)):
-            context = _context(one.clients, number, count)
+            context = self._context(one.clients, number, count)
             models = np.tile(model, (count, 1))
-            steps = self.drawn(one.clients, models, context)
-            for link, noise in steps.items():
+            first = self.drawn(one.clients, models, context)
+            for link, noise in first.items():
                 law, table = self._law(link)
                 if law is None or table is None:
                     continue
-                draws = Draws(noise, f"for {where}")
+                draws = Draws(noise, f"for {where}", float(np.spacing(np.abs(models).max())))
                 found = self.tests.setdefault(link, [])
                 found += [*distribution(draws, law, table), *independence(draws, table)]
-            self._repetitions(one.clients, models, context, steps, where)
+                another = f"noise for {where} has another size in one coordinate"
+                found += each_column(noise, table, another, draws.resolution)
+            self._repetitions(one.clients, models, context, first, where)
+            self._over_rounds(one.clients, model, number, where)
 
     def _repetitions(
         self,
@@ -104,22 +110,43 @@ class LinkTests:
         first: dict[int, Floats],
         where: str,
     ) -> None:
-        """Noise of other rounds, local steps and seeds against that of round 0."""
+        """Noise of other local steps and of another seed: of the law, and independent of the first."""
         seed = clients.setup.spec.seed
-        others = [(replace(context, round=round_), 0, "in two rounds") for round_ in _ROUNDS]
-        others += [(context, step, "after two local steps") for step in _STEPS]
+        steps = range(1, max(_STEPS, self.interactions))
+        others = [(context, step, "after two local steps") for step in steps]
         others += [(replace(context, source=Streams(seed + 1, 0)), 0, "under two seeds of the experiment")]
+        before = [first]
         for other, step, when in others:
             again = self.drawn(clients, models, other, step)
             for link, noise in again.items():
                 law, table = self._law(link)
-                of_steps = "steps" in when
-                if law is None or table is None or link not in first:
+                if law is None or table is None or (step and not self._in_step_stage(clients, link)):
                     continue
-                if of_steps and not self._in_step_stage(clients, link):
-                    continue
-                alike = f"noise for {where} is alike {when}"
-                self.tests.setdefault(link, []).extend(between(first[link], noise, table, alike))
+                found = self.tests.setdefault(link, [])
+                place = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
+                draws = Draws(noise, place, float(np.spacing(np.abs(models).max())))
+                found += distribution(draws, law, table)
+                for earlier in (each[link] for each in before if link in each):
+                    found += between(earlier, noise, table, f"noise for {where} is alike {when}")
+            before.append(again)
+
+    def _over_rounds(self, clients: ScriptedClients, model: Floats, number: int, where: str) -> None:
+        """Noise of some clients in many rounds: every round, every client, and what they add up to."""
+        rounds = some_rounds(clients.setup.spec.train.rounds)
+        count = max(_FEWEST, min(_MOST, _NUMBERS // (len(rounds) * model.size)))
+        context, models = self._context(clients, number, count), np.tile(model, (count, 1))
+        each = [self.drawn(clients, models, replace(context, round=round_)) for round_ in rounds]
+        for link in each[0]:
+            law, table = self._law(link)
+            if law is not None and table is not None:
+                noise = np.stack([drawn[link] for drawn in each])
+                resolution = float(np.spacing(np.abs(models).max()))
+                self.tests.setdefault(link, []).extend(rounds_tests(noise, law, table, where, resolution))
+
+    def _context(
+        self, clients: ScriptedClients, number: int, count: int, prefix: str = "audit/law/"
+    ) -> RoundContext:
+        return clients.context(0, number * count + np.arange(count), prefix, self.interactions)
 
     def drawn(
         self, clients: ScriptedClients, models: Floats, context: RoundContext, step: int = 0
@@ -139,7 +166,8 @@ class LinkTests:
     ) -> Floats | None:
         """What a link's output would be without its noise; None where that cannot be told.
 
-        Where it does something else before it adds noise, its mean over clients with equal models.
+        Where it does something else before it adds noise, its mean over the clients that it first met with
+        that model.
         """
         if not isinstance(events[-1], Noised):
             self.not_looked[id(link)] = f"{link.name} does something after its noise"
@@ -156,7 +184,8 @@ class LinkTests:
         if max(steps, default=0.0) > _COARSE * events[-1].law.scale:
             self.not_looked[id(link)] = f"{link.name} rounds by more than its noise is told from"
             return None
-        return np.broadcast_to(after.mean(axis=0), after.shape)
+        mean = self._means.setdefault((id(link), before[0].tobytes()), after.mean(axis=0))
+        return np.broadcast_to(mean, after.shape)
 
     def _law(self, link: int) -> tuple[AddedNoise | None, LawTable | None]:
         laws = [event.law for event in self.events[link] if isinstance(event, Noised)]
@@ -175,58 +204,24 @@ class LinkTests:
     # --- bounds, rounding -----------------------------------------------------------------------------
 
     def _bounds(self, one: Input) -> None:
-        """Every link without noise, on the inputs and on models far outside."""
+        """Every link, on the inputs and on models far outside of every ball that is declared."""
         clients, P = one.clients, one.models.shape[1]
-        directions = np.concatenate([np.eye(P)[:1], np.ones((1, P)), -np.eye(P)[-1:]])
-        for events in self.events.values():
-            far = [event.norm * _FAR for event in events if isinstance(event, Bounded)]
-            directions = np.concatenate([directions, *[directions[:3] * size for size in far]])
-        models = np.concatenate([one.models, clients.parameters + directions])
-        models = np.repeat(models, 4, axis=0)  # of several clients each
-        context = _context(clients, 0, len(models), "audit/bounds/")
+        axes = np.concatenate([np.eye(P)[:1], np.ones((1, P)), -np.eye(P)[-1:]])
+        balls = [
+            event.norm for events in self.events.values() for event in events if isinstance(event, Bounded)
+        ]
+        far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
+        models = np.concatenate([one.models, clients.parameters + np.concatenate(far)])
+        copies = _COPIES if self._noisy() else 4
+        models = np.repeat(models, copies, axis=0)  # of several clients each
+        context = self._context(clients, 0, len(models), "audit/bounds/")
         for link, before, after in clients.setup.chain.trail(models, context):
-            events = [
-                event for event in self.events.get(id(link), []) if not isinstance(event, RandomisedClicks)
-            ]
-            if events and not any(isinstance(event, Noised) for event in events):
+            events = self.events.get(id(link), [])
+            if events and not any(isinstance(event, RandomisedClicks) for event in events):
                 found = self.tests.setdefault(id(link), [])
-                found += _bounded(events, after, clients.parameters)
-                found += _resized(events, before, after, clients.parameters)
+                found += bounded(events, after, clients.parameters, copies)
+                found += on_grid(events, after)
+                found += resized(events, before, after, clients.parameters)
 
-
-def _context(clients: ScriptedClients, number: int, count: int, prefix: str = "audit/law/") -> RoundContext:
-    return clients.context(0, number * count + np.arange(count), prefix)
-
-
-def _bounded(events: Sequence[PrivacyEvent], after: Floats, parameters: Floats) -> Iterator[Test]:
-    """Whether outputs lie in the last ball that a link declares, and on the grid."""
-    if events and isinstance(events[-1], Bounded) and events[-1].always:
-        ball = events[-1]
-        inside = after if ball.of == "model" else after - parameters
-        largest = float(np.linalg.norm(inside, ord=ball.ord, axis=1).max())
-        room = _SLACK * (ball.norm + float(np.abs(parameters).max()))
-        p = 0.0 if largest > ball.norm + room else 1.0
-        yield Test(
-            p, f"{ball.of}s reach a norm of {largest:.4g}, outside the declared ball of {ball.norm:.4g}"
-        )
-    if events and isinstance(events[-1], Rounded):
-        steps = after / events[-1].step
-        with np.errstate(invalid="ignore"):
-            off = float(np.abs(steps - np.rint(steps))[np.abs(steps) < 2.0**40].max(initial=0.0))
-        yield Test(0.0 if off > 1e-3 else 1.0, f"messages lie off the declared grid of {events[-1].step:g}")
-
-
-def _resized(
-    events: Sequence[PrivacyEvent], before: Floats, after: Floats, parameters: Floats
-) -> Iterator[Test]:
-    """Whether no norm grows by more than a declared factor."""
-    if len(events) != 1 or not isinstance(events[0], Resized):
-        return
-    event = events[0]
-    middle = np.zeros_like(parameters) if event.of == "model" else parameters
-    for order in (1, 2, math.inf):
-        sizes = [np.linalg.norm(models - middle, ord=order, axis=1) for models in (before, after)]
-        grown = bool(np.any(sizes[1] > event.factor * sizes[0] * (1 + _SLACK) + _SLACK))
-        yield Test(
-            0.0 if grown else 1.0, f"a norm grows by more than the declared factor of {event.factor:g}"
-        )
+    def _noisy(self) -> bool:
+        return any(isinstance(event, Noised) for events in self.events.values() for event in events)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
+
 import numpy as np
 
-from foltr_audit.auditing.scripted import Floats, ScriptedClients
-from foltr_audit.plugins import MessageDefense
+from foltr_audit.auditing.scripted import Floats, ScriptedClients, is_random
+from foltr_audit.chain import Chain
+from foltr_audit.plugins import MessageDefense, RoundContext, StepDefense
 from foltr_audit.progress import SILENT, Progress
 
 _TICKS = 64  # trials between two movements of the progress bar
@@ -29,7 +33,7 @@ class OtherClients:
 
     def sums(self, members: int, message: int) -> Floats:
         """For each trial, the sum of `members - 1` messages less what it is without noise, (N, P)."""
-        if members < 2 or not self.clients.setup.chain.links(MessageDefense):
+        if members < 2 or not (self.clients.setup.chain.links(MessageDefense) or self._noisy_steps):
             return np.zeros((self.count, self.clients.parameters.size))
         key = (members, message)
         if key not in self._sums:
@@ -37,22 +41,37 @@ class OtherClients:
         return self._sums[key]
 
     def _played(self, members: int, message: int) -> Floats:
-        after, known = self._resting(members)
-        sums = np.empty((self.count, after.shape[1]))
+        chain, quiet, ids = self.clients.setup.chain, self.clients.quiet, np.arange(1, members)
+        models = np.tile(self.clients.parameters, (ids.size, 1))
+        resting = self.clients.context(0, ids, interactions=self.interactions)
+        known = ids.size * self.clients.quiet_message(self._stepped(models[:1], quiet, resting), 0)[0]
+        after = None if self._noisy_steps else self._stepped(models, chain, resting)
+        sums = np.empty((self.count, models.shape[1]))
         with self.progress.task("other clients", -(-self.count // _TICKS)) as tick:
             for trial in range(self.count):
-                context = self.clients.context(
-                    trial, np.arange(1, members), f"audit/others/{message}/", self.interactions
-                )
-                sums[trial] = self.clients.messages(after, context).sum(axis=0) - known
+                prefix = f"audit/others/{message}/"
+                context = self.clients.context(trial, ids, prefix, self.interactions)
+                local = self._stepped(models, chain, context) if after is None else after
+                sums[trial] = self.clients.messages(local, context).sum(axis=0) - known
                 if trial % _TICKS == 0:
                     tick()
         return sums
 
-    def _resting(self, members: int) -> tuple[Floats, Floats]:
-        """Local models of the other clients, (n - 1, P); the sum of their messages without noise, (P,)."""
-        clients, ids = self.clients, np.arange(1, members)
-        models = np.tile(clients.parameters, (ids.size, 1))
-        every = np.ones(ids.size, dtype=np.bool_)
-        after = clients.setup.chain.on_step(models, every, 0, clients.context(0, ids))[0]
-        return after, ids.size * clients.quiet_message(after[:1], 0)[0]
+    @cached_property
+    def _noisy_steps(self) -> bool:
+        """Whether a link adds noise after local steps."""
+        blank = self.clients.context(0, np.empty(0, np.int64))
+        return any(is_random(link, blank) for link in self.clients.setup.chain.links(StepDefense))
+
+    def _stepped(self, models: Floats, chain: Chain, context: RoundContext) -> Floats:
+        """Local models of clients that learn nothing, after the step stage, (n, P).
+
+        Without noise one step is as good as several: it moves nothing but what lies outside a bound.
+        """
+        context = replace(
+            context, clients=context.clients[: len(models)], counts=context.counts[: len(models)]
+        )
+        every = np.ones(len(models), dtype=np.bool_)
+        for step in range(self.interactions if self._noisy_steps else 1):
+            models = chain.on_step(models, every, step, context)[0]
+        return models

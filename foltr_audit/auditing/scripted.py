@@ -12,9 +12,9 @@ from pydantic import ConfigDict
 
 from foltr_audit.chain import Chain
 from foltr_audit.client import Clients
-from foltr_audit.plugins import ClickModel, Defense, RoundContext
+from foltr_audit.plugins import ClickModel, Defense, MessageDefense, RoundContext
 from foltr_audit.records import Dataset
-from foltr_audit.records.privacy import Noised, RandomisedClicks
+from foltr_audit.records.privacy import Noised, RandomisedClicks, Rounded
 from foltr_audit.records.world import Asked
 from foltr_audit.registry import make
 from foltr_audit.rng import ClientStreams
@@ -41,6 +41,19 @@ class ScriptedClicks(ClickModel):
         """The given clicks of a local step, False at the padding."""
         del largest_label, streams
         return np.asarray(self.clicks[:, step] & (labels >= 0))
+
+
+class Nearest(MessageDefense):
+    """Rounds to the nearest point of a grid: what noise on a grid does before it adds noise."""
+
+    name: ClassVar[str] = "nearest"
+
+    step: float
+
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
+        """Models on the grid, float64 (C, P)."""
+        del context
+        return np.asarray(self.step * np.rint(models / self.step))
 
 
 class LocalResult(NamedTuple):
@@ -70,12 +83,13 @@ class ScriptedClients:
 
     @cached_property
     def quiet(self) -> Chain:
-        """The chain without the links that declare randomness: randomised clicks, and noise.
+        """The chain without what its links declare to be random: randomised clicks, and noise.
 
-        Links keep their place, which names their streams.
+        A link that rounds to the nearest point of a grid before it adds noise still rounds. Links keep their
+        place, which names their streams.
         """
-        nothing, blank = make(Defense, "none"), self.context(0, np.empty(0, np.int64))
-        return Chain(tuple(nothing if is_random(link, blank) else link for link in self.setup.chain.defenses))
+        blank = self.context(0, np.empty(0, np.int64))
+        return Chain(tuple(_without_randomness(link, blank) for link in self.setup.chain.defenses))
 
     @cached_property
     def _world(self) -> World:
@@ -162,3 +176,11 @@ class ScriptedClients:
 def is_random(link: Defense, context: RoundContext) -> bool:
     """Whether a link declares randomness, by what it does and not by its class."""
     return any(isinstance(event, Noised | RandomisedClicks) for event in link.events(context))
+
+
+def _without_randomness(link: Defense, context: RoundContext) -> Defense:
+    if not is_random(link, context):
+        return link
+    grids = [event.step for event in link.events(context) if isinstance(event, Rounded) and event.nearest]
+    on_grid = bool(grids) and isinstance(link, MessageDefense)
+    return Nearest(step=grids[0]) if on_grid else make(Defense, "none")

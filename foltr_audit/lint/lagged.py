@@ -21,15 +21,29 @@ _MOST_COORDINATES = 256
 _MOST_NUMBERS, _FEW_NUMBERS = 1 << 17, 1 << 14  # of a round, where messages or coordinates are further apart
 
 
-class LaggedDifferences:
-    """Differences of two numbers whose noise should be independent, by how far apart they stand.
+ALIKE = (
+    "move too much alike for independent noise of the declared law: they share it, and their differences are "
+    "free of it, or it is weaker than declared."
+)
+OPPOSITE = (
+    "move too much against each other for independent noise of the declared law: one has the noise of the "
+    "other with the opposite sign, and their sums are free of it."
+)
 
-    Given one of the two, the other lies near it no more often than the law allows anywhere.
+
+class LaggedDifferences:
+    """Differences, or sums, of two numbers whose noise should be independent, by how far apart they stand.
+
+    Given one of the two, the other lies near it, or near its opposite, no more often than the law allows
+    anywhere.
     """
 
-    def __init__(self, windows: tuple[Window, ...], farthest: int, words: Callable[[int], str]) -> None:
+    def __init__(
+        self, windows: tuple[Window, ...], farthest: int, words: Callable[[int], str], shows: str = ALIKE
+    ) -> None:
         self.crowding = Crowding(windows, farthest)
         self.words = words
+        self.shows = shows
         self.rounds = self.messages = 0
         self.example: str | None = None
 
@@ -59,8 +73,7 @@ class LaggedDifferences:
             yield Finding(
                 check=check,
                 severity="leak",
-                text=f"{self.words(apart)} move too much alike for independent noise of the declared law: "
-                "they share it, and their differences are free of it, or it is weaker than declared.",
+                text=f"{self.words(apart)} {self.shows}",
                 rounds=self.rounds,
                 messages=self.messages,
                 example=self.example,
@@ -91,6 +104,8 @@ class LagTests:
         self.rounds_apart = LaggedDifferences(windows, FARTHEST, _rounds_apart)
         self.places_apart = LaggedDifferences(windows, FARTHEST, _places_apart)
         self.coordinates_apart = LaggedDifferences(windows, _MOST_COORDINATES, _coordinates_apart)
+        self.rounds_against = LaggedDifferences(windows, FARTHEST, _rounds_apart, OPPOSITE)
+        self.places_against = LaggedDifferences(windows, FARTHEST, _places_apart, OPPOSITE)
         self.past: deque[_Past] = deque(maxlen=FARTHEST)
         self.last: Floats = np.empty((0, 0))
         self.coordinates = 0
@@ -104,20 +119,26 @@ class LagTests:
         for apart in range(1, min(FARTHEST, M - 1) + 1):
             rows = changes if apart == 1 else some
             self.places_apart.add(seen.round, apart, rows[apart:] - rows[:-apart], margin)
+            self.places_against.add(seen.round, apart, rows[apart:] + rows[:-apart], margin)
         for apart in range(1, min(_MOST_COORDINATES, P - 1) + 1):
             rows = changes if apart == 1 else few
             self.coordinates_apart.add(seen.round, apart, rows[:, apart:] - rows[:, :-apart], margin)
         for apart, past in enumerate(reversed(self.past), start=1):
             if past.shape == changes.shape:
-                difference = changes - self.last if apart == 1 else some - past.some
-                self.rounds_apart.add(seen.round, apart, difference, seen.resolution + past.resolution)
+                now, then = (changes, self.last) if apart == 1 else (some, past.some)
+                margin = seen.resolution + past.resolution
+                self.rounds_apart.add(seen.round, apart, now - then, margin)
+                self.rounds_against.add(seen.round, apart, now + then, margin)
         self.past.append(_Past(changes.shape, some, seen.resolution))
         self.last, self.coordinates = changes, P
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Messages that are too much alike; where they are, their coordinates cannot be judged."""
-        yield from self.places_apart.findings(check)
-        yield from self.rounds_apart.findings(check)
+        for alike, opposite in (
+            (self.places_apart, self.places_against),
+            (self.rounds_apart, self.rounds_against),
+        ):
+            yield from (alike if alike.found else opposite).findings(check)
 
     def gaps(self, ratios: NDArray[np.float64]) -> Iterator[Gap]:
         """Comparisons that could not tell shared noise, and numbers that were not compared."""

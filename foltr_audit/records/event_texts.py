@@ -10,6 +10,7 @@ from foltr_audit.noise_laws import parse_law
 from foltr_audit.noise_laws.base import plain
 from foltr_audit.records.privacy import (
     Bounded,
+    KeyShares,
     Noised,
     Opaque,
     PrivacyEvent,
@@ -56,7 +57,9 @@ def event_text(event: PrivacyEvent) -> str:
         case RandomisedMetrics():
             return f"randomised-metrics:eps={plain(event.epsilon)}"
         case Summed():
-            return f"summed:at-least={event.at_least}"
+            shares = event.key_shares
+            opened = "" if shares is None else f",neighbours={shares.neighbours},needed={shares.needed}"
+            return f"summed:at-least={event.at_least}{opened}"
         case Opaque():
             return f"opaque:{event.mechanism}"
 
@@ -79,6 +82,14 @@ def _noised(text: str) -> Noised | UnknownNoise:
     return UnknownNoise(law=text) if law is None else Noised(law=law)
 
 
+def _summed(at_least: str, neighbours: str | None, needed: str | None) -> Summed:
+    if neighbours is None or needed is None:
+        return Summed(at_least=int(at_least))
+    return Summed(
+        at_least=int(at_least), key_shares=KeyShares(neighbours=int(neighbours), needed=int(needed))
+    )
+
+
 _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
     (
         f"bounded:{_OF},norm={_NUMBER},ord={_NUMBER}(,not-always)?",
@@ -94,6 +105,6 @@ _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
     ("noised:(.+)", _noised),
     (f"randomised-clicks:eps={_NUMBER}", lambda eps: RandomisedClicks(epsilon=float(eps))),
     (f"randomised-metrics:eps={_NUMBER}", lambda eps: RandomisedMetrics(epsilon=float(eps))),
-    ("summed:at-least=([0-9]{1,15})", lambda at_least: Summed(at_least=int(at_least))),
+    ("summed:at-least=([0-9]{1,15})(?:,neighbours=([0-9]{1,15}),needed=([0-9]{1,15}))?", _summed),
     ("opaque:(.*)", lambda mechanism: Opaque(mechanism=mechanism)),
 )

@@ -141,14 +141,29 @@ class RandomisedMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyShares:
+    """Who can open a masked message together.
+
+    Attributes:
+        neighbours: clients that hold a share of each client's secrets, drawn at random in every round.
+        needed: how many of them can open its message, if they tell the server their shares.
+    """
+
+    neighbours: int
+    needed: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summed:
     """The server gets the sum of the messages and no single one (secure aggregation).
 
     Attributes:
         at_least: fewest messages that a sum holds; with fewer there is no sum.
+        key_shares: who can open a message together; None if no clients can.
     """
 
     at_least: int
+    key_shares: KeyShares | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

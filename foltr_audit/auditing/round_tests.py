@@ -1,0 +1,51 @@
+"""Tests of the noise of some clients in many rounds: in every round, of every client, and in their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from foltr_audit.auditing.law_table import LawTable, law_table
+from foltr_audit.auditing.law_tests import Draws, Floats, Test, between_columns, distribution, each_column
+from foltr_audit.noise_laws import AddedNoise
+
+_LEAST, _MOST = 20, 64  # rounds
+
+
+def some_rounds(rounds: int) -> list[int]:
+    """Rounds whose noise is compared: the first ones, at least 20, and of a long run the last ones too.
+
+    >>> some_rounds(5) == list(range(20)), some_rounds(100)[-3:], len(some_rounds(100))
+    (True, [97, 98, 99], 64)
+    """
+    if rounds <= _MOST:
+        return list(range(max(_LEAST, rounds)))
+    return [*range(_MOST // 2), *range(rounds - _MOST // 2, rounds)]
+
+
+def rounds_tests(
+    noise: Floats, law: AddedNoise, table: LawTable, where: str, resolution: float
+) -> Iterator[Test]:
+    """Whether noise is of its law in every round and of every client, and independent between them.
+
+    Sums over clients, as a server sees them, and over rounds have to be of the law of such a sum: noise that
+    cancels between many clients is not alike for any two.
+
+    Args:
+        noise: of T rounds, C clients and P coordinates, float64 (T, C, P).
+        law: what it should be.
+        table: of that law.
+        where: for which input, in words that follow "noise for".
+        resolution: how far off rounding may have put a number.
+    """
+    T, C, P = noise.shape
+    by_round, by_client = noise.reshape(T, C * P).T, noise.transpose(0, 2, 1).reshape(T * P, C)
+    for columns, one, two in ((by_round, "in one round", "in two rounds"), (by_client, "", "")):
+        of_one, of_two = one or "for one client", two or "for two clients"
+        yield from each_column(columns, table, f"noise for {where} has another size {of_one}", resolution)
+        yield from between_columns(columns, table, f"noise for {where} is alike {of_two}")
+    for sums, count, over in ((noise.sum(axis=1), C, "clients"), (noise.sum(axis=0), T, "rounds")):
+        summed = law.summed(count)
+        of_sum = law_table(summed)
+        if of_sum is not None:
+            draws = Draws(sums, f"for {where}, summed over {count} {over},", resolution * count)
+            yield from distribution(draws, summed, of_sum)
