@@ -84,7 +84,7 @@ def sentence(
     eps = evidence.get(f"eps_proven_{limits.view}")
     if eps is not None and math.isfinite(eps):
         observer = with_article(sees(limits.view))
-        start += f", and an epsilon of {epsilon(eps)} is proven where the server sees {observer}"
+        start += f", and an epsilon of {eps:.4g} is proven where the server sees {observer}"
     told = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{beside}"
     if evidence["auc"] is not None:
         told += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
