@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
+from foltr_audit.kernels.rounding import ROUNDING
 from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import (
     AggregateDefense,
@@ -154,7 +155,10 @@ class Chain:
     def on_step(
         self, models: NDArray[np.float64], acts: NDArray[np.bool_], step: int, context: RoundContext
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Local models (C, P) after the step stage of a local step, and which rows it changed (C,).
+        """Local models (C, P) after the step stage of a local step, and which rows it moved (C,).
+
+        A row that differs by less than a billionth of its largest coordinate has not moved: whether a model
+        on the ball is scaled once more depends on the last bit of its norm, and so on the processor.
 
         `acts` (C,) says on which clients the stage acts at all. The number of the step is part of the names
         of a link's streams, so that it draws anew after every step.
@@ -163,7 +167,9 @@ class Chain:
         for defense, own in self._of(StepDefense, context, f"step/{step}/"):
             stepped = _same_shape(defense, defense.apply(after, own), after)
             after = np.where(acts[:, np.newaxis], stepped, after)
-        return after, np.any(after != models, axis=1)
+        with np.errstate(invalid="ignore"):
+            moved = np.abs(after - models).max(axis=1, initial=0.0)
+        return after, ~(moved <= ROUNDING * np.abs(models).max(axis=1, initial=0.0))
 
     def on_message(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
         """Models that clients send, float64 (C, P)."""

@@ -131,6 +131,19 @@ def test_the_step_stage_acts_only_where_it_is_asked_to() -> None:
     assert clipped.tolist() == [True, False, False]
 
 
+def test_a_model_on_the_ball_is_not_clipped_by_the_last_bit_of_its_norm() -> None:
+    """Sums in another order differ there: 77.0 % of the steps were clipped here, 75.8 % elsewhere."""
+    rng = np.random.default_rng(1)
+    models = rng.normal(size=(500, 46))
+    models /= np.linalg.norm(models, axis=1, keepdims=True)
+    every = np.ones(500, dtype=np.bool_)
+    here = context(range(500), P=46)
+    for factor, expected in ((1.0, False), (1.0 + 1e-12, False), (1.0 + 1e-6, True)):
+        for norm in np.linspace(1.0 - 2e-16, 1.0 + 2e-16, 3):
+            _, clipped = Chain((Clip(norm=float(norm)),)).on_step(factor * models, every, 0, here)
+            assert clipped.tolist() == [expected] * 500
+
+
 def test_an_empty_chain_changes_nothing() -> None:
     chain, here = Chain(()), context([0, 1], P=2)
     models = np.array([[1.0, 2.0], [3.0, 4.0]])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .jit import inlined, parallel_kernel, reduction
+from .rounding import ROUNDING
 
 _SMALLEST, _LARGEST = 1e-280, 1e280  # sums of squares in between have lost nothing
 
@@ -52,16 +53,15 @@ def _length(models: NDArray[np.float64], row: int, order: int) -> float:
 
 @inlined
 def project_row(models: NDArray[np.float64], row: int, norm: float, order: int) -> bool:
-    """Scale models[row] by min(1, norm / its norm), in place; whether that changed it."""
+    """Scale models[row] by min(1, norm / its norm), in place; whether that moved it by more than rounding."""
     size = _length(models, row, order)
-    changed = False
+    moved = False
     if size > norm:
         factor = norm / size
+        moved = 1.0 - factor > ROUNDING
         for j in range(models.shape[1]):
-            scaled = models[row, j] * factor
-            changed |= scaled != models[row, j]
-            models[row, j] = scaled
-    return changed
+            models[row, j] *= factor
+    return moved
 
 
 @parallel_kernel
