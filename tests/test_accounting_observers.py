@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import combinations
 
 import pytest
 
 from foltr_audit.accounting import UpperBound
+from foltr_audit.accounting.collusion import Cohort, exposure
 from foltr_audit.records.privacy import KeyShares, RandomisedClicks, Summed
 from tests.test_accounting import L1, SHARES, WHOLE, N, bound, epsilon
 
@@ -59,6 +62,42 @@ def test_clients_that_collude_open_messages_with_their_key_shares() -> None:
     few = proven(needed - 1, arriving=50)
     others = bound(*laplace, view="colluding", shares=50, colluders=needed - 1, delta=delta)
     assert few.epsilon == others.epsilon < alone.epsilon
+
+
+def _falls_apart(telling: Sequence[int], missing: Sequence[int], n: int, reach: int) -> bool:
+    """Whether the messages of the others, on a circle of n, are no longer tied together by masks."""
+    gone = {*telling, *missing}
+
+    def groups(left: list[int]) -> int:
+        found, count = set[int](), 0
+        for start in left:
+            if start not in found:
+                count, edge = count + 1, [start]
+                while edge:
+                    one = edge.pop()
+                    if one not in found:
+                        found.add(one)
+                        edge += [two for two in left if min((one - two) % n, (two - one) % n) <= reach]
+        return count
+
+    aborts = groups([place for place in range(n) if place not in {*missing}]) > 1
+    return not aborts and groups([place for place in range(n) if place not in gone]) > 1
+
+
+@pytest.mark.parametrize(("neighbours", "telling", "missing"), [(2, 2, 0), (2, 3, 1), (4, 4, 0), (4, 4, 2)])
+def test_clients_that_collude_cut_the_circle(neighbours: int, telling: int, missing: int) -> None:
+    """By all choices of places: their masks are known, so that a part of the sum stands by itself."""
+    n, cut, several = 9, 0, 0
+    for gone in combinations(range(n), telling + missing):
+        for told in combinations(gone, telling):
+            rest = [place for place in gone if place not in told]
+            cut += _falls_apart(told, rest, n, neighbours // 2)
+            several += 1
+    shares = KeyShares(neighbours=neighbours, needed=n)
+    bounded = exposure(shares, Cohort(clients=n, missing=missing, telling=telling), honest=5)
+    assert 0 < cut / several <= bounded
+    everybody = KeyShares(neighbours=n - 1, needed=n)
+    assert exposure(everybody, Cohort(clients=n, missing=missing, telling=telling), honest=5) == 0
 
 
 def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from foltr_audit.accounting.collusion import Cohort, exposure, opening
 from foltr_audit.accounting.losses import PureLoss
 from foltr_audit.accounting.noise import Hidden, Proof, proofs_of
 from foltr_audit.accounting.situation import Situation, UpperBound
@@ -31,7 +32,8 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
       Gaussian noise the variances show the same.
     - Other clients of a round that tell what they sent (view `colluding`) can be subtracted: what is left is
       the sum over those that do not tell, or a single message. Of secure aggregation they also tell their
-      shares of other clients' secrets: how likely it is that some message can be opened counts to delta.
+      shares of other clients' secrets and the masks that they share: how likely it is that some message, or
+      the sum of some, can be opened counts to delta.
     - An observer that also sees the shown lists sees what the noise on a message does not touch: a list that
       a local model ranked follows from the clicks on the lists before it in the same round. Noise proves
       nothing then, unless there is one list a round or the global model ranks them all; clicks that are
@@ -116,7 +118,7 @@ def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
         if honest > 1 and (secure or situation.seen != "individual"):
             opened = _opened(walked, honest, situation)
             if opened > 0 and opened >= situation.delta:
-                yield Proof(None, _opening(walked, situation), of_sum=True)
+                yield Proof(None, opening(walked.key_shares, situation.colluders), of_sum=True)
             else:
                 proofs = _in_sum(noise, honest, situation, share)
                 yield from (replace(proof, spent=opened) for proof in proofs)
@@ -164,26 +166,14 @@ def _in_sum(noise: Protection, honest: int, situation: Situation, share: float) 
 
 
 def _opened(walked: Walked, honest: int, situation: Situation) -> float:
-    """How likely it is at most that those who tell can open a message of another client, in any round.
-
-    Each client's neighbours are drawn at random, anew in every round.
-    """
-    shares = walked.key_shares
-    if situation.seen != "colluding" or situation.colluders is None or shares is None:
+    """How likely it is that those who tell open a message, or a smaller sum, in any of the rounds."""
+    if situation.seen != "colluding" or situation.colluders is None or walked.key_shares is None:
         return 0.0
-    if situation.colluders < shares.needed:
-        return 0.0
-    from scipy.stats import hypergeom
-
-    others = situation.shares - 1
-    tail = hypergeom.sf(shares.needed - 1, others, min(situation.colluders, others), shares.neighbours)
-    return min(1.0, float(tail) * honest * situation.rounds)
-
-
-def _opening(walked: Walked, situation: Situation) -> str:
-    shares = walked.key_shares
-    held = "" if shares is None else f"{shares.needed} of a client's {shares.neighbours} neighbours"
-    return f"{held} can open its message, and {situation.colluders} clients tell what they know"
+    arriving = _arriving(walked, situation)
+    cohort = Cohort(
+        clients=situation.shares, missing=situation.shares - arriving, telling=situation.colluders
+    )
+    return min(1.0, situation.rounds * exposure(walked.key_shares, cohort, honest))
 
 
 def _honest(walked: Walked, situation: Situation) -> int:

@@ -41,12 +41,18 @@ def click_tests(
     flips = tried.flips(truth)
     yield from _rates(truth, truth ^ flips, epsilon, columns=True)
     yield from _by_number_of_clicks(tried, epsilon)
-    for i, j in combinations(range(LIST_LENGTH), 2):
-        yield _alike(flips[:, i], flips[:, j], "randomised clicks are alike in two places of a list")
+    i, j = np.triu_indices(LIST_LENGTH, 1)
+    where = "randomised clicks are alike in two places of a list"
+    yield from _alike(flips[:, i], flips[:, j], (truth[:, i], truth[:, j]), where)
     half = _CLIENTS // 2
-    yield _alike(flips[:half].ravel(), flips[half:].ravel(), "randomised clicks are alike for two clients")
+    yield from _alike(
+        flips[:half],
+        flips[half:],
+        (truth[:half], truth[:half]),
+        "randomised clicks are alike for two clients",
+    )
     few = truth[:_FEWER]
-    steps = sorted({0, 1, interactions - 1, *range(min(interactions, _STEPS))})
+    steps = sorted({0, interactions - 1, *range(min(interactions, _STEPS))})
     kinds = {
         "interactions": [tried.flips(few, step=step) for step in steps],
         "rounds": [tried.flips(few, round_=round_) for round_ in (0, *_rounds(clients))],
@@ -55,11 +61,10 @@ def click_tests(
         for again in several[1:]:
             yield from _rates(few, few ^ again, epsilon)
         for one, other in combinations(several, 2):
-            yield _alike(one.ravel(), other.ravel(), f"randomised clicks are alike in two {kind}")
+            yield from _alike(one, other, (few, few), f"randomised clicks are alike in two {kind}")
     again = tried.flips(few, source=Streams(clients.setup.spec.seed + 1, 0))
-    yield _alike(
-        flips[:_FEWER].ravel(), again.ravel(), "randomised clicks are alike under two seeds of the experiment"
-    )
+    seeds = "randomised clicks are alike under two seeds of the experiment"
+    yield from _alike(flips[:_FEWER], again, (few, few), seeds)
 
 
 class _Tried:
@@ -87,8 +92,9 @@ class _Tried:
 
 
 def _rounds(clients: ScriptedClients) -> Sequence[int]:
-    """Some later rounds, the last of the run among them."""
-    return sorted({*_ROUNDS, clients.setup.spec.train.rounds - 1} - {0})
+    """Some later rounds of the run, the last one among them; the second in any case."""
+    last = clients.setup.spec.train.rounds - 1
+    return sorted({1, last, *(round_ for round_ in _ROUNDS if round_ < last)} - {0})
 
 
 def _every_pattern(count: int) -> Bools:
@@ -133,13 +139,22 @@ def _rates(truth: Bools, reported: Bools, epsilon: float, *, columns: bool = Fal
             yield Test(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)
 
 
-def _alike(one: Bools, other: Bools, found: str) -> Test:
-    """Whether two rows of flips are independent, by the phi coefficient's normal law."""
-    from scipy.special import ndtr
+def _alike(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) -> Iterator[Test]:
+    """Whether flips (N, m) are independent of others, column by column, given the clicks that each hides.
 
-    a, b = one.astype(np.float64), other.astype(np.float64)
-    spread = float(a.std() * b.std())
-    if spread == 0:
-        return Test(0.0 if a.any() and np.array_equal(a, b) else 1.0, found)
-    phi = float(np.mean((a - a.mean()) * (b - b.mean()))) / spread
-    return Test(min(1.0, 2.0 * float(ndtr(-abs(phi) * np.sqrt(a.size)))), found)
+    The number of common flips among the same clicks is hypergeometric given how many there are of each.
+    Where flips are rare, common ones are counted over all clicks: no more of them than a Poisson number.
+    """
+    from scipy.special import pdtrc
+    from scipy.stats import hypergeom
+
+    kinds = [(truths[0] == a) & (truths[1] == b) for a in (False, True) for b in (False, True)]
+    clicks, first, second, common = (
+        np.array([(kind & flips).sum(axis=0) for kind in kinds])
+        for flips in (np.ones_like(one), one, other, one & other)
+    )
+    tails = (hypergeom.cdf(common, clicks, first, second), hypergeom.sf(common - 1, clicks, first, second))
+    least = min(float(np.asarray(tail)[clicks > 0].min(initial=1.0)) for tail in tails)
+    yield Test(min(1.0, 2.0 * clicks.size * least), found)
+    seen, expected = int(common.sum()), float((first * second / np.maximum(clicks, 1)).sum())
+    yield Test(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, found)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from foltr_audit.auditing.click_tests import click_tests
 from foltr_audit.auditing.law_tests import failure
 from foltr_audit.auditing.link_tests import Input, LinkTests
@@ -84,7 +86,7 @@ def check_declarations(
     names = {id(link): link.name for link in clients.setup.chain.defenses}
     among = sum(len(tests) for tests in links.tests.values())
     failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
-    broken = {name: why for name, why in failures.items() if why is not None}
+    broken = {name: why for name, why in failures.items() if why is not None} | _changing(clients)
     random = {id(link) for link, event in acts if isinstance(event, Noised | RandomisedClicks)}
     return Declarations(
         broken=broken,
@@ -92,6 +94,18 @@ def check_declarations(
         links=len(random),
         acts=_held(acts, broken),
     )
+
+
+def _changing(clients: ScriptedClients) -> dict[str, str]:
+    """Links whose declaration depends on the round: proofs take that of the first one for all."""
+    nobody = np.empty(0, np.int64)
+    first, later = (clients.context(round_, nobody) for round_ in (0, 1))
+    last = clients.context(max(1, clients.setup.spec.train.rounds - 1), nobody)
+    return {
+        link.name: "what it declares changes from round to round"
+        for link in clients.setup.chain.defenses
+        if not link.events(first) == link.events(later) == link.events(last)
+    }
 
 
 def _held(acts: Acts, broken: Mapping[str, str]) -> Acts:

@@ -44,7 +44,7 @@ class OtherClients:
         chain, quiet, ids = self.clients.setup.chain, self.clients.quiet, np.arange(1, members)
         models = np.tile(self.clients.parameters, (ids.size, 1))
         resting = self.clients.context(0, ids, interactions=self.interactions)
-        known = ids.size * self.clients.quiet_message(self._stepped(models[:1], quiet, resting), 0)[0]
+        silent = self._stepped(models, quiet, resting)
         after = None if self._noisy_steps else self._stepped(models, chain, resting)
         sums = np.empty((self.count, models.shape[1]))
         with self.progress.task("other clients", -(-self.count // _TICKS)) as tick:
@@ -52,6 +52,7 @@ class OtherClients:
                 prefix = f"audit/others/{message}/"
                 context = self.clients.context(trial, ids, prefix, self.interactions)
                 local = self._stepped(models, chain, context) if after is None else after
+                known = self.clients.quiet_messages(silent, context).sum(axis=0)
                 sums[trial] = self.clients.messages(local, context).sum(axis=0) - known
                 if trial % _TICKS == 0:
                     tick()

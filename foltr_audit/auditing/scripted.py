@@ -154,7 +154,11 @@ class ScriptedClients:
 
     def quiet_message(self, models: Floats, round_: int) -> Floats:
         """The messages (C, P) of local models without noise, and without rounding to a number format."""
-        sent = self.quiet.on_message(models, self.context(round_, np.arange(models.shape[0])))
+        return self.quiet_messages(models, self.context(round_, np.arange(models.shape[0])))
+
+    def quiet_messages(self, models: Floats, context: RoundContext) -> Floats:
+        """The same of the clients of a round; other random choices of links are those of that round."""
+        sent = self.quiet.on_message(models, context)
         return sent - self.parameters if self.setup.spec.trace.message == "update" else sent
 
     def scores(self, models: Floats, queries: Ints) -> tuple[Floats, Ints]:

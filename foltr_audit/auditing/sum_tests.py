@@ -7,7 +7,15 @@ from itertools import pairwise
 import numpy as np
 
 from foltr_audit.auditing.law_table import law_table
-from foltr_audit.auditing.law_tests import Draws, Test, between, distribution, failure, independence
+from foltr_audit.auditing.law_tests import (
+    Draws,
+    Test,
+    between,
+    distribution,
+    each_column,
+    failure,
+    independence,
+)
 from foltr_audit.auditing.session import Session
 from foltr_audit.records.privacy import Noised
 
@@ -36,6 +44,8 @@ def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
     for noise in sums:
         draws = Draws(noise, f"in the sum over {members - 1} other clients", resolution)
         tests += [*distribution(draws, law, table), *independence(draws, table)]
+        another = f"noise {draws.where} has another size in one coordinate"
+        tests += each_column(noise, table, another, resolution)
     for one, other in pairwise(sums):
         tests += between(one, other, table, "noise in sums is alike in two rounds")
     why = failure(tests, len(tests))

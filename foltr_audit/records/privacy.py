@@ -145,7 +145,8 @@ class KeyShares:
     """Who can open a masked message together.
 
     Attributes:
-        neighbours: clients that hold a share of each client's secrets, drawn at random in every round.
+        neighbours: clients with which each client masks, and which hold a share of its secrets each: the
+            nearest ones on a circle whose order is drawn anew in every round, or all others.
         needed: how many of them can open its message, if they tell the server their shares.
     """
 
