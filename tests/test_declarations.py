@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from benchmarks.audit_faults import CHAINS
-from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
+from benchmarks.faults import NOISE_FAULTS, broken
 from foltr_audit.auditing.audit import Finding
 from foltr_audit.auditing.declarations import Declarations, check_declarations
 from foltr_audit.auditing.link_tests import Input, LinkTests
@@ -17,8 +16,8 @@ from foltr_audit.auditing.scripted import ScriptedClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.chain import parse_chain
 from foltr_audit.noise_laws import GammaShare, Gaussian
-from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.records.privacy import Bounded, Noised, RandomisedClicks, Resized, Rounded
+from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.records.privacy import Bounded, Noised, Resized, Rounded
 from foltr_audit.setup import Setup
 from tests.audited import Floats, ToyClip, ToyLaplace, findings
 from tests.conftest import SetupOf
@@ -61,14 +60,6 @@ def test_noise_that_is_less_than_declared_is_found(name: str, fault: str, setup_
         assert found.verdict in FALSE
         assert found.upper.epsilon == np.inf
         assert found.exact is None
-
-
-@pytest.mark.parametrize("fault", CLICK_FAULTS)
-def test_clicks_that_are_randomised_less_than_declared_are_found(fault: str, setup_of: SetupOf) -> None:
-    setup = setup_of(defense=CHAINS["click-rr"], clients=5)
-    for found in audited(broken(setup, fault), views=("individual",)):
-        assert found.declared == "broken"
-        assert found.verdict in FALSE
 
 
 def test_a_proof_by_another_link_stands(setup_of: SetupOf) -> None:
@@ -304,47 +295,6 @@ def test_coordinates_that_are_left_out_at_random_are_known_of_every_trial(
     chain = tuple(parse_chain([f"clip:norm=0.4+random-k:k=2+{noise}"]))
     for found in audited(setup_of(chain=chain, clients=30), claim=60.0, trials=600):
         assert found.declared == "as declared", found.declared_why
-
-
-class UnaryEncoding(ClickDefense):
-    """Reports a click with probability 1/2, and a document without one with 1 / (1 + e^eps)."""
-
-    name = "toy-unary-encoding"
-    eps: float = 1.0
-    ahead: bool = False
-
-    def apply(
-        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
-    ) -> NDArray[np.bool_]:
-        k = clicks.shape[1]
-        streams = context.streams("unary")
-        if self.ahead:  # all interactions at once, as their number allows
-            several = int(context.counts.max(initial=1))
-            drawn = streams.uniform(k * several).reshape(-1, several, k)[:, step]
-        else:
-            drawn = streams.uniform(k, first=step * k)
-        return np.where(clicks, drawn < 0.5, drawn < 1 / (1 + np.exp(self.eps))) & (shown >= 0)
-
-    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
-        return (RandomisedClicks(epsilon=self.eps),)
-
-
-@pytest.mark.parametrize("ahead", [False, True])
-def test_clicks_that_lie_more_often_than_others_are_as_declared(ahead: bool, setup_of: SetupOf) -> None:
-    """Their flips go with the clicks, and so with each other; nothing beyond the run is asked for."""
-    setup = setup_of(chain=(UnaryEncoding(ahead=ahead),), rounds=1)
-    for interactions in (1, 3):
-        assert declared(setup, interactions=interactions).state == "as declared"
-    assert declared(setup_of(chain=(UnaryEncoding(eps=0.5),))).state == "as declared"
-
-
-@pytest.mark.parametrize("text", ["click-rr:keep=0.999", "click-rr:eps=7"])
-def test_rare_lies_are_as_declared(text: str, setup_of: SetupOf) -> None:
-    """Two that fall together by chance were too many for the normal law of a correlation."""
-    for seed in range(20):
-        found = declared(setup_of(defense=(text,), seed=seed), interactions=4)
-        assert found.state == "as declared", (seed, found.why)
 
 
 class Scheduled(ToyLaplace):
