@@ -48,7 +48,13 @@ def test_what_does_as_it_says_is_left_alone(name: str, setup_of: SetupOf) -> Non
         assert found.verdict != "declared law broken"
 
 
-@pytest.mark.parametrize("name", [name for name in CHAINS if name != "click-rr"])
+NOISY = ("laplace", "gamma-laplace", "skellam")
+OTHER_NOISES = [
+    pytest.param(name, marks=pytest.mark.slow) for name in CHAINS if name not in (*NOISY, "click-rr")
+]
+
+
+@pytest.mark.parametrize("name", [*NOISY, *OTHER_NOISES])
 @pytest.mark.parametrize("fault", NOISE_FAULTS)
 def test_noise_that_is_less_than_declared_is_found(name: str, fault: str, setup_of: SetupOf) -> None:
     """Each of them was proven, but for the games that happened to be played where it shows."""
@@ -60,6 +66,13 @@ def test_noise_that_is_less_than_declared_is_found(name: str, fault: str, setup_
         assert found.verdict in FALSE
         assert found.upper.epsilon == np.inf
         assert found.exact is None
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gaussian-shares", "skellam, secure sums", "discrete-gaussian"])
+def test_a_little_less_noise_of_any_law_is_found(name: str, setup_of: SetupOf) -> None:
+    for found in audited(broken(setup_of(defense=CHAINS[name], clients=30), "15 % less noise")):
+        assert found.declared == "broken"
+        assert found.verdict in FALSE
 
 
 def test_a_proof_by_another_link_stands(setup_of: SetupOf) -> None:

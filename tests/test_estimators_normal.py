@@ -139,7 +139,15 @@ def test_a_bound_for_correlations_in_between_is_never_below_those_at_the_ends(n:
 
 
 @pytest.mark.parametrize(
-    ("mu", "rho"), [(0.0, 0.0), (0.5, 0.0), (3.0, 0.0), (0.5, 0.6), (1.0, 0.98), (6.0, 1.0)]
+    ("mu", "rho"),
+    [
+        (0.0, 0.0),
+        (0.5, 0.0),
+        pytest.param(3.0, 0.0, marks=pytest.mark.slow),
+        (0.5, 0.6),
+        pytest.param(1.0, 0.98, marks=pytest.mark.slow),
+        (6.0, 1.0),
+    ],
 )
 def test_the_bound_is_too_large_no_more_often_than_alpha(mu: float, rho: float) -> None:
     rng = np.random.default_rng(4)
@@ -285,7 +293,7 @@ def lattice_alarms(v: float, steps: int, delta: float, rho: float, n: int, repet
     return sum(bound("gaussian-dp", game, delta).epsilon > true for game in games)
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.98])
+@pytest.mark.parametrize("rho", [0.0, pytest.param(0.98, marks=pytest.mark.slow)])
 def test_noise_at_the_edge_of_the_criterion_raises_no_more_false_alarms(rho: float) -> None:
     assert lattice_alarms(EDGE, 316, 1e-5, rho, 400, 1000) <= most(1000)
 
