@@ -124,6 +124,11 @@ class Setup:
         return not several and (self.environment is None or self.environment.kept is None)
 
     @property
+    def lists_follow_clicks(self) -> bool:
+        """Whether a client's lists follow from its clicks on earlier ones of the same message."""
+        return self.interactions > 1 and self.learner.ranked_with == "local"
+
+    @property
     def largest_weight(self) -> float:
         """The largest weight of a client in a sum of models over the smallest."""
         kept = self.environment is not None and self.environment.kept is not None
@@ -289,7 +294,7 @@ class Setup:
     def _told_by_lists(self) -> Iterator[str]:
         """What lists that follow from clicks do to noise on what is sent."""
         noisy = [link.name for link, event in self.acts() if isinstance(event, Noised)]
-        if noisy and self.interactions > 1 and self.learner.ranked_with == "local":
+        if noisy and self.lists_follow_clicks:
             yield (
                 f"{noisy[0]}: a server that sees the shown lists reads the clicks on each from the next, "
                 "whatever the noise on the message: take --rank-with global, or one interaction a message"

@@ -257,7 +257,7 @@ def test_foreign_files(tmp_path: Path) -> None:
 
 def packed(**values: Any) -> bytes:
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=True, **values)
+    np.savez_compressed(buffer, **values)
     return buffer.getvalue()
 
 

@@ -116,9 +116,9 @@ def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
             continue
         yield from _in_message(noise, situation, share)
         if honest > 1 and (secure or situation.seen != "individual"):
-            opened = _opened(walked, honest, situation)
+            opened, why = _opened(walked, honest, situation)
             if opened > 0 and opened >= situation.delta:
-                yield Proof(None, opening(walked.key_shares, situation.colluders), of_sum=True)
+                yield Proof(None, why, of_sum=True)
             else:
                 proofs = _in_sum(noise, honest, situation, share)
                 yield from (replace(proof, spent=opened) for proof in proofs)
@@ -165,15 +165,14 @@ def _in_sum(noise: Protection, honest: int, situation: Situation, share: float) 
     yield from (replace(proof, share=share) for proof in proofs_of(noise.law.summed(honest), hidden))
 
 
-def _opened(walked: Walked, honest: int, situation: Situation) -> float:
-    """How likely it is that those who tell open a message, or a smaller sum, in any of the rounds."""
-    if situation.seen != "colluding" or situation.colluders is None or walked.key_shares is None:
-        return 0.0
-    arriving = _arriving(walked, situation)
-    cohort = Cohort(
-        clients=situation.shares, missing=situation.shares - arriving, telling=situation.colluders
-    )
-    return min(1.0, situation.rounds * exposure(walked.key_shares, cohort, honest))
+def _opened(walked: Walked, honest: int, situation: Situation) -> tuple[float, str]:
+    """How likely those who tell are to open a message, or a smaller sum, in any of the rounds, and how."""
+    shares, telling = walked.key_shares, situation.colluders
+    if situation.seen != "colluding" or telling is None or shares is None:
+        return 0.0, ""
+    missing = situation.shares - _arriving(walked, situation)
+    cohort = Cohort(clients=situation.shares, missing=missing, telling=telling)
+    return min(1.0, situation.rounds * exposure(shares, cohort, honest)), opening(shares, telling)
 
 
 def _honest(walked: Walked, situation: Situation) -> int:

@@ -47,10 +47,8 @@ def exposure(shares: KeyShares, cohort: Cohort, honest: int) -> float:
     return min(1.0, found)
 
 
-def opening(shares: KeyShares | None, telling: int | None) -> str:
+def opening(shares: KeyShares, telling: int) -> str:
     """Why a sum protects nothing, in words."""
-    if shares is None:
-        return ""
     return (
         f"{telling} clients tell what they know: {shares.needed} of a client's {shares.neighbours} "
         "neighbours can open its message, and two runs of neighbours a part of the sum"

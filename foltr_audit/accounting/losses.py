@@ -13,9 +13,7 @@ from foltr_audit.accounting.composition import (
     pure_over,
     sampled_gaussian_over,
 )
-from foltr_audit.gaussian_dp import gaussian_epsilon
-
-_LARGEST_MU = 1e9  # beyond, nothing is hidden
+from foltr_audit.gaussian_dp import LARGEST, gaussian_epsilon
 
 
 class Loss(Protocol):
@@ -91,4 +89,4 @@ class GaussianLoss:
         mu = self.mu * math.sqrt(rounds)
         if mu == 0:
             return 0.0
-        return gaussian_epsilon(mu, delta) if delta > 0 and mu <= _LARGEST_MU else math.inf
+        return gaussian_epsilon(mu, delta) if delta > 0 and mu <= LARGEST else math.inf

@@ -20,7 +20,7 @@ from foltr_audit.auditing.scores import LINEAR, SCORES
 from foltr_audit.auditing.scripted import Floats
 from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, Session
 from foltr_audit.auditing.sum_tests import failure_of_sums
-from foltr_audit.auditing.verdict import STRICT, Evidence, Verdict, verdict_on
+from foltr_audit.auditing.verdict import BROKEN, STRICT, Evidence, Verdict, verdict_on
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
 from foltr_audit.plugins import Attack
@@ -273,7 +273,7 @@ class Audit:
         )
         upper, upper_run = (upper_bound(declared.events, each) for each in (situation, run))
         if declared.broken and not np.isfinite(upper.epsilon):
-            upper = replace(upper, how=f"declared law broken: {declared.why}")
+            upper = replace(upper, how=f"{BROKEN}: {declared.why}")
         return upper, upper_run
 
     def _estimator(self, claim: Claim, *, normal: bool) -> str:

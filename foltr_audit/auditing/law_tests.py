@@ -23,7 +23,7 @@ FALSE_ALARM = 1e-6
 
 _LEVELS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.995, 0.999, 0.9999, 0.99999)
 _COLUMN_LEVELS = (0.25, 0.75, 0.98)
-_RESOLVED = 1e3  # how many times its rounding a size has to be
+RESOLVED = 1e3  # how many times its rounding a size has to be
 _COORDINATES = 64  # of a long message whose pairs are compared
 
 
@@ -65,7 +65,7 @@ def distribution(draws: Draws, law: NoiseLaw, table: LawTable) -> Iterator[Test]
     deviation = float(np.sqrt(np.mean(np.square(draws.noise))) / np.sqrt(law.variance))
     what = f"noise {draws.where} has {deviation:.3g} times the declared standard deviation"
     for size, chance in dict.fromkeys(table.level(level) for level in _LEVELS):
-        if size >= _RESOLVED * draws.resolution:
+        if size >= RESOLVED * draws.resolution:
             share = float(np.mean(sizes <= size))
             yield Test(
                 two_sided(round(share * count), count, chance),
@@ -79,7 +79,7 @@ def each_column(noise: Floats, table: LawTable, found: str, resolution: float = 
     """The sizes in each column of (N, P) by itself: the least likely one, allowing for their number."""
     sizes = np.abs(noise)
     for size, chance in dict.fromkeys(table.level(level) for level in _COLUMN_LEVELS):
-        if size >= _RESOLVED * resolution:
+        if size >= RESOLVED * resolution:
             within = (sizes <= size).sum(axis=0)
             yield Test(_least(within, np.full(within.size, len(noise)), chance), found)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.accounting.losses import GaussianLoss
 from foltr_audit.auditing.games import Games
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import Floats, is_random
@@ -99,10 +100,8 @@ def exact_epsilon(
     if noise.law is None or noise.rounded or (lists and not certain):
         return None
     if isinstance(noise.law, Gaussian) and delta > 0:
-        from foltr_audit.gaussian_dp import LARGEST, gaussian_epsilon
-
         mu = math.sqrt(sum(float(shift @ shift) for shift in shifts)) / noise.law.sigma
-        return gaussian_epsilon(mu, delta) if mu <= LARGEST else math.inf
+        return GaussianLoss(mu).epsilon(rounds=1, delta=delta, share=1.0)
     if delta > 0:
         return None
     return float(sum(noise.law.worst_loss(shift).sum() for shift in shifts))

@@ -7,7 +7,7 @@ coordinate, client, round and local step, from the experiment's own streams.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,7 +74,7 @@ class LinkTests:
             self.events.setdefault(id(link), []).append(event)
         self.tests: dict[int, list[Test]] = {}
         self.not_looked: dict[int, str] = {}
-        self._means: dict[tuple[int, bytes], Floats] = {}
+        self._means: dict[int, dict[bytes, Floats]] = {}
 
     def run(self, inputs: Sequence[Input]) -> None:
         """Try all inputs; results are kept by the id of each link."""
@@ -90,11 +90,8 @@ class LinkTests:
             context = self._context(one.clients, number, count)
             models = np.tile(model, (count, 1))
             first = self.drawn(one.clients, models, context)
-            for link, noise in first.items():
-                law, table = self._law(link)
-                if law is None or table is None:
-                    continue
-                draws = Draws(noise, f"for {where}", float(np.spacing(np.abs(models).max())))
+            for link, noise, law, table in self._lawful(first):
+                draws = Draws(noise, f"for {where}", _resolution(models))
                 found = self.tests.setdefault(link, [])
                 found += [*distribution(draws, law, table), *independence(draws, table)]
                 another = f"noise for {where} has another size in one coordinate"
@@ -118,13 +115,12 @@ class LinkTests:
         before = [first]
         for other, step, when in others:
             again = self.drawn(clients, models, other, step)
-            for link, noise in again.items():
-                law, table = self._law(link)
-                if law is None or table is None or (step and not self._in_step_stage(clients, link)):
+            for link, noise, law, table in self._lawful(again):
+                if step and not self._in_step_stage(clients, link):
                     continue
                 found = self.tests.setdefault(link, [])
                 place = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
-                draws = Draws(noise, place, float(np.spacing(np.abs(models).max())))
+                draws = Draws(noise, place, _resolution(models))
                 found += distribution(draws, law, table)
                 for earlier in (each[link] for each in before if link in each):
                     found += between(earlier, noise, table, f"noise for {where} is alike {when}")
@@ -136,12 +132,10 @@ class LinkTests:
         count = max(_FEWEST, min(_MOST, _NUMBERS // (len(rounds) * model.size)))
         context, models = self._context(clients, number, count), np.tile(model, (count, 1))
         each = [self.drawn(clients, models, replace(context, round=round_)) for round_ in rounds]
-        for link in each[0]:
-            law, table = self._law(link)
-            if law is not None and table is not None:
-                noise = np.stack([drawn[link] for drawn in each])
-                resolution = float(np.spacing(np.abs(models).max()))
-                self.tests.setdefault(link, []).extend(rounds_tests(noise, law, table, where, resolution))
+        for link, _, law, table in self._lawful(each[0]):
+            noise = np.stack([drawn[link] for drawn in each])
+            tests = rounds_tests(noise, law, table, where, _resolution(models))
+            self.tests.setdefault(link, []).extend(tests)
 
     def _context(
         self, clients: ScriptedClients, number: int, count: int, prefix: str = "audit/law/"
@@ -180,7 +174,8 @@ class LinkTests:
         if np.any(before != before[0]):
             self.not_looked[id(link)] = f"{link.name} does more than add noise, behind other noise"
             return None
-        if before.shape[1] > before.shape[0] and id(link) not in {known for known, _ in self._means}:
+        means = self._means.setdefault(id(link), {})
+        if before.shape[1] > before.shape[0] and not means:
             self.not_looked[id(link)] = (
                 f"messages are too long to tell what {link.name} does before its noise"
             )
@@ -189,18 +184,21 @@ class LinkTests:
         if max(steps, default=0.0) > _COARSE * events[-1].law.scale:
             self.not_looked[id(link)] = f"{link.name} rounds by more than its noise is told from"
             return None
-        mean = self._means.setdefault((id(link), before[0].tobytes()), after.mean(axis=0))
+        mean = means.setdefault(before[0].tobytes(), after.mean(axis=0))
         return np.broadcast_to(mean, after.shape)
 
-    def _law(self, link: int) -> tuple[AddedNoise | None, LawTable | None]:
-        laws = [event.law for event in self.events[link] if isinstance(event, Noised)]
-        if len(laws) != 1:
-            self.not_looked[link] = "it adds several noises at once"
-            return None, None
-        table = law_table(laws[0])
-        if table is None:
-            self.not_looked[link] = f"the density of {laws[0].text} does not integrate to 1"
-        return laws[0], table
+    def _lawful(self, drawn: dict[int, Floats]) -> Iterator[tuple[int, Floats, AddedNoise, LawTable]]:
+        """Links with their noise, its law and table; without those whose law cannot be tested."""
+        for link, noise in drawn.items():
+            laws = [event.law for event in self.events[link] if isinstance(event, Noised)]
+            if len(laws) != 1:
+                self.not_looked[link] = "it adds several noises at once"
+                continue
+            table = law_table(laws[0])
+            if table is None:
+                self.not_looked[link] = f"the density of {laws[0].text} does not integrate to 1"
+                continue
+            yield link, noise, laws[0], table
 
     @staticmethod
     def _in_step_stage(clients: ScriptedClients, link: int) -> bool:
@@ -230,3 +228,8 @@ class LinkTests:
 
     def _noisy(self) -> bool:
         return any(isinstance(event, Noised) for events in self.events.values() for event in events)
+
+
+def _resolution(models: Floats) -> float:
+    """How far off rounding puts what is added to models."""
+    return float(np.spacing(np.abs(models).max()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -69,9 +68,6 @@ class OtherClients:
 
         Without noise one step is as good as several: it moves nothing but what lies outside a bound.
         """
-        context = replace(
-            context, clients=context.clients[: len(models)], counts=context.counts[: len(models)]
-        )
         every = np.ones(len(models), dtype=np.bool_)
         for step in range(self.interactions if self._noisy_steps else 1):
             models = chain.on_step(models, every, step, context)[0]

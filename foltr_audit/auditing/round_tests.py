@@ -39,10 +39,10 @@ def rounds_tests(
     """
     T, C, P = noise.shape
     by_round, by_client = noise.reshape(T, C * P).T, noise.transpose(0, 2, 1).reshape(T * P, C)
-    for columns, one, two in ((by_round, "in one round", "in two rounds"), (by_client, "", "")):
-        of_one, of_two = one or "for one client", two or "for two clients"
-        yield from each_column(columns, table, f"noise for {where} has another size {of_one}", resolution)
-        yield from between_columns(columns, table, f"noise for {where} is alike {of_two}")
+    for columns, inside, what in ((by_round, "in", "round"), (by_client, "for", "client")):
+        another = f"noise for {where} has another size {inside} one {what}"
+        yield from each_column(columns, table, another, resolution)
+        yield from between_columns(columns, table, f"noise for {where} is alike {inside} two {what}s")
     for sums, count, over in ((noise.sum(axis=1), C, "clients"), (noise.sum(axis=0), T, "rounds")):
         summed = law.summed(count)
         of_sum = law_table(summed)

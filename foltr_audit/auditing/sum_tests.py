@@ -8,6 +8,7 @@ import numpy as np
 
 from foltr_audit.auditing.law_table import law_table
 from foltr_audit.auditing.law_tests import (
+    RESOLVED,
     Draws,
     Test,
     between,
@@ -20,7 +21,6 @@ from foltr_audit.auditing.session import Session
 from foltr_audit.records.privacy import Noised
 
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
-_RESOLVED = 1e3  # standard deviations that are smaller multiples of the rounding drown in it
 
 
 def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
@@ -38,7 +38,7 @@ def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
         return None
     sums = [session.games.others.sums(members, message) for message in range(session.games.messages)]
     resolution = _resolution(session, members)
-    if np.sqrt(law.variance) < _RESOLVED * resolution:
+    if np.sqrt(law.variance) < RESOLVED * resolution:  # it drowns in the rounding
         return None
     tests: list[Test] = []
     for noise in sums:

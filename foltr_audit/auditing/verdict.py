@@ -13,7 +13,10 @@ Verdict = Literal[
     "proven", "not refuted", "false by exact loss", "refuted", "declared law broken", "contradiction"
 ]
 
-FALSE: tuple[Verdict, ...] = ("false by exact loss", "refuted", "declared law broken")
+BROKEN: Verdict = "declared law broken"
+"""No proof holds: a link does less than it declares."""
+
+FALSE: tuple[Verdict, ...] = ("false by exact loss", "refuted", BROKEN)
 """Verdicts that a claim does not survive."""
 
 CONTRADICTION: Verdict = "contradiction"
@@ -78,7 +81,7 @@ def verdict_on(found: Evidence) -> tuple[Verdict, str]:
         return "false by exact loss", f"not refuted by these trials, but this very pair has {loss}"
     if found.broken:
         return (
-            "declared law broken",
+            BROKEN,
             f"no proof holds, since a link does less than it declares ({found.broken})",
         )
     if math.isinf(found.claimed):

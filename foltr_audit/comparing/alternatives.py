@@ -109,8 +109,7 @@ class Alternative:
 
     def hides_from_lists(self, setup: Setup) -> bool:
         """Whether what it promises holds for an observer of the shown lists too."""
-        follow = setup.interactions > 1 and setup.learner.ranked_with == "local"
-        return self.promised == "click-rr" or not follow
+        return self.promised == "click-rr" or not setup.lists_follow_clicks
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.text import Text
 
+from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.records.observers import with_article
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-BROKEN = "declared law broken"
 _STYLES = {
     "refuted": "bold red",
     "false by exact loss": "bold red",

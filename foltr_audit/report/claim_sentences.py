@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE
 from foltr_audit.records.observers import sees_lists, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import counted, is_or_are, shortened
@@ -51,7 +51,7 @@ def _badness(row: Row) -> tuple[bool, bool, float]:
 
 
 def _shown(row: Row) -> str:
-    if row["verdict"] == "declared law broken":
+    if row["verdict"] == BROKEN:
         return "does less than it declares"
     if row["verdict"] == "refuted":
         return f"at least {row['eps_lower']:.3g} measured"
