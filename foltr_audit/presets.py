@@ -29,7 +29,7 @@ from foltr_audit.spec import Spec, TrainSpec, flat
 RANDOM = "random:k="
 """What the name of random guessing starts with; the number of named documents follows."""
 
-_PACKAGE, _FOLDER, _ENDING = "scenarios", "presets", ".toml"
+_PACKAGE, _FOLDER, _ENDING = "foltr_audit.scenarios", "presets", ".toml"
 _SOURCE = "data.source"
 
 Share = Annotated[float, Field(ge=0, le=1)]

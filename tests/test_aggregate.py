@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import kv
 from scipy.stats import multivariate_normal, norm
 
-from attacks.aggregate_counts import AggregateCounts
+from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from foltr_audit.click_rates import cascade_rates
 from foltr_audit.counting import CountDecoder, law_of_sum, noise_tables, steepness
 from foltr_audit.decoding import noise_law, patterns_as_clicks

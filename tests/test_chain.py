@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from defenses.clip import Clip
 from foltr_audit.chain import STAGES, Chain, parse_chain
+from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.learners.gamma_shares import published_chain

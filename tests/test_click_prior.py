@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 from foltr_audit.decoding import patterns_as_clicks
 from foltr_audit.plugins import View
 from tests.test_map import answer

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from defenses.click_rr import ClickRR
 from foltr_audit.chain import parse_chain
+from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
 from foltr_audit.federation import Federation
 from foltr_audit.records.privacy import RandomisedClicks, Resized

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from defenses.clip import Clip
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.client import _only_scales
+from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.plugins import Ball, StepDefense
 from foltr_audit.records.privacy import Bounded, Resized

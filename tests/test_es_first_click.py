@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from attacks.click_prior import PositionPrior, RelevancePrior
-from attacks.es_first_click import ESFirstClick, replayed_order
-from attacks.first_position import FirstPosition
-from attacks.seen_clicks import SeenClicks
+from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.es_first_click import ESFirstClick, replayed_order
+from foltr_audit.attacks.first_position import FirstPosition
+from foltr_audit.attacks.seen_clicks import SeenClicks
 from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.learners.foltr_es import FOLtRES

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from attacks.olsr import OLSR
+from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.identifiable import Identifiability, identifiability
 from foltr_audit.learners.pdgd import observed_documents
 from foltr_audit.plugins import Inference, View

@@ -16,10 +16,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
-from attacks.click_prior import PositionPrior, RelevancePrior
-from attacks.es_first_click import ESFirstClick
-from attacks.maximum_posterior import MaximumPosterior
-from attacks.olsr import OLSR
+from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.es_first_click import ESFirstClick
+from foltr_audit.attacks.maximum_posterior import MaximumPosterior
+from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.bootstrap import Resamples
 from foltr_audit.decoding import Decoder
 from foltr_audit.evidence import Evidence, combined

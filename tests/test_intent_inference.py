@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 from scipy.stats import binom, norm
 
-from attacks.intent_inference import IntentInference
+from foltr_audit.attacks.intent_inference import IntentInference
 from foltr_audit.decoding import Decoder, noise_law, patterns_as_clicks
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.joint_search import joint_clicks

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from attacks.click_prior import PositionPrior
-from attacks.joint_posterior import JointMaximumPosterior
-from attacks.maximum_posterior import MaximumPosterior
+from foltr_audit.attacks.click_prior import PositionPrior
+from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
+from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.decoding import Decoder, noise_law, patterns_as_clicks, usual_log_density
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw

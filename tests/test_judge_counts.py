@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attacks.aggregate_counts import AggregateCounts
-from attacks.olsr import OLSR
-from attacks.query_identification import QueryIdentification
+from foltr_audit.attacks.aggregate_counts import AggregateCounts
+from foltr_audit.attacks.olsr import OLSR
+from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.click_rates import cascade_rates, median_rates
 from foltr_audit.errors import UsageError
 from foltr_audit.judge_counts import CountEvidence, Totals, combined_counts, judge_counts

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from attacks.query_identification import QueryIdentification
+from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.fresh import FreshClients
 from foltr_audit.judge_queries import Pages, Placed, QueryEvidence, combined_queries, judge_queries

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, multivariate_normal, norm
 
-from attacks.linkage import (
+from foltr_audit.attacks.linkage import (
     Linkage,
     alike,
     click_behaviour,

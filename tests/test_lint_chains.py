@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from defenses.gaussian import GaussianNoise
 from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.defenses.gaussian import GaussianNoise
 from foltr_audit.lint import Linted
 from foltr_audit.plugins import RoundContext
 from tests import linted

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attacks.joint_posterior import JointMaximumPosterior
-from attacks.shown_lists import ShownLists
+from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
+from foltr_audit.attacks.shown_lists import ShownLists
 from foltr_audit.decoding import Decoder, patterns_as_clicks
 from foltr_audit.fresh import FreshClients
 from foltr_audit.kernels.list_evidence import broken_ranks, list_log_probabilities

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from defenses.clip import Clip
 from foltr_audit import client
 from foltr_audit.clicks import Navigational, Perfect
 from foltr_audit.client import ClientRules, Clients
+from foltr_audit.defenses.clip import Clip
 from foltr_audit.federation import Federation
 from foltr_audit.kernels.plackett_luce import draw, new_pool
 from foltr_audit.learners.fpdgd import FPDGD

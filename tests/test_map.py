@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import chi2, norm
 
-from attacks.click_prior import PositionPrior
-from attacks.maximum_posterior import MaximumPosterior
-from attacks.olsr import OLSR
+from foltr_audit.attacks.click_prior import PositionPrior
+from foltr_audit.attacks.maximum_posterior import MaximumPosterior
+from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.decoding import noise_law, patterns_as_clicks
 from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from scipy import stats
 
-from defenses.metric_rr import MetricRR
+from foltr_audit.defenses.metric_rr import MetricRR
 from foltr_audit.errors import PluginError
 from foltr_audit.metric_response import MetricResponse
 from foltr_audit.records.privacy import RandomisedMetrics

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, special, stats
 
-from defenses.gamma_laplace import GammaLaplace
+from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree, parse_law
 from foltr_audit.plugins import plain

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attacks.olsr import OLSR, OLSRTheta
+from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.learners.fpdgd import FPDGD

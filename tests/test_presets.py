@@ -114,7 +114,7 @@ class TestEveryPreset:
 
     def test_is_packaged(self, name: str) -> None:
         table = tomllib.loads((ROOT / "pyproject.toml").read_text())
-        patterns = table["tool"]["setuptools"]["package-data"]["scenarios"]
+        patterns = table["tool"]["setuptools"]["package-data"]["foltr_audit.scenarios"]
         assert any(fnmatch(f"presets/{name}.toml", pattern) for pattern in patterns)
         assert (ROOT / "scenarios" / "presets" / f"{name}.toml").is_file()
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from defenses.quantise import Quantise, Sign
 from foltr_audit.chain import parse_chain
+from foltr_audit.defenses.quantise import Quantise, Sign
 from foltr_audit.errors import PluginError
 from foltr_audit.records.privacy import Bounded, Opaque
 from tests import toys

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from attacks.query_identification import QueryIdentification, normalised
+from foltr_audit.attacks.query_identification import QueryIdentification, normalised
 from foltr_audit.decoding import patterns_as_clicks
 from foltr_audit.judge import checked_answer
 from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw

@@ -58,7 +58,7 @@ def test_every_plugin_of_the_three_folders_is_registered() -> None:
             named = any(
                 isinstance(line, ast.AnnAssign) and ast.unparse(line.target) == "name" for line in node.body
             )
-            value = f"{path.parent.name}.{path.stem}:{node.name}"
+            value = f"foltr_audit.{path.parent.name}.{path.stem}:{node.name}"
             assert not named or value in stated, f"{value} needs a line in pyproject.toml"
 
 
@@ -264,7 +264,7 @@ class TestPluginsOfOthers:
             names(Attack)
 
     def test_the_same_claim_twice_is_one(self, tmp_path: Path, install: Installer) -> None:
-        install(tmp_path, "other-lab", {GROUP: {"olsr": "attacks.olsr:OLSR"}}, {})
+        install(tmp_path, "other-lab", {GROUP: {"olsr": "foltr_audit.attacks.olsr:OLSR"}}, {})
         assert names(Attack).count("olsr") == 1
 
     def test_a_broken_plugin_does_not_hurt_the_others(self, tmp_path: Path, install: Installer) -> None:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
-from attacks.box import BoxLeastAbsolute, BoxLeastSquares
-from attacks.least_absolute import LeastAbsolute
-from attacks.olsr import OLSR, OLSRTheta
-from attacks.raifle import Raifle
-from attacks.tukey import Tukey, refitted
+from foltr_audit.attacks.box import BoxLeastAbsolute, BoxLeastSquares
+from foltr_audit.attacks.least_absolute import LeastAbsolute
+from foltr_audit.attacks.olsr import OLSR, OLSRTheta
+from foltr_audit.attacks.raifle import Raifle
+from foltr_audit.attacks.tukey import Tukey, refitted
 from foltr_audit.identifiable import identifiability
 from foltr_audit.learners.pdgd import observed_documents
 from foltr_audit.noise_laws import GammaShare

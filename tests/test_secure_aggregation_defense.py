@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from defenses.secure_aggregation import SecureAggregation
 from foltr_audit.chain import Chain
+from foltr_audit.defenses.secure_aggregation import SecureAggregation
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from defenses.sparsify import RandomK, TopK
 from foltr_audit.chain import parse_chain
+from foltr_audit.defenses.sparsify import RandomK, TopK
 from foltr_audit.errors import PluginError
 from foltr_audit.records.privacy import Resized
 from tests import toys

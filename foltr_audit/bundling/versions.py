@@ -13,7 +13,7 @@ from foltr_audit.registry import GROUPS
 
 DISTRIBUTION = "foltr-audit"
 LIBRARIES = ("numpy", "numba", "scipy", "polars")
-_FOLDERS = ("foltr_audit", "attacks", "defenses", "scenarios")
+_LINKED = ("attacks", "defenses", "scenarios")
 
 
 @cache
@@ -49,11 +49,14 @@ def _processor() -> str:
 
 
 def _code() -> str:
-    root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
-    for folder in _FOLDERS:
-        for path in sorted((root / folder).rglob("*.py")):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    folders = (
+        package,
+        *(package / name for name in _LINKED),
+    )  # rglob does not follow the links of a checkout
+    for path in sorted({path for folder in folders for path in folder.rglob("*.py")}):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
