@@ -38,9 +38,11 @@ class Metric(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Metric:
         """MaxRR: 1 / rank of the first click, 0 without; DCG: clicks discounted by log2(rank + 1)."""
+        from foltr_audit.kernels.ndcg import discounts
+
         patterns = np.arange(1 << _LIST)
         if name == "dcg":
-            gains = ((patterns[:, np.newaxis] >> np.arange(_LIST)) & 1) / np.log2(np.arange(_LIST) + 2.0)
+            gains = ((patterns[:, np.newaxis] >> np.arange(_LIST)) & 1) * discounts(_LIST)
             return cls(gains.sum(axis=1), patterns)
         first = np.zeros(1 << _LIST, dtype=np.int64)
         for place in range(_LIST - 1, -1, -1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -54,7 +53,10 @@ class ClickRR(ClickDefense, MessageDefense):
     @property
     def factor(self) -> float:
         """`1 / (2 keep - 1)`: what debiasing multiplies updates by."""
-        return 1.0 / math.tanh(0.5 * self.epsilon)
+        from foltr_audit.kernels.elementary import exp
+
+        odds = exp(-self.epsilon)  # of a flip
+        return (1.0 + odds) / (1.0 - odds)
 
     def acts_in(self, stage: str) -> bool:
         """On clicks, and for debiasing on messages too."""
@@ -76,8 +78,10 @@ class ClickRR(ClickDefense, MessageDefense):
     def _reported(
         self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
     ) -> NDArray[np.bool_]:
-        k = clicks.shape[1]
-        lies = context.streams("click-rr").uniform(k, first=step * k) < 1.0 / (1.0 + math.exp(self.epsilon))
+        from foltr_audit.kernels.elementary import exp
+
+        k, chance = clicks.shape[1], 1.0 / (1.0 + exp(self.epsilon))
+        lies = context.streams("click-rr").uniform(k, first=step * k) < chance
         return np.asarray((clicks ^ lies) & (shown >= 0))
 
     def _debiased(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:

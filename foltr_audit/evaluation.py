@@ -6,6 +6,7 @@ different queries have nothing in common.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -106,8 +107,7 @@ class Evaluation:
             return only
         shares = np.full(len(several), 1.0 / len(several)) if weights is None else weights
         there = shares > 0
-        mean: NDArray[np.float64] = np.einsum("i,iq->q", shares[there], several[there])
-        return mean
+        return np.asarray((shares[there, np.newaxis] * several[there]).sum(axis=0))
 
     def metrics(
         self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None
@@ -145,7 +145,7 @@ class Evaluation:
             return values[0]
         shares = np.full(len(values), 1.0 / len(values)) if weights is None else weights
         there = shares > 0
-        return float(np.array(values)[there] @ shares[there])
+        return math.fsum((np.array(values)[there] * shares[there]).tolist())
 
     @cached_property
     def _click(self) -> NDArray[np.float64] | None:

@@ -98,9 +98,11 @@ def p_of(epsilon: float, values: int) -> float:
     Raises:
         UsageError: a negative epsilon, or fewer than two values.
     """
+    from foltr_audit.kernels.elementary import exp
+
     if not epsilon >= 0:
         raise UsageError(f"metric-rr: eps={epsilon}; expected a number from 0")
-    return 1.0 / (1.0 + (_expect_values(values) - 1) * math.exp(-epsilon))
+    return 1.0 / (1.0 + (_expect_values(values) - 1) * exp(-epsilon))
 
 
 def composed(epsilon: float, interactions: int) -> float:

@@ -52,10 +52,6 @@ ONLINE: Mapping[str, Metric] = MappingProxyType(
 """Metrics of the lists that users were shown in a round, by their name in the rows of a report."""
 
 
-def _discounts(k: int) -> NDArray[np.float64]:
-    return np.asarray(1.0 / np.log2(np.arange(2, k + 2)))
-
-
 def dcg(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
     """DCG of lists (I, k) shown for some queries (I,), float64 (I,)."""
     return ndcg(data, queries, shown, np.ones(data.n_queries))
@@ -63,18 +59,18 @@ def dcg(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> 
 
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> NDArray[np.float64]:
     """The highest DCG@k that each query allows, float64 (queries,)."""
-    from foltr_audit.kernels.ndcg import ideal_dcg_of_queries
+    from foltr_audit.kernels.ndcg import discounts, ideal_dcg_of_queries
 
-    return ideal_dcg_of_queries(data.labels, data.offsets, _discounts(k))
+    return ideal_dcg_of_queries(data.labels, data.offsets, discounts(k))
 
 
 def ndcg(
     data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], ideal: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """NDCG of lists (I, k) against the ideal DCG of every query (queries,); 0 where nothing is relevant."""
-    from foltr_audit.kernels.ndcg import dcg_over_best
+    from foltr_audit.kernels.ndcg import dcg_over_best, discounts
 
-    return dcg_over_best(data.labels, data.offsets, queries, shown, _discounts(shown.shape[1]), ideal)
+    return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
 
 
 def mean_ndcg(

@@ -73,12 +73,14 @@ class Adam(Optimiser):
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """See `Optimiser.step`."""
+        from foltr_audit.kernels.elementary import power
+
         P = parameters.size
         _expect_state("adam", state, 1 + 2 * P)
         t = state[0] + 1.0
         m = self.beta1 * state[1 : 1 + P] + (1.0 - self.beta1) * gradient
         v = self.beta2 * state[1 + P :] + (1.0 - self.beta2) * gradient**2
-        mean, square = m / (1.0 - self.beta1**t), v / (1.0 - self.beta2**t)
+        mean, square = m / (1.0 - power(self.beta1, int(t))), v / (1.0 - power(self.beta2, int(t)))
         moved = parameters + self.learning_rate * mean / (np.sqrt(square) + self.epsilon)
         return moved, np.concatenate([[t], m, v])
 

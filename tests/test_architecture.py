@@ -281,6 +281,7 @@ def test_kernels_know_arrays_only(name: str) -> None:
     } <= {
         "__future__",
         "collections",
+        "llvmlite",
         "math",
         "numba",
         "numpy",

@@ -1,9 +1,8 @@
-"""The exponential, the balls, cascade clicks and Gamma shares against their plain forms."""
+"""The balls, cascade clicks and Gamma shares against their plain forms."""
 
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -12,43 +11,9 @@ from hypothesis import strategies as st
 
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.kernels.exponential import decay
 from foltr_audit.kernels.gamma import gamma_differences
 from foltr_audit.rng import ClientStreams, Streams
 from tests.toys import Floats
-
-# --- the exponential ---------------------------------------------------------------------------------
-
-
-def units_off(x: float) -> float:
-    """How far `decay(x)` is from exp(x), in units of the last place of the true value."""
-    with localcontext() as context:
-        context.prec = 60
-        exact = Decimal(x).exp()
-        return float(abs(Decimal(decay(x)) - exact) / Decimal(math.ulp(float(exact))))
-
-
-@settings(max_examples=400, deadline=None, derandomize=True)
-@given(st.floats(-700.0, 0.0))
-def test_decay_is_the_exponential(x: float) -> None:
-    assert units_off(x) < 2.0
-
-
-def test_decay_at_its_ends() -> None:
-    assert decay(0.0) == 1.0
-    assert decay(-0.0) == 1.0
-    assert decay(-1e-300) == 1.0
-    for x in (-700.0, -701.0, -1e300, -math.inf):
-        assert decay(x) == pytest.approx(math.exp(-700.0), rel=1e-15)
-    halves = [-math.log(2.0) * (n + 0.5) for n in range(1000)]  # where the split changes
-    assert max(units_off(x) for x in halves) < 2.0
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.floats(-690.0, 0.0), st.floats(1e-9, 10.0))
-def test_decay_falls(x: float, less: float) -> None:
-    assert decay(x - less) < decay(x)
-
 
 # --- balls -------------------------------------------------------------------------------------------
 

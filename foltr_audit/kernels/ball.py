@@ -8,26 +8,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, parallel_kernel, reduction
+from .jit import inlined, parallel_kernel
+from .lanes import product_sum, size_sum
 from .rounding import ROUNDING
 
 _SMALLEST, _LARGEST = 1e-280, 1e280  # sums of squares in between have lost nothing
-
-
-@reduction
-def _sum_of_squares(models: NDArray[np.float64], row: int) -> float:
-    total = 0.0
-    for j in range(models.shape[1]):
-        total += models[row, j] * models[row, j]
-    return total
-
-
-@reduction
-def _sum_of_sizes(models: NDArray[np.float64], row: int) -> float:
-    total = 0.0
-    for j in range(models.shape[1]):
-        total += abs(models[row, j])
-    return total
 
 
 @inlined
@@ -45,7 +30,8 @@ def _scaled_length(models: NDArray[np.float64], row: int) -> float:
 @inlined
 def _length(models: NDArray[np.float64], row: int, order: int) -> float:
     """The L1 or L2 norm (order 1 or 2) of a model."""
-    size = _sum_of_sizes(models, row) if order == 1 else _sum_of_squares(models, row)
+    model = models[row]
+    size = size_sum(model) if order == 1 else product_sum(model, model)
     if order != 1:
         size = math.sqrt(size) if _SMALLEST < size < _LARGEST else _scaled_length(models, row)
     return size

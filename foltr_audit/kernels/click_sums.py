@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
+from .elementary import log
 from .jit import inlined, kernel, parallel_kernel
 
 Floats = NDArray[np.float64]
@@ -150,7 +151,7 @@ def _solve(M: Floats, target: Floats, answer: Floats) -> float:
         for c in range(b):
             M[b, b] -= M[b, c] ** 2
         M[b, b] = math.sqrt(M[b, b])
-        log_determinant += 2.0 * math.log(M[b, b])
+        log_determinant += 2.0 * log(M[b, b])
         for a in range(b + 1, q):
             for c in range(b):
                 M[a, b] -= M[a, c] * M[b, c]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .directions import LANES, fill_directions
-from .exponential import decay
+from .elementary import decay, power
 from .jit import inlined, kernel
 from .plackett_luce import Pool, draw, new_pool
 from .ranking import dot
@@ -269,5 +269,5 @@ def play_coltr(
         if some:
             _judge(data, names, rules, candidates, first, client, seen.shown[i, :length], costs, kept)
             number = ((names.round << CLIENT_BITS) + client) << PLACE_BITS
-            rate = rules.learning_rate * rules.decay ** state[0]
+            rate = rules.learning_rate * power(rules.decay, int(state[0]))
             kept = _step(candidates, kept, number, rate, model, state)

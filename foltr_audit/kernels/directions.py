@@ -2,7 +2,7 @@
 
 A direction is a standard normal vector over its length, and the normal numbers are made of a stream's
 uniform numbers as `kernels.normal` makes them, but in a form that compiles to wide registers and is the
-same on every machine: series for the logarithm, the sine and the cosine, one lane a direction.
+same on every machine, one lane a direction.
 
 Source: Muller 1959, "A note on a method for generating points uniformly on n-dimensional spheres";
 Box & Muller 1958, "A note on the generation of random normal deviates".
@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import cosine_and_sine, log_normal
 from .jit import inlined, kernel
 
 LANES = 64
@@ -24,15 +25,6 @@ _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)  # as in `philox`
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 _LOW, _HALF, _CUT = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(12)
 _STEP = 1.0 / 4503599627370496.0  # 2^-52
-_ROUNDS = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to a whole number
-_MANTISSA = 52
-_ROOT_HALF = int(np.float64(math.sqrt(0.5)).view(np.int64))
-_LOG2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are 0: a product with an exponent is exact
-_LOG2_LOW = 1.90821492927058770002e-10
-_QUARTER = math.pi / 2.0
-_L3, _L5, _L7, _L9, _L11, _L13, _L15, _L17, _L19, _L21 = (2.0 / i for i in range(3, 22, 2))
-_S3, _S5, _S7, _S9, _S11, _S13, _S15 = ((-1.0) ** i / math.factorial(2 * i + 1) for i in range(1, 8))
-_C2, _C4, _C6, _C8, _C10, _C12, _C14, _C16 = ((-1.0) ** i / math.factorial(2 * i) for i in range(1, 9))
 
 
 @kernel
@@ -57,60 +49,6 @@ def _unit(high: np.uint32, low: np.uint32) -> float:
     return (np.float64(np.int64(bits)) + 0.5) * _STEP
 
 
-@inlined
-def _minus_log(u: float) -> float:
-    """`-log(u)` for u in (0, 1): u = 2^e m with m about 1, and the series of log m in (m - 1) / (m + 1)."""
-    bits = np.float64(u).view(np.int64)
-    e = (bits - _ROOT_HALF) >> _MANTISSA
-    m = np.int64(bits - (e << _MANTISSA)).view(np.float64)
-    s = (m - 1.0) / (m + 1.0)
-    z = s * s
-    p = _L21
-    p = p * z + _L19
-    p = p * z + _L17
-    p = p * z + _L15
-    p = p * z + _L13
-    p = p * z + _L11
-    p = p * z + _L9
-    p = p * z + _L7
-    p = p * z + _L5
-    p = p * z + _L3
-    power = np.float64(e)
-    return -(power * _LOG2_HIGH + (power * _LOG2_LOW + (2.0 * s + s * z * p)))
-
-
-@inlined
-def _cosine_and_sine(u: float) -> tuple[float, float]:
-    """`cos(2 pi u)` and `sin(2 pi u)` for u in (0, 1): series in a quarter turn around the nearest axis."""
-    turns = 4.0 * u
-    axis = (turns + _ROUNDS) - _ROUNDS
-    a = (turns - axis) * _QUARTER
-    z = a * a
-    p = _S15
-    p = p * z + _S13
-    p = p * z + _S11
-    p = p * z + _S9
-    p = p * z + _S7
-    p = p * z + _S5
-    p = p * z + _S3
-    along = a + a * z * p
-    q = _C16
-    q = q * z + _C14
-    q = q * z + _C12
-    q = q * z + _C10
-    q = q * z + _C8
-    q = q * z + _C6
-    q = q * z + _C4
-    q = q * z + _C2
-    across = 1.0 + z * q
-    quadrant = np.int64(axis)
-    odd = (quadrant & 1) == 1
-    cosine, sine = (along if odd else across), (across if odd else along)
-    cosine = -cosine if ((quadrant + 1) & 2) == 2 else cosine
-    sine = -sine if (quadrant & 2) == 2 else sine
-    return cosine, sine
-
-
 @kernel
 def _fill_pair(out: NDArray[np.float64], row: int, words: NDArray[np.uint32]) -> None:
     """Normal numbers out[row] and out[row + 1] of every lane, from four random words each.
@@ -121,10 +59,10 @@ def _fill_pair(out: NDArray[np.float64], row: int, words: NDArray[np.uint32]) ->
         out[row, lane] = _unit(words[0, lane], words[1, lane])
         out[row + 1, lane] = _unit(words[2, lane], words[3, lane])
     for lane in range(LANES):
-        out[row, lane] = math.sqrt(2.0 * _minus_log(out[row, lane]))
+        out[row, lane] = math.sqrt(-2.0 * log_normal(out[row, lane]))
     for lane in range(LANES):
         length = out[row, lane]
-        cosine, sine = _cosine_and_sine(out[row + 1, lane])
+        cosine, sine = cosine_and_sine(out[row + 1, lane])
         out[row, lane] = length * cosine
         out[row + 1, lane] = length * sine
 

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import exp, log
 from .jit import kernel, parallel_kernel
 from .philox import fill_uniforms
 
@@ -44,13 +45,13 @@ def _fill(
             at += 2
             if low < 0.0:
                 low = math.floor(v * t)
-                low = low if w <= math.exp(-low / t) else -1.0
+                low = low if w <= exp(-low / t) else -1.0
             else:
-                size = low + t * math.floor(-math.log(v))
+                size = low + t * math.floor(-log(v))
                 negative = w < 0.5
                 coin = 2.0 * w if negative else 2.0 * w - 1.0
                 off = (size - centre) / sigma
-                drawn = not (negative and size == 0.0) and coin <= math.exp(-0.5 * off * off)
+                drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
                 out[row, column] = -size if negative else size
                 low = -1.0
 

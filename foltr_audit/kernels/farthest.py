@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import kernel, reduction
-
-
-@reduction
-def _l1(points: NDArray[np.float64], i: int, j: int) -> float:
-    total = 0.0
-    for p in range(points.shape[1]):
-        total += abs(points[i, p] - points[j, p])
-    return total
-
-
-@reduction
-def _squared(points: NDArray[np.float64], i: int, j: int) -> float:
-    total = 0.0
-    for p in range(points.shape[1]):
-        total += (points[i, p] - points[j, p]) ** 2
-    return total
+from .jit import kernel
+from .lanes import difference_sum, squared_difference_sum
 
 
 @kernel
 def distance(points: NDArray[np.float64], i: int, j: int, order: int) -> float:
     """The L1 or L2 distance (order 1 or 2) of two rows of (n, P)."""
-    return _l1(points, i, j) if order == 1 else np.sqrt(_squared(points, i, j))
+    if order == 1:
+        return difference_sum(points[i], points[j])
+    return math.sqrt(squared_difference_sum(points[i], points[j]))
 
 
 @kernel

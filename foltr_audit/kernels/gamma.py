@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import exp, log
 from .jit import kernel, parallel_kernel
 from .philox import fill_uniforms
 
@@ -34,8 +35,8 @@ def _fill_differences(
 ) -> None:
     """Fill out[row] with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
-    b = 1.0 + math.exp(-t) * shape / t
-    gone = math.exp(_LOG_UNDERFLOW * shape)
+    b = 1.0 + exp(-t) * shape / t
+    gone = exp(_LOG_UNDERFLOW * shape)
     block, at, width = 0, numbers.shape[1], numbers.shape[1]
     for variate in range(2 * out.shape[1]):
         x, drawn = 0.0, False
@@ -49,12 +50,12 @@ def _fill_differences(
             if v < gone:
                 x, drawn = 0.0, True
             elif v <= 1.0:
-                x = t * math.exp(math.log(v) / shape)
-                drawn = w <= (2.0 - x) / (2.0 + x) or w <= math.exp(-x)
+                x = t * exp(log(v) / shape)
+                drawn = w <= (2.0 - x) / (2.0 + x) or w <= exp(-x)
             else:
-                x = -math.log(t * (b - v) / shape)
+                x = -log(t * (b - v) / shape)
                 y = x / t
-                drawn = w * (shape + y * (1.0 - shape)) <= 1.0 or w <= y ** (shape - 1.0)
+                drawn = w * (shape + y * (1.0 - shape)) <= 1.0 or w <= exp((shape - 1.0) * log(y))
         column = variate // 2
         out[row, column] = x if variate % 2 == 0 else out[row, column] - x
 

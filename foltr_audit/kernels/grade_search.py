@@ -7,13 +7,13 @@ a local search finds those that matter.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from .click_sums import Floats, Ints, Noise, Sums, explained, fill_cascade_moments
+from .elementary import exp
 from .jit import kernel, parallel_kernel
 
 _MOST_TRIED = 8000  # assignments of grades that are weighed for one list
@@ -135,7 +135,7 @@ def _search(sums: Sums, i: int, noise: Noise, grades: Grades, starts: Ints, coun
     top = tried.values[:size].max()
     total = 0.0
     for a in range(size):
-        weight = math.exp(tried.values[a] - top)
+        weight = exp(tried.values[a] - top)
         total += weight
         for j in range(k):
             counts[j] += weight * tried.counts[a, j]

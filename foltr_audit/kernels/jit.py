@@ -1,7 +1,8 @@
-"""The ways in which kernels are compiled: alone, into their callers, parallel over clients, as a reduction.
+"""The ways in which kernels are compiled: alone, into their callers, parallel over clients.
 
-No fast-math but for reductions, whose order of summation the compiler fixes when it compiles: on one
-machine the same input gives the same bytes, for any number of threads and any place in a cohort.
+No fast-math: the compiler may neither change the order of a sum nor fuse a product with it, so the same input
+gives the same bytes on every processor, for any number of threads and any place in a cohort. Sums that need
+wide registers stand in `lanes`, functions that the system's library computes differently in `elementary`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,6 @@ def inlined(function: F) -> F:
 def parallel_kernel(function: F) -> F:
     """Compile a function whose `numba.prange` loops run on all threads; other Python threads go on."""
     return _compiled(function, parallel=True, nogil=True)
-
-
-def reduction(function: F) -> F:
-    """Compile a sum whose order the compiler may choose, once and for all, to use wide registers."""
-    return _compiled(function, fastmath={"reassoc"})
 
 
 def _compiled(function: F, **options: Any) -> F:

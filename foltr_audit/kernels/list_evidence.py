@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import exp, log
 from .jit import kernel, parallel_kernel
 
 Floats = NDArray[np.float64]
@@ -34,15 +33,15 @@ def _log_probability(scores: Floats, shown: Ints) -> float:
             top = max(top, scores[i])
     for i in range(scores.size):
         if hidden[i]:
-            rest += math.exp(scores[i] - top)
+            rest += exp(scores[i] - top)
     found = 0.0
     for rank in range(shown.size - 1, -1, -1):
         if shown[rank] >= 0:
             score = scores[shown[rank]]
             higher = max(top, score)
-            rest = (rest * math.exp(top - higher) if rest > 0.0 else 0.0) + math.exp(score - higher)
+            rest = (rest * exp(top - higher) if rest > 0.0 else 0.0) + exp(score - higher)
             top = higher
-            found += score - top - math.log(rest)
+            found += score - top - log(rest)
     return found
 
 

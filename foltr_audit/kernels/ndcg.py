@@ -10,9 +10,19 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, parallel_kernel
+from .elementary import log2
+from .jit import inlined, kernel, parallel_kernel
 
-_GAINS = np.append(np.exp2(np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
+_GAINS = np.append(np.ldexp(1.0, np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
+
+
+@kernel
+def discounts(k: int) -> NDArray[np.float64]:
+    """What each of k ranks counts in DCG: 1 / log2(rank + 1)."""
+    out = np.empty(k)
+    for rank in range(k):
+        out[rank] = 1.0 / log2(rank + 2.0)
+    return out
 
 
 @inlined

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import cosine_and_sine, log_normal
 from .jit import kernel, parallel_kernel
 from .philox import fill_uniforms
 
@@ -32,10 +33,9 @@ def fill_normals(
     """
     fill_uniforms(out, row, size, block, client, round_, purpose, key)
     for i in range(0, size, 2):
-        length = math.sqrt(-2.0 * math.log(out[row, i]))
-        angle = 2.0 * math.pi * out[row, i + 1]
-        out[row, i] = length * math.cos(angle)
-        out[row, i + 1] = length * math.sin(angle)
+        length = math.sqrt(-2.0 * log_normal(out[row, i]))
+        cosine, sine = cosine_and_sine(out[row, i + 1])
+        out[row, i], out[row, i + 1] = length * cosine, length * sine
 
 
 @parallel_kernel

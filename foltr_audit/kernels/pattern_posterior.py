@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import exp
 from .jit import parallel_kernel
 
 MOST_DOCUMENTS = 10
@@ -30,7 +29,7 @@ def pattern_probabilities(log_posterior: Floats, lengths: NDArray[np.int64]) -> 
             top = max(top, log_posterior[i, p])
         total = 0.0
         for p in range(patterns):
-            out[i, p] = math.exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
+            out[i, p] = exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
             total += out[i, p]
         for p in range(patterns):
             out[i, p] /= total

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
+from .elementary import exp, log
 from .jit import inlined, kernel, parallel_kernel
 
 _SMALL, _LARGE = 1e-280, 1e280  # sums of squares between them lost nothing
@@ -181,12 +182,12 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
         below *= 1.0 - click[i, j]
         j -= 1
     if j < 0:
-        return math.log(below) if below > 0.0 else -np.inf
+        return log(below) if below > 0.0 else -np.inf
     chance = click[i, j] * (stop[i, j] + (1.0 - stop[i, j]) * below)
     for above in range(j):
         here = click[i, above] * (1.0 - stop[i, above])
         chance *= here if (pattern >> above) & 1 else 1.0 - click[i, above]
-    return math.log(chance) if chance > 0.0 else -np.inf
+    return log(chance) if chance > 0.0 else -np.inf
 
 
 @parallel_kernel
@@ -236,7 +237,7 @@ def marginals(
                 top, best[i] = log_posterior[i, p], p
         total = 0.0
         for p in range(patterns):
-            mass = math.exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
+            mass = exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
             total += mass
             if p > 0:
                 anything[i] += mass
@@ -246,7 +247,7 @@ def marginals(
         for j in range(lengths[i]):
             clicked[i, j] /= total
         anything[i] /= total
-        evidence[i] = top + math.log(total)
+        evidence[i] = top + log(total)
     return clicked, best, anything, evidence
 
 

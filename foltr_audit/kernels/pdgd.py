@@ -9,12 +9,11 @@ overflows means rho = 0, which is its limit.
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import exp
 from .jit import inlined, kernel, parallel_kernel
 from .plackett_luce import Pool, new_pool, put_scores, take, total, weigh
 
@@ -35,7 +34,7 @@ def _tail(scores: NDArray[np.float64], shown: NDArray[np.int64], length: int) ->
     total = 0.0
     for i in range(scores.size):
         if hidden[i]:
-            total += np.exp(scores[i] - top)
+            total += exp(scores[i] - top)
     return top, total
 
 
@@ -73,9 +72,9 @@ def _suffix_sums(
     tail = 0.0
     for t in range(k):
         if t == 0 or scales[t] != scales[t - 1]:
-            tail = tail_sum * math.exp(tail_top - scales[t]) if tail_sum > 0.0 else 0.0
+            tail = tail_sum * exp(tail_top - scales[t]) if tail_sum > 0.0 else 0.0
             for s in range(t, k):
-                terms[s] = math.exp(f[s] - scales[t])
+                terms[s] = exp(f[s] - scales[t])
         before = tail
         for s in range(t, k):
             without[t, s] = before
@@ -102,9 +101,9 @@ def _pair_weight(
     moved = 0.0
     for t in range(p + 1, q + 1):
         if t == p + 1 or scales[t] != scales[t - 1]:
-            moved = np.exp(f[p] - scales[t])
+            moved = exp(f[p] - scales[t])
         product *= (without[t, q] + moved) / whole[t]
-    u = math.exp(-abs(f[p] - f[q]))
+    u = exp(-abs(f[p] - f[q]))
     return u / (1.0 + u) ** 2 / (1.0 + product)
 
 

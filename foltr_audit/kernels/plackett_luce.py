@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .exponential import decay
+from .elementary import decay
 from .jit import inlined, kernel, parallel_kernel
 from .philox import fill_uniforms
 

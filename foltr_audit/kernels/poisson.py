@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .elementary import exp, log
 from .jit import kernel, parallel_kernel
 from .philox import fill_uniforms
 
@@ -20,12 +21,13 @@ _AHEAD = 128  # random numbers that are made at once; every try takes two
 _INVERTED = 10.0  # means from here on are drawn by rejection
 _CLOSE = 0.1
 _FEW = 15.0
+_FACTORIALS = tuple(float(math.factorial(k)) for k in range(int(_FEW)))
 
 
 @kernel
 def _inverted(mean: float, u: float) -> float:
     """The quantile of a Poisson variate of a small mean."""
-    k, mass = 0.0, math.exp(-mean)
+    k, mass = 0.0, exp(-mean)
     below = mass
     while u > below and mass > 0.0:
         k += 1.0
@@ -38,7 +40,7 @@ def _inverted(mean: float, u: float) -> float:
 def _deviance(k: float, mean: float) -> float:
     """`k ln(k / mean) + mean - k`, also where k and mean are close."""
     if abs(k - mean) >= _CLOSE * (k + mean):
-        return k * math.log(k / mean) + mean - k
+        return k * log(k / mean) + mean - k
     v = (k - mean) / (k + mean)
     total, power = (k - mean) * v, 2.0 * k * v
     for j in range(1, 40):
@@ -56,10 +58,10 @@ def _log_mass(k: float, mean: float) -> float:
     if k == 0.0:
         return -mean
     if k < _FEW:
-        return k * math.log(mean) - mean - math.lgamma(k + 1.0)
+        return k * log(mean) - mean - log(_FACTORIALS[int(k)])
     kk = k * k
     stirling = (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - (1.0 / 1680) / kk) / kk) / kk) / k
-    return -stirling - _deviance(k, mean) - 0.5 * math.log(2.0 * math.pi * k)
+    return -stirling - _deviance(k, mean) - 0.5 * log(2.0 * math.pi * k)
 
 
 @kernel
@@ -74,7 +76,7 @@ def _rejected(mean: float, b: float, u: float, v: float) -> float:
     if k < 0.0 or (near < 0.013 and v > near):
         return -1.0
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    hat = math.log(v * inverse_alpha / (a / (near * near) + b))
+    hat = log(v * inverse_alpha / (a / (near * near) + b))
     return k if hat <= _log_mass(k, mean) else -1.0
 
 

@@ -10,18 +10,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, kernel, parallel_kernel, reduction
+from .jit import inlined, kernel, parallel_kernel
+from .lanes import product_sum
 
 Features = NDArray[np.float32] | NDArray[np.float64]
 
 
-@reduction
+@kernel
 def dot(features: Features, document: int, models: NDArray[np.float64], row: int) -> float:
     """`x . theta` of a document under one row of models, in float64."""
-    total = 0.0
-    for j in range(models.shape[1]):
-        total += features[document, j] * models[row, j]
-    return total
+    return product_sum(features[document], models[row])
 
 
 @parallel_kernel

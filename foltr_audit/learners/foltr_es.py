@@ -74,11 +74,13 @@ class FOLtRES(MetricLearner):
         MaxRR: 0 without a click, else 1/r for a first click on rank r; v = 11. DCG: the sum of
         `1 / log2(r + 1)` over clicked ranks r, by click pattern: bit i of its number is place i; v = 1024.
         """
+        from foltr_audit.kernels.ndcg import discounts
+
         ranks = np.arange(1, LIST_LENGTH + 1)
         if self.metric == "maxrr":
             return np.concatenate([[0.0], 1.0 / ranks])
         patterns = np.arange(2**LIST_LENGTH)[:, np.newaxis] >> (ranks - 1) & 1
-        return np.asarray((patterns / np.log2(ranks + 1.0)).sum(axis=1))
+        return np.asarray((patterns * discounts(LIST_LENGTH)).sum(axis=1))
 
     def outcomes(self, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Which of `values` the clicks of each list (..., k) make, int64 (...); k is 10 at most."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from foltr_audit.gaussian_dp import LARGEST, gaussian_mu
 
 _CLASSICAL_LARGEST = 1.0
+_DIGITS = 10
 _MARGIN = 1e-6  # for 1e-4 .. 100 and a delta from 1e-15 rounding loses 2e-9 of delta, at most 6e-7
 ORDERS = (*range(2, 65), *(round(2 ** (i / 4)) for i in range(25, 81)))
 """Whole orders at which Renyi divergences are converted."""
@@ -16,9 +18,10 @@ ORDERS = (*range(2, 65), *(round(2 ** (i / 4)) for i in range(25, 81)))
 
 @lru_cache(maxsize=256)
 def gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
-    """The smallest sigma of a Gaussian mechanism that is (eps, delta) private.
+    """The smallest sigma of a Gaussian mechanism that is (eps, delta) private, per sensitivity to ten digits.
 
-    Never too small: it aims at a delta that is smaller by more than rounding loses in this range.
+    Never too small: it aims at a delta that is smaller by more than rounding loses in this range, and is
+    rounded up, without the digits in which the special functions of systems differ.
 
     Args:
         eps: epsilon, at least 1e-6; above 1e9 it counts as that.
@@ -28,7 +31,7 @@ def gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
     calibration and optimal denoising", section 3 and algorithm 1.
     """
-    return sensitivity / gaussian_mu(min(eps, LARGEST), delta * (1.0 - _MARGIN))
+    return sensitivity * _rounded_up(1.0 / gaussian_mu(min(eps, LARGEST), delta * (1.0 - _MARGIN)))
 
 
 def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
@@ -43,7 +46,13 @@ def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> fl
         raise ValueError(
             f"eps={eps:g}: the classical calibration holds up to 1; expected calibration=analytic"
         )
-    return math.sqrt(2.0 * math.log(1.25 / delta)) * (sensitivity / eps)
+    return _rounded_up(math.sqrt(2.0 * math.log(1.25 / delta))) * (sensitivity / eps)
+
+
+def _rounded_up(x: float) -> float:
+    """A positive number at `_DIGITS` digits, not below it."""
+    exact = Decimal(x)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), ROUND_CEILING))
 
 
 def epsilon_of_renyi(divergence: Callable[[int], float], delta: float) -> float:

@@ -1,0 +1,174 @@
+"""Exponential, logarithm, powers, sine and cosine, the same bits on every machine.
+
+The library's functions differ in their last digit between systems, and between processors of one system.
+These use additions, multiplications and divisions alone, in one order, and compile to wide registers where
+a loop calls them. Errors stay below two units in the last place (tests/test_elementary.py).
+
+Source: Cody & Waite 1980, "Software manual for the elementary functions", chapters 5 (logarithm), 6
+(exponential) and 8 (sine, cosine), for the splits; the polynomials are Taylor sums.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .jit import inlined, kernel
+
+_LOWEST, _LEAST, _MOST = -700.0, -746.0, 709.782712893384
+_PER_LOG2 = 1.4426950408889634  # 1 / ln 2
+_LOG2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are 0: a product with an exponent is exact
+_LOG2_LOW = 1.90821492927058770002e-10
+_ROUNDS = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to a whole number
+_BIAS, _MANTISSA = 1023, 52
+_ROOT_HALF = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
+_SMALLEST_NORMAL, _LIFT, _LIFTED = 2.2250738585072014e-308, 18014398509481984.0, 54  # 2^-1022, 2^54
+_QUARTER = math.pi / 2.0
+_C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (
+    1.0 / math.factorial(i) for i in range(2, 14)
+)
+_L3, _L5, _L7, _L9, _L11, _L13, _L15, _L17, _L19, _L21 = (2.0 / i for i in range(3, 22, 2))
+_S3, _S5, _S7, _S9, _S11, _S13, _S15 = ((-1.0) ** i / math.factorial(2 * i + 1) for i in range(1, 8))
+_D2, _D4, _D6, _D8, _D10, _D12, _D14, _D16 = ((-1.0) ** i / math.factorial(2 * i) for i in range(1, 9))
+
+
+@inlined
+def _exp_near_zero(r: float) -> float:
+    """`exp(r) - 1` for |r| <= ln 2 / 2."""
+    p = _C13
+    p = p * r + _C12
+    p = p * r + _C11
+    p = p * r + _C10
+    p = p * r + _C9
+    p = p * r + _C8
+    p = p * r + _C7
+    p = p * r + _C6
+    p = p * r + _C5
+    p = p * r + _C4
+    p = p * r + _C3
+    p = p * r + _C2
+    return r + r * r * p
+
+
+@inlined
+def _power_of_two(n: np.int64) -> float:
+    """`2^n` for -1022 <= n <= 1023."""
+    return float(np.int64((n + _BIAS) << _MANTISSA).view(np.float64))
+
+
+@kernel
+def decay(x: float) -> float:
+    """`exp(x)` for x <= 0; below -700 it stays at exp(-700), which is 1e-304."""
+    x = max(x, _LOWEST)
+    n = (x * _PER_LOG2 + _ROUNDS) - _ROUNDS
+    r = (x - n * _LOG2_HIGH) - n * _LOG2_LOW
+    return float((1.0 + _exp_near_zero(r)) * _power_of_two(np.int64(n)))
+
+
+@kernel
+def exp(x: float) -> float:
+    """`exp(x)` of any number."""
+    if x != x or x > _MOST:
+        return x if x != x else math.inf
+    if x < _LEAST:
+        return 0.0
+    n = (x * _PER_LOG2 + _ROUNDS) - _ROUNDS
+    r = (x - n * _LOG2_HIGH) - n * _LOG2_LOW
+    half = np.int64(n) >> 1  # in two steps: 2^n alone may be too large or too small
+    return float(
+        (1.0 + _exp_near_zero(r))
+        * _power_of_two(np.int64(half))
+        * _power_of_two(np.int64(np.int64(n) - half))
+    )
+
+
+@inlined
+def _log_parts(u: float) -> tuple[float, float]:
+    """The exponent e and log m of a normal number u = 2^e m with m between sqrt(1/2) and sqrt(2)."""
+    bits = np.float64(u).view(np.int64)
+    e = (bits - _ROOT_HALF) >> _MANTISSA
+    m = np.int64(bits - (e << _MANTISSA)).view(np.float64)
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    p = _L21
+    p = p * z + _L19
+    p = p * z + _L17
+    p = p * z + _L15
+    p = p * z + _L13
+    p = p * z + _L11
+    p = p * z + _L9
+    p = p * z + _L7
+    p = p * z + _L5
+    p = p * z + _L3
+    return np.float64(e), 2.0 * s + s * z * p
+
+
+@inlined
+def log_normal(u: float) -> float:
+    """`log(u)` of a positive normal number: what `log` says of it, without branches."""
+    e, rest = _log_parts(u)
+    return e * _LOG2_HIGH + (e * _LOG2_LOW + rest)
+
+
+@kernel
+def log(x: float) -> float:
+    """`log(x)` of any number: -inf at 0, NaN below."""
+    if not 0.0 < x < math.inf:
+        return -math.inf if x == 0.0 else x if x > 0.0 else math.nan
+    if x < _SMALLEST_NORMAL:
+        e, rest = _log_parts(x * _LIFT)
+        e -= _LIFTED
+        return float(e * _LOG2_HIGH + (e * _LOG2_LOW + rest))
+    return float(log_normal(x))
+
+
+@kernel
+def log2(x: float) -> float:
+    """`log2(x)` of a positive normal number, exact for powers of two."""
+    e, rest = _log_parts(x)
+    return float(e + rest * _PER_LOG2)
+
+
+@kernel
+def power(base: float, n: int) -> float:
+    """`base^n` for a whole number n >= 0, by repeated squaring."""
+    out, square = 1.0, base
+    while n > 0:
+        if n & 1:
+            out *= square
+        square *= square
+        n >>= 1
+    return out
+
+
+@inlined
+def cosine_and_sine(u: float) -> tuple[float, float]:
+    """`cos(2 pi u)` and `sin(2 pi u)` for u in (0, 1): series in a quarter turn around the nearest axis."""
+    turns = 4.0 * u
+    axis = (turns + _ROUNDS) - _ROUNDS
+    a = (turns - axis) * _QUARTER
+    z = a * a
+    p = _S15
+    p = p * z + _S13
+    p = p * z + _S11
+    p = p * z + _S9
+    p = p * z + _S7
+    p = p * z + _S5
+    p = p * z + _S3
+    along = a + a * z * p
+    q = _D16
+    q = q * z + _D14
+    q = q * z + _D12
+    q = q * z + _D10
+    q = q * z + _D8
+    q = q * z + _D6
+    q = q * z + _D4
+    q = q * z + _D2
+    across = 1.0 + z * q
+    quadrant = np.int64(axis)
+    odd = (quadrant & 1) == 1
+    cosine, sine = (along if odd else across), (across if odd else along)
+    cosine = -cosine if ((quadrant + 1) & 2) == 2 else cosine
+    sine = -sine if (quadrant & 2) == 2 else sine
+    return cosine, sine
