@@ -37,13 +37,14 @@ class Fit(NamedTuple):
     errors: Floats
 
 
-def least_squares(columns: Floats, values: Floats, roundings: Floats) -> Fit:
+def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float = 0.0) -> Fit:
     """The shortest least-squares solution of each of n systems.
 
     Args:
         columns: float64 (n, P, m), one column per unknown.
         values: float64 (n, P).
         roundings: how exactly each value is known, float64 (n, P).
+        off: how far off a number of size 1 may be in the columns.
 
     Returns:
         The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so twin documents
@@ -56,15 +57,24 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats) -> Fit:
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
     weights = np.einsum("nrm,nr->nm", Vt, inverse * np.einsum("npr,np->nr", U, values))
-    solving = _ARITHMETIC * np.einsum("npm,nm->np", np.abs(columns), np.abs(weights))
+    solving = (_ARITHMETIC + off) * entering(columns, weights)
     spread = roundings.max(axis=1, keepdims=True, initial=0.0) + solving.max(axis=1, keepdims=True)
     return Fit(weights, spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2)))
 
 
+def entering(columns: Floats, weights: Floats) -> Floats:
+    """The absolute values that each number of a message is the sum of: (n, P) of weights (n, m)."""
+    return np.asarray(np.einsum("npm,nm->np", np.abs(columns), np.abs(weights)))
+
+
 def rounding_fit(view: View, columns: Floats, weights: Floats) -> Fit:
-    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding."""
-    errors = least_squares(columns, view.updates, roundings(view)).errors
-    return Fit(weights, errors[:, : weights.shape[1]])
+    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding.
+
+    What rounding the features does is counted with these weights: those of least squares follow the noise.
+    """
+    m = weights.shape[1]
+    known = roundings(view) + view.feature_resolution * entering(columns[:, :, :m], weights)
+    return Fit(weights, least_squares(columns, view.updates, known).errors[:, :m])
 
 
 def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:

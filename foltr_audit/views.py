@@ -81,6 +81,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         antithetic=facts.get("antithetic", True) is not False,
         noise=noise,
         number_format=_number_format(header),
+        feature_format=header.feature_format,
         click_model=text("click_model"),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.records.frozen import read_only
+from foltr_audit.records.frozen import Features, read_only, read_only_features
 
 Payload = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""
@@ -65,7 +65,7 @@ class RoundRecord:
         part: int64, shape (I,); index into the data set parts of the trace.
         query: int64, shape (I,); index of the query inside its part, from 0.
         shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
-        features: float32, shape (I, k, d), zero where `shown` is -1; None where not embedded.
+        features: float32 or float64, shape (I, k, d), zero where `shown` is -1; None where not embedded.
         total: uint64, shape (P,); sum of the survivors' encodings, what secure aggregation tells the server;
             None where messages are plain, where it aborted, and where nobody sums up.
         aborted: why secure aggregation gave no sum; else empty.
@@ -89,7 +89,7 @@ class RoundRecord:
     part: NDArray[np.int64]
     query: NDArray[np.int64]
     shown: NDArray[np.int64]
-    features: NDArray[np.float32] | None = None
+    features: Features | None = None
     total: NDArray[np.uint64] | None = None
     aborted: str = ""
     seeds: NDArray[np.uint64] | None = None
@@ -108,7 +108,7 @@ class RoundRecord:
         floats = {"parameters": np.float64, "aggregate": np.float64, "messages": payload}
         _freeze(self, {**whole, **floats, "survivors": np.bool_})
         if self.features is not None:
-            _freeze(self, {"features": np.float32})
+            object.__setattr__(self, "features", read_only_features(self.features))
         given = {"total": np.uint64, "seeds": np.uint64, "state": np.float64}
         _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None})
         self._check_shapes(who)

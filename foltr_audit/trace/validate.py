@@ -14,6 +14,7 @@ from foltr_audit.trace import decode
 from foltr_audit.trace.header import HEADER, read_header
 from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
 from foltr_audit.trace.reader import Trace
+from foltr_audit.trace.schema import FeatureForm
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,11 +44,12 @@ def validate(folder: Path) -> list[str]:
         parts=tuple(parts),
         has_truth=header.has_truth and there,
     )
-    widths: set[int] = set()
+    forms: set[FeatureForm] = set()
     for part in parts:
-        problems += _part_problems(trace, part, widths)
-    if len(widths) > 1:
-        problems.append(f"trace: {folder}: embedded features differ in number: {sorted(widths)}")
+        problems += _part_problems(trace, part, forms)
+    for what, values in (("number", {f.width for f in forms}), ("type", {f.dtype for f in forms})):
+        if len(values) > 1:
+            problems.append(f"trace: {folder}: embedded features differ in {what}: {sorted(values)}")
     return problems
 
 
@@ -101,7 +103,7 @@ def _json_ready(value: object) -> object:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def _part_problems(trace: Trace, part: Part, widths: set[int]) -> list[str]:
+def _part_problems(trace: Trace, part: Part, forms: set[FeatureForm]) -> list[str]:
     problems = []
     most = trace.header.rounds_per_part
     if part.n_rounds > most:
@@ -120,7 +122,7 @@ def _part_problems(trace: Trace, part: Part, widths: set[int]) -> list[str]:
                 problems += [_at(trace, part, record, problem) for problem in _record_problems(record)]
                 records.append(record)
                 if record.features is not None:
-                    widths.add(record.features.shape[-1])
+                    forms.add(FeatureForm(record.features.shape[-1], str(record.features.dtype)))
         if all(table in frames for table in TRUTH):
             problems += _truth_problems(trace, part, frames, records)
     except TraceError as error:

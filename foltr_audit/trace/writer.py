@@ -24,7 +24,7 @@ from foltr_audit.trace.marker import (
     tables_of,
 )
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import feature_width, misfit, truth_misfit
+from foltr_audit.trace.schema import FeatureForm, feature_form, misfit, truth_misfit
 
 
 class TraceWriter:
@@ -50,7 +50,7 @@ class TraceWriter:
         self.header = header
         self.next_round = 0
         self._next_part = 0
-        self._width = 0  # embedded features a document; 0 until known
+        self._form: FeatureForm | None = None  # of the embedded features; None until known
         self._open: list[Tables] = []
         self._closed = False
         with self._plain_errors():
@@ -100,7 +100,7 @@ class TraceWriter:
         if problem is None and truth is not None:
             problem = truth_misfit(self.header, record, truth)
         if problem is None:
-            problem = self._other_width(record)
+            problem = self._other_form(record)
         if problem is not None:
             raise UsageError(f"trace: {problem}")
         self._open.append(encode(self.header, record, truth))
@@ -165,7 +165,7 @@ class TraceWriter:
             self.next_round, self._next_part = kept[-1].last_round + 1, kept[-1].index + 1
             if self.header.embeds_features:
                 shown = trace.frame(kept[-1], "observed/interactions")
-                self._width = feature_width(dict(shown.schema))
+                self._form = feature_form(dict(shown.schema))
         return trace_id
 
     def _clean(self) -> None:
@@ -177,14 +177,19 @@ class TraceWriter:
                 if stale or atomic.is_temporary(entry.name):
                     entry.unlink()
 
-    def _other_width(self, record: RoundRecord) -> str | None:
+    def _other_form(self, record: RoundRecord) -> str | None:
         if record.features is None:
             return None
-        width = record.features.shape[-1]
-        self._width = self._width or width
-        if width == self._width and width > 0:
-            return None
-        return f"round {record.round}: {width} features a document, expected {self._width or '1 or more'}"
+        found = FeatureForm(record.features.shape[-1], str(record.features.dtype))
+        if not found.width:
+            wanted = self._form.width if self._form else "1 or more"
+            return f"round {record.round}: 0 features a document, expected {wanted}"
+        first = self._form = self._form or found
+        if found.width != first.width:
+            return f"round {record.round}: {found.width} features a document, expected {first.width}"
+        if found.dtype != first.dtype:
+            return f"round {record.round}: features of type {found.dtype}, expected {first.dtype} as before"
+        return None
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
