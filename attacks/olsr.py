@@ -58,4 +58,4 @@ class OLSRTheta(OLSR):
     def _fit(self, view: View) -> Fit:
         columns = with_model_column(view)
         fit = least_squares(columns, view.updates, roundings(view), view.feature_resolution)
-        return Fit(fit.weights[:, :-1], fit.errors[:, :-1])
+        return Fit(fit.weights[:, :-1], fit.errors[:, :-1], fit.noisy)

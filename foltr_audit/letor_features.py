@@ -48,9 +48,7 @@ class Block:
             matrix[np.repeat(np.arange(self.counts.size), self.counts), self.columns] = self.values
 
 
-def parse_features(
-    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32"
-) -> Block:
+def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32") -> Block:
     """Parse the features of rows, without label, query id and comment, as float32 or float64.
 
     Raises:

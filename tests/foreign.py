@@ -209,9 +209,7 @@ def records(
     return made
 
 
-def write(
-    folder: Path, head: fa.TraceHeader, rounds: list[tuple[fa.RoundRecord, fa.RoundTruth]]
-) -> Path:
+def write(folder: Path, head: fa.TraceHeader, rounds: list[tuple[fa.RoundRecord, fa.RoundTruth]]) -> Path:
     """A trace of these rounds."""
     with fa.TraceWriter(folder, head) as writer:
         for record, truth in rounds:

@@ -302,6 +302,7 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "clip_without_pairs",
         "antithetic",
         "number_format",
+        "feature_format",
     ]
 
 
