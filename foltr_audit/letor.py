@@ -163,7 +163,7 @@ def _assemble(blocks: list[Block], width: int, name: str, dtype: str) -> Feature
     """One matrix of all blocks, which are dropped on the way so that memory stays low."""
     rows = sum(block.counts.size for block in blocks)
     try:
-        features: Features = np.zeros((rows, width), np.float64 if dtype == "float64" else np.float32)
+        features: Features = np.zeros((rows, width), dtype=dtype)
     except MemoryError as error:
         raise DataError(f"letor: {name}: {rows} rows of {width} features do not fit into memory") from error
     row = rows

@@ -197,7 +197,7 @@ def records(
             part=np.zeros(n * lists, dtype=np.int64),
             query=played.query,
             shown=played.shown,
-            features=played.features.astype(feature_dtype),  # type: ignore[arg-type]
+            features=played.features.astype(feature_dtype),
         )
         truth = fa.RoundTruth(
             clients=np.arange(n),

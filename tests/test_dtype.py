@@ -70,7 +70,7 @@ def test_other_digits_are_other_data() -> None:
 def test_a_constant_float64_feature_has_no_deviation(how: str) -> None:
     """The mean of ten numbers 0.1 is not 0.1 in float64."""
     train = load_data("synthetic:mq2007:12", normalise="none", dtype="float64").train
-    rows = np.array(train.features)
+    rows = np.array(train.features, dtype=np.float64)
     rows[:, 0] = 0.1
     same = train.with_features(rows)
     made = load_data("synthetic:mq2007:12", normalise="none", dtype="float64")

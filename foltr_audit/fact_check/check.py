@@ -74,6 +74,7 @@ class FactCheck:
         """Everything as a plain row."""
         return {
             "state": self.state,
+            "wrong": self.is_wrong,
             "reason": self.reason,
             "messages": self.messages,
             "explained": self.explained,
@@ -81,6 +82,7 @@ class FactCheck:
             "better_explains": self.better_explains,
             "contradictions": list(self.contradictions),
             "text": self.text,
+            "warnings": list(self.warnings),
         }
 
 

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from foltr_audit.fact_check.sample import Piece
 from foltr_audit.fact_check.settings import Model, Setting
-from foltr_audit.fact_check.steps import Replayed, Tolerance, best_patterns, rescaled, shrunk_models, tolerance_of
+from foltr_audit.fact_check.steps import (
+    Replayed,
+    Tolerance,
+    best_patterns,
+    rescaled,
+    shrunk_models,
+    tolerance_of,
+)
 from foltr_audit.records.privacy import Ball
 from foltr_audit.records.view import View
 

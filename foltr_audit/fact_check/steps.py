@@ -84,7 +84,7 @@ class Replayed:
             return self.replay.learning_rate * steps.gradients
         models = start + self.replay.learning_rate * steps.gradients
         acts = steps.pairs | known.clip_without_pairs
-        return np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start
+        return np.asarray(np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start)
 
 
 class Tolerance(NamedTuple):
@@ -117,9 +117,9 @@ def tolerance_of(view: View, size: float, noise: float = 0.0) -> Tolerance:
 def usual_size(view: View) -> Floats:
     """The median size of each update's numbers that are not 0, (n,)."""
     sizes = np.abs(view.updates)
-    with np.errstate(all="ignore"):
-        usual = np.nanmedian(np.where(sizes > 0, sizes, np.nan), axis=1) if sizes.size else np.zeros(len(view))
-    return np.nan_to_num(usual)
+    known = np.where(sizes > 0, sizes, np.nan)
+    known[~(sizes > 0).any(axis=1)] = 0.0
+    return np.asarray(np.nanmedian(known, axis=1))
 
 
 class Best(NamedTuple):

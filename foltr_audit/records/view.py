@@ -52,6 +52,8 @@ class Knowledge:
         sigma: standard deviation of the perturbations of FOLtR-ES.
         metric: its online metric, `maxrr` or `dcg`.
         antithetic: whether the later half of its interactions is at the mirrored perturbation.
+        perturbation: the generator that FOLtR-ES draws perturbations from seeds with: `foltr-audit`; None for
+            another one, so that seeds tell nothing.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `metric-rr:p=0.25` for
             each of the metrics behind it, or `none`.
         number_format: `float32` or `float64`, how a message is rounded.
@@ -79,6 +81,7 @@ class Knowledge:
     sigma: float | None = None
     metric: str | None = None
     antithetic: bool = True
+    perturbation: str | None = "foltr-audit"
     noise: str | None = None
     number_format: str = "float32"
     feature_format: str = "float32"

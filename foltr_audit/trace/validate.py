@@ -11,6 +11,8 @@ import numpy as np
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import decode
+from foltr_audit.trace.contradictions import contradiction
+from foltr_audit.trace.facts import fact_problems
 from foltr_audit.trace.header import HEADER, read_header
 from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
 from foltr_audit.trace.reader import Trace
@@ -34,6 +36,7 @@ def validate(folder: Path) -> list[str]:
     except TraceError as error:
         return [str(error)]
     parts, problems = read_markers(folder, header, trace_id)
+    problems += [f"trace: {folder / HEADER}: {problem}" for problem in fact_problems(header)]
     there = (folder / "truth").is_dir()
     if there and not header.has_truth:
         problems.append(f"trace: {folder / 'truth'}: is there, but {HEADER} has has_truth = false")
@@ -119,7 +122,11 @@ def _part_problems(trace: Trace, part: Part, forms: set[FeatureForm]) -> list[st
     try:
         if all(table in frames for table in OBSERVED):
             for record in decode.rounds(trace.header, part, frames, trace.folder):
-                problems += [_at(trace, part, record, problem) for problem in _record_problems(record)]
+                found = _record_problems(record)
+                problems += [_at(trace, part, record, problem) for problem in found]
+                contradicted = None if found else contradiction(trace.header, record)
+                if contradicted is not None:
+                    problems.append(f"trace: {trace.folder}: part {part.index}: {contradicted}")
                 records.append(record)
                 if record.features is not None:
                     forms.add(FeatureForm(record.features.shape[-1], str(record.features.dtype)))

@@ -12,7 +12,9 @@ from typing import Self
 from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.encode import Tables, encode, parquet
+from foltr_audit.trace.facts import fact_problems
 from foltr_audit.trace.header import HEADER, TraceHeader, read_header
 from foltr_audit.trace.marker import (
     Part,
@@ -41,7 +43,7 @@ class TraceWriter:
 
     Raises:
         UsageError: the folder holds a trace already; with `resume`, one with another header.
-        TraceError: with `resume`, a trace that is damaged.
+        TraceError: a header with an unknown fact or value; with `resume`, a trace that is damaged.
         FoltrAuditError: the folder cannot be written, or the disk is full.
     """
 
@@ -53,6 +55,9 @@ class TraceWriter:
         self._form: FeatureForm | None = None  # of the embedded features; None until known
         self._open: list[Tables] = []
         self._closed = False
+        problems = fact_problems(header)
+        if problems:
+            raise TraceError(f"trace: header: {problems[0]}")
         with self._plain_errors():
             begun = (self.folder / HEADER).exists()
             if not resume and (begun or marker_indices(self.folder)):
@@ -85,7 +90,7 @@ class TraceWriter:
         """Take one round; its arrays are copied.
 
         Raises:
-            UsageError: not round `next_round`, or a round or truth that does not fit the header.
+            UsageError: not round `next_round`, or a round or truth that does not fit the header or itself.
             FoltrAuditError: the part cannot be written; what was committed stays valid.
         """
         if self._closed:
@@ -101,6 +106,8 @@ class TraceWriter:
             problem = truth_misfit(self.header, record, truth)
         if problem is None:
             problem = self._other_form(record)
+        if problem is None:
+            problem = contradiction(self.header, record)
         if problem is not None:
             raise UsageError(f"trace: {problem}")
         self._open.append(encode(self.header, record, truth))
