@@ -28,7 +28,7 @@ def _map_below_lad(rows: Sequence[Row]) -> Iterator[str]:
                 continue
             if best["exact_ci95"][1] < other["exact_ci95"][0]:
                 yield (
-                    f"map reads {short(best['exact'])} of the lists with {best['click_model']} clicks exactly "
+                    f"map reads {short(best['exact'])} of the lists with {best['click_model']} clicks right, "
                     f"and lad, which needs fewer facts, {short(other['exact'])}: "
                     "the declared facts do not fit the messages"
                 )
