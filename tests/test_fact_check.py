@@ -282,6 +282,41 @@ def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
     assert "opaque:sign may change them" in (found.reason or "")
 
 
+def test_of_noise_that_is_not_declared_only_a_better_setting_proves_something(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    hidden = trace_of(
+        tmp_path / "hidden",
+        replace(B, shares=None),
+        {"noise": None},
+        lambda r: {"messages": r.messages + 0.3 * rng.normal(size=r.messages.shape)},
+    )
+    assert "does not say what noise there is" in checked(hidden).text
+    assert checked(hidden).state == "cannot tell"
+    sign = trace_of(tmp_path / "sign", B, {"noise": None}, MISTAKES["sign"][0]["change"])
+    assert (checked(sign).state, checked(sign).better) == ("wrong", {"sign": -1})
+
+
+def test_a_factor_that_a_defense_makes_is_told_and_accuses_nobody(tmp_path: Path) -> None:
+    """`random-k` multiplies what it sends: the declared step size is right, and map's step is not."""
+    options = (
+        "--data",
+        "synthetic:mq2007:60",
+        "--clients",
+        40,
+        "--rounds",
+        2,
+        "--click-model",
+        "informational",
+    )
+    chain = ("--defense", "random-k:k=5,rescale=true")
+    done = run("attack", *options, *chain, "--method", "olsr", "--out", tmp_path / "run")
+    assert done.code == 0
+    found = run("trace", "check-facts", tmp_path / "run")
+    assert found.code == 0
+    assert "learning_rate 0.92 explains 100 %" in found.out
+    assert "warning" not in found.out
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -171,4 +171,4 @@ def test_every_fact_that_is_read_is_known() -> None:
 def test_senders_that_are_no_numbers_are_one_line(senders: list[Any]) -> None:
     _, truth = foreign.records(SYSTEM)[0]
     with pytest.raises(UsageError, match=r"^truth: clients hold .*, expected whole numbers$"):
-        replace(truth, clients=senders)
+        replace(truth, clients=np.array(senders))

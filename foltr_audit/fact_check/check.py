@@ -14,6 +14,7 @@ from foltr_audit.fact_check.steps import usual_size
 from foltr_audit.fact_check.tolerance import bar_of
 from foltr_audit.lint.acts import CHANGES_MESSAGES
 from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.noise_laws import parse_law
 from foltr_audit.observer import Observer
 from foltr_audit.records.view import View
 from foltr_audit.replay import NEEDS, why_no_replay
@@ -25,6 +26,8 @@ _GOOD = 0.8  # right facts explain all messages, wrong ones 0 to .57 of them
 _FEWEST = 3  # messages that a verdict needs
 _TRIED = 16  # messages that other settings are tried on
 _LONGEST = 14
+_BALLS = ("bounded:of=model", "resized:of=model", "clip:")
+"""Texts of acts that the facts `clip_norm` and `clip_ord` describe."""
 
 
 @dataclass(frozen=True)
@@ -135,21 +138,20 @@ def _poor(
     candidates = sample.pieces[0].view.candidates is not None
     found = search(declared, sample.smaller(_TRIED), bar, candidates=candidates)
     better = explain(found.setting, sample.pieces, bar) if found.setting != declared else result
-    if better.share > result.share + 0.1:
-        return FactCheck(
-            state="wrong",
-            messages=result.messages,
-            explained=result.share,
-            better=found.setting.changes(declared),
-            better_explains=better.share,
-            contradictions=contradictions,
-        )
-    hidden = _may_hide(trace)
+    changes = found.setting.changes(declared) if better > result else {}
+    act, unknown = _changing_act(trace), _unknown_noise(trace)
+    state: State = "wrong" if act is None and (changes or unknown is None) else "cannot tell"
+    reason = _nothing_better(found, candidates=candidates)
+    if state == "cannot tell":
+        more = f"; {told(changes)} explains {_percent(better.share)}" if changes else ""
+        reason = f"few messages are explained, and {act or unknown}{more}"
     return FactCheck(
-        state="wrong" if hidden is None else "cannot tell",
-        reason=hidden or _nothing_better(found, candidates=candidates),
+        state=state,
+        reason=None if changes and state == "wrong" else reason,
         messages=result.messages,
         explained=result.share,
+        better=changes,
+        better_explains=better.share if changes else None,
         contradictions=contradictions,
     )
 
@@ -178,20 +180,25 @@ def _nothing_better(found: Found, *, candidates: bool) -> str:
     )
 
 
-def _may_hide(trace: Trace) -> str | None:
-    """What may change messages beyond the declared step, so that nothing is proven by them."""
-    declared = DeclaredNoise.of(trace.header)
-    if declared.acts is None and declared.text is None:
-        return "few messages are explained, and the header does not say what noise there is"
-    for act in declared.acts or ():
-        ball = act.text.startswith(("bounded:of=model", "clip:")) and "of=update" not in act.text
+def _changing_act(trace: Trace) -> str | None:
+    """What changes messages beyond the declared step and clip, so that nothing is proven by them."""
+    for act in DeclaredNoise.of(trace.header).acts or ():
+        ball = "clip_norm" in trace.header.knowledge and act.text.startswith(_BALLS)
         if act.kind in CHANGES_MESSAGES and not ball:
-            return f"few messages are explained, and {act.text} may change them"
-        if act.kind in ("unknown noise", "grid noise") and not declared.laws:
-            return f"few messages are explained, and the noise {act.text} is not known here"
-    if declared.text is not None and not declared.laws and declared.acts is None:
-        return f"few messages are explained, and the noise {declared.text} is not known here"
+            return f"{act.text} may change them"
     return None
+
+
+def _unknown_noise(trace: Trace) -> str | None:
+    """Noise that may hide what is left of the messages."""
+    stated = trace.header.knowledge.get("noise")
+    if stated == "none" or (isinstance(stated, str) and parse_law(stated) is not None):
+        return None
+    declared = DeclaredNoise.of(trace.header)
+    if declared.is_none:
+        return None
+    noise = declared.text
+    return "the header does not say what noise there is" if noise is None else f"noise {noise} is not known"
 
 
 def _why_not(trace: Trace) -> str | None:
