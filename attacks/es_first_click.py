@@ -153,6 +153,10 @@ def _why_no_order(view: View) -> str | None:
         return None
     if view.seeds is None or not known.has("sigma") or not known.features:
         return "the observer knows neither the order nor seed, sigma and features, from which it follows"
+    if known.perturbation is None:
+        return (
+            "the observer does not know: order, nor how perturbations follow from seeds (fact perturbation)"
+        )
     return "the observer does not know: order (lists are sampled)" if known.lists == "sampled" else None
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.systems import named_by_weight, rounding_fit, with_model_column
+from foltr_audit.systems import named_above_gap, rounding_fit, with_model_column
 
 
 class LeastAbsolute(Attack):
@@ -15,7 +15,8 @@ class LeastAbsolute(Attack):
 
     A client's share of the noise leaves most numbers of a message as good as untouched and a few far off.
     Least squares smears those few over all weights; least absolute deviations pass through the others. The
-    global model as a further column takes up what an active clip adds.
+    global model as a further column takes up what an active clip adds. Of the positive weights those below a
+    gap of three orders of magnitude count as 0: that is what small noise makes of a document without a click.
 
     Sees: the message, the global model, features of the shown documents.
 
@@ -32,4 +33,4 @@ class LeastAbsolute(Attack):
         del rng
         columns = with_model_column(view)
         weights = least_absolute(columns, view.updates)[:, :-1]
-        return named_by_weight(view, rounding_fit(view, columns, weights), None)
+        return named_above_gap(view, rounding_fit(view, columns, weights))

@@ -39,7 +39,7 @@ class OLSR(Attack):
         return named_by_weight(view, self._fit(view), self.tolerance)
 
     def _fit(self, view: View) -> Fit:
-        return least_squares(view.columns, view.updates, roundings(view))
+        return least_squares(view.columns, view.updates, roundings(view), view.feature_resolution)
 
 
 class OLSRTheta(OLSR):
@@ -56,5 +56,6 @@ class OLSRTheta(OLSR):
     name: ClassVar[str] = "olsr-theta"
 
     def _fit(self, view: View) -> Fit:
-        fit = least_squares(with_model_column(view), view.updates, roundings(view))
-        return Fit(fit.weights[:, :-1], fit.errors[:, :-1])
+        columns = with_model_column(view)
+        fit = least_squares(columns, view.updates, roundings(view), view.feature_resolution)
+        return Fit(fit.weights[:, :-1], fit.errors[:, :-1], fit.noisy)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.systems import named_by_weight, rounding_fit, with_model_column
+from foltr_audit.systems import named_above_gap, rounding_fit, with_model_column
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Tukey(Attack):
         weights = least_absolute(columns, updates)
         for i in range(len(view)):
             weights[i] = refitted(columns[i], updates[i], weights[i])
-        return named_by_weight(view, rounding_fit(view, columns, weights[:, :-1]), None)
+        return named_above_gap(view, rounding_fit(view, columns, weights[:, :-1]))
 
 
 def refitted(columns: Floats, values: Floats, start: Floats) -> Floats:

@@ -24,15 +24,23 @@ from foltr_audit.study import Cell, Output, Study, run_plan
 
 
 def load_data(
-    source: str, *, fold: int = 0, normalise: str = "zscore", seed: int = 1, intents: str | None = None
+    source: str,
+    *,
+    fold: int = 0,
+    normalise: str = "zscore",
+    dtype: str = "float32",
+    seed: int = 1,
+    intents: str | None = None,
 ) -> Collection:
     """Ranking data from a path or `synthetic:NAME[:QUERIES]`, normalised; `intents` as `--intents`.
+
+    Features are parsed and kept as `dtype`, float32 or float64.
 
     Raises:
         DataError: the files cannot be read as ranking data.
         UsageError: a source, fold or normalisation that does not exist.
     """
-    data = {"source": source, "fold": fold, "normalise": normalise, "intents": intents}
+    data = {"source": source, "fold": fold, "normalise": normalise, "dtype": dtype, "intents": intents}
     spec = Spec.parse({"data": data}, "load_data")
     return load_collection(spec.data, seed)
 

@@ -155,6 +155,11 @@ def _describes_all(header: TraceHeader, known: Knowledge) -> bool:
     return len([link for link in chain if link != "none"]) == len(laws) + balls
 
 
+def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:
+    """Whether the truth says which steps were clipped: another system that declares no clip may not know."""
+    return bool(header.spec_hash) or "clip_norm" in header.knowledge or bool(truth.clipped.any())
+
+
 def _facts(
     record: RoundRecord, observer: Observer, bits: _Surprisals
 ) -> tuple[Identifiability, NDArray[np.float64]]:
@@ -270,6 +275,6 @@ def _judged(
         exact=bits.exact,
         same_message=of_models,
         refused=answers.refused,
-        steps=int(truth.clipped.size),
+        steps=int(truth.clipped.size) if _knows_clips(observer.header, truth) else 0,
         clipped=int(truth.clipped.sum()),
     )

@@ -18,6 +18,7 @@ from foltr_audit.letor_features import MAX_FEATURES, Block, parse_features
 from foltr_audit.letor_lines import line_batches, name_in_messages, read_group_sizes, shown
 from foltr_audit.letor_write import MAX_LABEL, write_letor
 from foltr_audit.records import Dataset
+from foltr_audit.records.frozen import Features
 
 __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorPart", "read_letor", "write_letor"]
 
@@ -33,15 +34,15 @@ class LetorPart:
     dense: bool
 
 
-def read_letor(path: Path, *, groups: Path | None = None) -> LetorPart:
-    """Read a LETOR or SVM-rank text file, plain or gzip.
+def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32") -> LetorPart:
+    """Read a LETOR or SVM-rank text file, plain or gzip, with features in float32 or float64.
 
     With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
 
     Raises:
         DataError: a file that cannot be read, or the first malformed line with its number.
     """
-    rows = _Rows(name_in_messages(path), grouped=groups is not None)
+    rows = _Rows(name_in_messages(path), grouped=groups is not None, dtype=dtype)
     blocks: list[Block] = []
     for first, lines in line_batches(path):
         blocks += rows.read(first, lines)
@@ -55,7 +56,7 @@ def read_letor(path: Path, *, groups: Path | None = None) -> LetorPart:
         )
     dense = all(bool(np.all(block.counts == width)) for block in blocks)
     dataset = Dataset(
-        features=_assemble(blocks, width, rows.name),
+        features=_assemble(blocks, width, rows.name, dtype),
         labels=np.array(rows.labels, dtype=np.int64),
         offsets=offsets,
         query_ids=query_ids,
@@ -70,6 +71,7 @@ class _Rows:
 
     name: str
     grouped: bool
+    dtype: str
     labels: list[int] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
     starts: dict[bytes, int] = field(default_factory=dict)  # first row of each query, in file order
@@ -90,7 +92,7 @@ class _Rows:
             if row is not None:
                 rows.append(row)
                 numbers.append(number)
-        blocks = [parse_features(rows, numbers, self.name)] if rows else []
+        blocks = [parse_features(rows, numbers, self.name, self.dtype)] if rows else []
         if fault is not None:
             raise fault
         return blocks
@@ -157,11 +159,11 @@ def _grouped(path: Path, groups: Path, rows: int) -> tuple[NDArray[np.int64], tu
     return offsets, tuple(f"{name}:{query}" for query in range(len(sizes)))
 
 
-def _assemble(blocks: list[Block], width: int, name: str) -> NDArray[np.float32]:
+def _assemble(blocks: list[Block], width: int, name: str, dtype: str) -> Features:
     """One matrix of all blocks, which are dropped on the way so that memory stays low."""
     rows = sum(block.counts.size for block in blocks)
     try:
-        features = np.zeros((rows, width), dtype=np.float32)
+        features: Features = np.zeros((rows, width), dtype=dtype)
     except MemoryError as error:
         raise DataError(f"letor: {name}: {rows} rows of {width} features do not fit into memory") from error
     row = rows

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import DataError
 from foltr_audit.letor_lines import shown
@@ -20,7 +20,8 @@ _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
-Entries = tuple[NDArray[np.int32], NDArray[np.float32]]  # feature ids from 1, values; both (entries,)
+Features = NDArray[np.float32] | NDArray[np.float64]
+Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both (entries,)
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class Block:
 
     counts: NDArray[np.int64]
     columns: NDArray[np.uint16] | None
-    values: NDArray[np.float32]
+    values: Features
     width: int
 
-    def fill(self, matrix: NDArray[np.float32]) -> None:
+    def fill(self, matrix: Features) -> None:
         """Write the values into zeros of shape (rows, at least width)."""
         if self.columns is None:
             matrix[:, : self.width] = self.values.reshape(self.counts.size, self.width)
@@ -47,8 +48,8 @@ class Block:
             matrix[np.repeat(np.arange(self.counts.size), self.counts), self.columns] = self.values
 
 
-def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str) -> Block:
-    """Parse the features of rows, without label, query id and comment.
+def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32") -> Block:
+    """Parse the features of rows, without label, query id and comment, as float32 or float64.
 
     Raises:
         DataError: the first row with a feature that is malformed, out of range or given twice.
@@ -58,8 +59,8 @@ def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str) -> 
         rows = [b" ".join(row.split()) for row in rows]
         text = b" ".join(filter(None, rows))
     counts = np.array([row.count(b" ") + 1 if row else 0 for row in rows], dtype=np.int64)
-    entries = _parse_quickly(text, counts)
-    ids, values = entries if entries is not None else _parse_carefully(rows, numbers, name)
+    entries = _parse_quickly(text, counts, dtype)
+    ids, values = entries if entries is not None else _parse_carefully(rows, numbers, name, dtype)
     width = int(ids.max(initial=0))
     given = ids.reshape(counts.size, width) if width and np.all(counts == width) else None
     if given is not None and np.array_equal(given, np.broadcast_to(np.arange(1, width + 1), given.shape)):
@@ -67,18 +68,18 @@ def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str) -> 
     return Block(counts, (ids - 1).astype(np.uint16), values, width)
 
 
-def _parse_quickly(text: bytes, counts: NDArray[np.int64]) -> Entries | None:
+def _parse_quickly(text: bytes, counts: NDArray[np.int64], dtype: str) -> Entries | None:
     """All entries at once, or None if anything at all looks wrong.
 
     Entries are read as a CSV with a colon between columns and a space between rows: no string is
-    built for any of them, and text becomes float32 in one rounding.
+    built for any of them, and text becomes a number in one rounding.
     """
     import polars as pl
     from polars.exceptions import PolarsError
 
     total = int(counts.sum())
     if not total:
-        return np.empty(0, np.int32), np.empty(0, np.float32)
+        return np.empty(0, np.int32), _as_features([], dtype)
     if text.count(b":") != total:  # an empty third column at the end of the text would go unseen
         return None
     try:
@@ -88,15 +89,16 @@ def _parse_quickly(text: bytes, counts: NDArray[np.int64]) -> Entries | None:
             separator=":",
             eol_char=" ",
             quote_char=None,
-            schema={"id": pl.Int32, "value": pl.Float32},
+            schema={"id": pl.Int32, "value": pl.Float64 if dtype == "float64" else pl.Float32},
         )
     except PolarsError:
         return None
     if frame.height != total or frame["id"].null_count() or frame["value"].null_count():
         return None
     ids = np.array(frame["id"].to_numpy(), dtype=np.int32)
-    values = np.array(frame["value"].to_numpy(), dtype=np.float32)
-    if ids.min() < 1 or ids.max() > MAX_FEATURES or not np.all(np.isfinite(values)):
+    values = _as_features(frame["value"].to_numpy(), dtype)
+    largest = np.abs(values).max()
+    if ids.min() < 1 or ids.max() > MAX_FEATURES or not largest <= _FLOAT32_MAX:
         return None
     return (ids, values) if _distinct(ids, counts) else None
 
@@ -113,7 +115,7 @@ def _distinct(ids: NDArray[np.int32], counts: NDArray[np.int64]) -> bool:
     return bool(np.all(keys[1:] > keys[:-1]))
 
 
-def _parse_carefully(rows: Sequence[bytes], numbers: Sequence[int], name: str) -> Entries:
+def _parse_carefully(rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str) -> Entries:
     ids: list[int] = []
     values: list[float] = []
     for row, number in zip(rows, numbers, strict=True):
@@ -126,7 +128,12 @@ def _parse_carefully(rows: Sequence[bytes], numbers: Sequence[int], name: str) -
             seen.add(feature)
             ids.append(feature)
             values.append(value)
-    return np.array(ids, dtype=np.int32), np.array(values, dtype=np.float32)
+    return np.array(ids, dtype=np.int32), _as_features(values, dtype)
+
+
+def _as_features(values: ArrayLike, dtype: str) -> Features:
+    """A copy of numbers as float32 or float64."""
+    return np.array(values, dtype=np.float64) if dtype == "float64" else np.array(values, dtype=np.float32)
 
 
 def _parse_token(token: bytes, where: str) -> tuple[int, float]:

@@ -55,7 +55,7 @@ def normalise(
         return collection
     parts = [collection.part(name) for name in Collection.PARTS]
     if how == "none":
-        train, vali, test = (part.with_features(part.features.astype(dtype)) for part in parts)
+        train, vali, test = (part.with_features(part.features.astype(dtype, copy=False)) for part in parts)
     elif how == "zscore":
         scales = _statistics(collection.train)
         train, vali, test = (_zscore(part, _room(part, dtype, overwrite), *scales) for part in parts)
@@ -75,13 +75,14 @@ def _batches(rows: int) -> Iterator[slice]:
 def _statistics(part: Dataset, *, of_sample: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and population (or sample) standard deviation of each feature, shape (features,).
 
-    The deviation of a constant feature is exactly 0: up to 2^29 equal float32 add up exactly in float64.
+    The deviation of a constant feature is exactly 0.
     """
     features, n = part.features, part.n_documents
-    total = np.zeros(part.n_features)
+    total, constant = np.zeros(part.n_features), np.ones(part.n_features, dtype=np.bool_)
     for rows in _batches(n):
         total += features[rows].sum(axis=0, dtype=np.float64)
-    mean = total / n
+        constant &= (features[rows] == features[0]).all(axis=0)
+    mean = np.where(constant, features[0], total / n)
     squares = np.zeros(part.n_features)
     for rows in _batches(n):
         above = features[rows] - mean

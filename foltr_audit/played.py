@@ -81,9 +81,7 @@ class Round:
             part=origin.part[asked],
             query=origin.query[asked],
             shown=origin.shown(data, asked, shown),
-            features=data.shown_features(asked, shown).astype(np.float32, copy=False)
-            if self.embeds
-            else None,
+            features=data.shown_features(asked, shown) if self.embeds else None,
             total=sent.wired.total,
             aborted=sent.wired.aborted,
             seeds=None if sent.seeds is None else sent.seeds[kept],

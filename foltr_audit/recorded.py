@@ -14,6 +14,7 @@ import numpy as np
 from foltr_audit import atomic
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
+from foltr_audit.fact_check import FactCheck, check_facts
 from foltr_audit.inquiry import asking, not_for_clicks
 from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.intents import balanced_collection
@@ -191,12 +192,25 @@ class Recorded:
     def _streams(self) -> Streams:
         return Streams(self._seed, self.spec.repetition if self.spec else 0)
 
+    @cached_property
+    def facts(self) -> dict[str, FactCheck]:
+        """Whether the facts of each trace explain its messages, by click model.
+
+        Raises:
+            UsageError, TraceError: as `collection`.
+        """
+        return {
+            name: check_facts(trace, Observer(trace.header, self.collection))
+            for name, trace in self.traces.items()
+        }
+
     def report(self, progress: Progress = SILENT) -> AttackReport:
-        """Judge the attacks and report on them; of the utility only what a Run recorded.
+        """Hold the facts against the messages, then judge the attacks; of the utility what a Run recorded.
 
         Raises:
             UsageError: a trace holds no truth.
         """
+        checked = [{"click_model": name, **check.table()} for name, check in self.facts.items()]
         pieces, groups = [], ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
             found = findings(
@@ -214,6 +228,7 @@ class Recorded:
             dataset=self._dataset(),
             utility=utility,
             utility_groups=utility_groups,
+            facts=checked,
             **joined(pieces),
             **joined(pieces, INQUIRIES),
         )
@@ -247,7 +262,8 @@ class Recorded:
             "source": recorded.source,
             "synthetic": recorded.source.startswith("synthetic:"),
             "normalised": recorded.normalised,
-            "features": self.header.parameters,
+            "features": self.header.parameters if self.header.ranker == "linear" else None,
+            "parameters": self.header.parameters,
             "folds": [{"fold": recorded.fold, "fingerprint": recorded.fingerprint}],
         }
 

@@ -118,7 +118,7 @@ def load_data(
     check_normalisation(normalisation)
     located = locate(source, fold)
     layout = located.layout
-    read = _same_width({name: _read(file) for name, file in layout.items()}, layout)
+    read = _same_width({name: _read(file, dtype) for name, file in layout.items()}, layout)
     if intents is not None:
         read = with_intents(read, intents, source)
     parts = _complete(read, seed, source)
@@ -226,8 +226,8 @@ def _entries(folder: Path) -> list[Path]:
         raise DataError(f"data: {folder}: cannot be read: {error.strerror or error}") from error
 
 
-def _read(file: _File) -> LetorPart:
-    return read_letor(file.path, groups=file.groups)
+def _read(file: _File, dtype: str) -> LetorPart:
+    return read_letor(file.path, groups=file.groups, dtype=dtype)
 
 
 def _same_width(parts: Mapping[str, LetorPart], layout: _Layout) -> dict[str, Dataset]:
@@ -244,7 +244,7 @@ def _same_width(parts: Mapping[str, LetorPart], layout: _Layout) -> dict[str, Da
 def _padded(part: Dataset, width: int) -> Dataset:
     if part.n_features == width:
         return part
-    features = np.zeros((part.n_documents, width), dtype=np.float32)
+    features = np.zeros((part.n_documents, width), dtype=part.features.dtype)
     features[:, : part.n_features] = part.features
     return part.with_features(features)
 

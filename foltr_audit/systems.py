@@ -14,6 +14,8 @@ Ints = NDArray[np.int64]
 
 _ARITHMETIC = 2.0**-50  # of a sum of float64 products, relative to its terms
 _SURE = 4.0  # rounding errors (standard deviations) that a weight must exceed
+_NOISE = 16.0  # rounding errors that only noise exceeds
+_GAP, _FAINT = 1e3, 1e-4  # ratio of two weights that nothing lies between; of the lower to the largest
 
 
 def with_model_column(view: View) -> Floats:
@@ -31,19 +33,22 @@ class Fit(NamedTuple):
         weights: the shortest solution, float64 (n, m).
         errors: what rounding alone, of the values and while solving, does to each weight (one standard
             deviation), (n, m).
+        noisy: whether values are farther from what the columns can make than rounding explains, bool (n,).
     """
 
     weights: Floats
     errors: Floats
+    noisy: NDArray[np.bool_]
 
 
-def least_squares(columns: Floats, values: Floats, roundings: Floats) -> Fit:
+def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float = 0.0) -> Fit:
     """The shortest least-squares solution of each of n systems.
 
     Args:
         columns: float64 (n, P, m), one column per unknown.
         values: float64 (n, P).
         roundings: how exactly each value is known, float64 (n, P).
+        off: how far off a number of size 1 may be in the columns.
 
     Returns:
         The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so twin documents
@@ -51,20 +56,32 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats) -> Fit:
     """
     if not columns.size:
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
-        return Fit(nothing, nothing)
+        return Fit(nothing, nothing, np.zeros(len(columns), dtype=np.bool_))
     U, s, Vt = np.linalg.svd(columns, full_matrices=False)
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
     weights = np.einsum("nrm,nr->nm", Vt, inverse * np.einsum("npr,np->nr", U, values))
-    solving = _ARITHMETIC * np.einsum("npm,nm->np", np.abs(columns), np.abs(weights))
+    solving = (_ARITHMETIC + off) * entering(columns, weights)
     spread = roundings.max(axis=1, keepdims=True, initial=0.0) + solving.max(axis=1, keepdims=True)
-    return Fit(weights, spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2)))
+    left = np.abs(values - np.einsum("npm,nm->np", columns, weights)).max(axis=1, initial=0.0)
+    errors = spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2))
+    return Fit(weights, errors, left > _NOISE * spread[:, 0])
+
+
+def entering(columns: Floats, weights: Floats) -> Floats:
+    """The absolute values that each number of a message is the sum of: (n, P) of weights (n, m)."""
+    return np.asarray(np.einsum("npm,nm->np", np.abs(columns), np.abs(weights)))
 
 
 def rounding_fit(view: View, columns: Floats, weights: Floats) -> Fit:
-    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding."""
-    errors = least_squares(columns, view.updates, roundings(view)).errors
-    return Fit(weights, errors[:, : weights.shape[1]])
+    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding.
+
+    What rounding the features does is counted with these weights: those of least squares follow the noise.
+    """
+    m = weights.shape[1]
+    known = roundings(view) + view.feature_resolution * entering(columns[:, :, :m], weights)
+    fit = least_squares(columns, view.updates, known)
+    return Fit(weights, fit.errors[:, :m], fit.noisy)
 
 
 def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:
@@ -73,18 +90,44 @@ def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:
     A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
     to four times what rounding alone makes.
     """
-    weights = fit.weights.reshape(view.shown.shape)
     if tolerance is None:
-        least = _SURE * fit.errors.reshape(view.shown.shape)
-    else:
-        least = tolerance * np.max(np.abs(weights), axis=(1, 2), keepdims=True, initial=0.0)
-    return Inference(scores=weights, guess=(weights > least) & view.is_document)
+        return _named_above(view, fit, _SURE * fit.errors)
+    return _named_above(view, fit, tolerance * np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0))
+
+
+def named_above_gap(view: View, fit: Fit) -> Inference:
+    """The answer that names documents with a positive weight above rounding and above a gap in the weights.
+
+    For fits that noise in a minority of the numbers does not move.
+    """
+    return _named_above(view, fit, np.maximum(_SURE * fit.errors, _below_gap(fit)))
+
+
+def _named_above(view: View, fit: Fit, least: Floats) -> Inference:
+    named = (fit.weights > least).reshape(view.shown.shape)
+    return Inference(scores=fit.weights.reshape(view.shown.shape), guess=named & view.is_document)
+
+
+def _below_gap(fit: Fit) -> Floats:
+    """The largest weight below the widest gap of a noisy message's positive weights, (n, 1); else 0.
+
+    Most shares of sparse noise are tiny and not 0. What they make of the weight 0 is more than rounding, and
+    orders of magnitude less than a click.
+    """
+    found = np.where(fit.weights > _SURE * fit.errors, fit.weights, 0.0)
+    falling = -np.sort(-found, axis=1)
+    above, below = falling[:, :-1], falling[:, 1:]
+    small = (below > 0.0) & (below < _FAINT * falling[:, :1]) & fit.noisy[:, np.newaxis]
+    ratios = np.divide(above, below, out=np.zeros_like(above), where=small)
+    widest = (ratios > _GAP) & (ratios == ratios.max(axis=1, keepdims=True, initial=0.0))
+    return np.asarray(np.max(below, axis=1, keepdims=True, initial=0.0, where=widest))
 
 
 def roundings(view: View) -> Floats:
     """How exactly the numbers of a message are known: float64 (n, P).
 
-    A message is rounded to its number format; a client computes in float64 at the size of its model.
+    A message is rounded to its number format; a client computes in float64 at the size of its model. What
+    rounding the features does to a message depends on the weights: see `rounding_fit` and `least_squares`.
     """
     return view.knowledge.resolution * np.abs(view.messages) + _ARITHMETIC * np.abs(view.parameters)
 

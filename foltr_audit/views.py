@@ -79,10 +79,18 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         sigma=number("sigma"),
         metric=text("metric"),
         antithetic=facts.get("antithetic", True) is not False,
+        perturbation=_perturbation(header),
         noise=noise,
         number_format=_number_format(header),
+        feature_format=header.feature_format,
         click_model=text("click_model"),
     )
+
+
+def _perturbation(header: TraceHeader) -> str | None:
+    """The generator behind seeds: foltr-audit's own in its Runs, of another system what the header says."""
+    stated = header.knowledge.get("perturbation", "foltr-audit" if header.spec_hash else "other")
+    return "foltr-audit" if stated == "foltr-audit" else None
 
 
 def _number_format(header: TraceHeader) -> str:

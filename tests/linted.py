@@ -44,6 +44,7 @@ def header_of(
         dataset=DATASET,
         has_truth=False,
         knowledge=knowledge,
+        spec_hash="00",
     )
 
 

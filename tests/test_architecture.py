@@ -45,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "population_facts",
         "message_size",
     ),
-    ("federation", "recording", "significance"),
+    ("federation", "recording", "significance", "fact_check"),
     ("side_by_side",),
     ("fresh", "shuffled"),
     ("judge",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from foltr_audit import load_data
 from foltr_audit.load import load_collection
+from foltr_audit.normalise import normalise
 from foltr_audit.records import Collection
 from foltr_audit.spec import DataSpec
 from tests.command import run
@@ -39,6 +41,41 @@ def test_the_cache_keeps_both_apart(cache_place: Path) -> None:
             assert found.train.features.dtype == dtype
             assert np.array_equal(found.train.features, made.train.features)
     assert len([path for path in cache_place.iterdir() if path.is_dir()]) == 2
+
+
+def test_float64_features_are_parsed_as_float64_and_not_widened(tmp_path: Path) -> None:
+    """Of 0.1 as float32, widened, nothing is left but 0.100000001490116."""
+    path, rng = tmp_path / "train.txt", np.random.default_rng(1)
+    values = rng.normal(size=(30, 4))
+    rows = (" ".join(f"{i}:{value!r}" for i, value in enumerate(row.tolist(), 1)) for row in values)
+    path.write_text("".join(f"{n % 3} qid:{n // 3} {row}\n" for n, row in enumerate(rows)))
+    for named, dtype in ((values, "float64"), (values.astype(np.float32), "float32")):
+        data = load_data(str(path), normalise="none", dtype=dtype)
+        read = np.concatenate([data.part(name).features for name in Collection.PARTS])
+        assert read.dtype == dtype
+        np.testing.assert_array_equal(np.sort(read, axis=0), np.sort(named, axis=0))
+
+
+def test_other_digits_are_other_data() -> None:
+    """A trace that was recorded on the one is not attacked with the other; equal numbers are equal data."""
+    train = load_data("synthetic:mq2007:12").train
+    wide = train.with_features(train.features.astype(np.float64))
+    assert wide.fingerprint == train.fingerprint
+    more = train.with_features(wide.features * (1 + 1e-12))
+    assert np.array_equal(more.features.astype(np.float32), train.features)
+    assert more.fingerprint != train.fingerprint
+
+
+@pytest.mark.parametrize("how", ["zscore", "zscore-parts"])
+def test_a_constant_float64_feature_has_no_deviation(how: str) -> None:
+    """The mean of ten numbers 0.1 is not 0.1 in float64."""
+    train = load_data("synthetic:mq2007:12", normalise="none", dtype="float64").train
+    rows = np.array(train.features, dtype=np.float64)
+    rows[:, 0] = 0.1
+    same = train.with_features(rows)
+    made = load_data("synthetic:mq2007:12", normalise="none", dtype="float64")
+    scaled = normalise(replace(made, train=same, vali=same, test=same), how, "float64")
+    assert not scaled.train.features[:, 0].any()
 
 
 @pytest.mark.slow

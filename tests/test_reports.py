@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 import foltr_audit as fa
 from foltr_audit.load import load_collection
 from foltr_audit.report.attack import KINDS
+from foltr_audit.report.doubts import doubts
 from foltr_audit.report.meaning import meaning, sure_auc
 from foltr_audit.report.plain import json_text
 from foltr_audit.spec import DataSpec
@@ -211,3 +212,15 @@ def test_every_count_is_told() -> None:
     done = run("attack", *SMALL, "--click-model", "informational")
     for words in ("without a click left out", "every document clicked kept", "too few documents left out"):
         assert words in done.out
+
+
+def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:
+    """Significantly below one half is as much as above it; false alarms are as rare as those of leaks."""
+    rng = np.random.default_rng(8)
+    backwards = [meaning(_rows(rng, 15, 200, shift=-0.3)) for _ in range(20)]
+    assert all("with the wrong sign" in text and "better than guessing" not in text for text in backwards)
+    alarms = sum("with the wrong sign" in meaning(_rows(rng, 15, 40)) for _ in range(200))
+    assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
+    one_reads = [*_rows(rng, 1, 200, shift=-0.3), *_rows(rng, 1, 200, shift=0.3)[1:]]
+    assert "finds" in meaning(one_reads)
+    assert any("with the wrong sign" in doubt for doubt in doubts(one_reads))

@@ -29,9 +29,10 @@ HEADER = TraceHeader(
     k=4,
     dataset=DATASET,
     has_truth=True,
+    spec_hash="00",
     knowledge={
         "learning_rate": 0.1,
-        "clip_ord": float("inf"),
+        "eps_claimed": float("inf"),
         "defense": ["clip"],
         "clients": 9,
         "es": False,
@@ -249,7 +250,7 @@ def test_info_counts_what_was_written(tmp_path: Path) -> None:
         "has_truth": True,
     }
     assert {name: facts[name] for name in expected} == expected
-    assert facts["knowledge"] == {**HEADER.knowledge, "clip_ord": "inf"}
+    assert facts["knowledge"] == {**HEADER.knowledge, "eps_claimed": "inf"}
     assert facts["dataset"] == {
         "source": "synthetic:mq2007",
         "fold": 1,

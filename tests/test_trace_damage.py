@@ -24,6 +24,7 @@ HEADER = TraceHeader(
     k=3,
     dataset=TraceDataset(source="letor", fold=0, fingerprint="00", normalised="none", parts=("train",)),
     has_truth=True,
+    spec_hash="00",
     knowledge={"learning_rate": 0.1},
     rounds_per_part=2,
 )

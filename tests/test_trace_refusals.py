@@ -25,6 +25,7 @@ HEADER = TraceHeader(
         source="letor", fold=0, fingerprint="00", normalised="none", parts=("train", "vali")
     ),
     has_truth=True,
+    spec_hash="00",
 )
 
 

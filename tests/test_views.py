@@ -301,7 +301,9 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "rank_with",
         "clip_without_pairs",
         "antithetic",
+        "perturbation",
         "number_format",
+        "feature_format",
     ]
 
 

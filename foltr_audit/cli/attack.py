@@ -232,6 +232,10 @@ def _attack_trace(
     )
     warn_of_unloadable(Attack)
     if guesses is not None:
+        for check in () if recorded.has_truth else recorded.facts.values():
+            note(check.text)
+            for contradiction in check.contradictions:
+                note(f"warning: {contradiction}")
         recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
         if not recorded.has_truth:

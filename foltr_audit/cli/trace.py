@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foltr_audit.cli.output import note, print_line, stdout_console
 from foltr_audit.errors import TraceError
+
+if TYPE_CHECKING:
+    from foltr_audit.recorded import Recorded
 
 app = typer.Typer(help="Look at recorded traces and check them.", no_args_is_help=True)
 
@@ -44,6 +48,23 @@ def _traces(folder: Path) -> list[Path]:
     if not found:
         raise TraceError(f"trace: {folder}: the Run holds no trace yet")
     return found
+
+
+def _recorded(folder: Path, data: str | None) -> Iterator[Recorded]:
+    """A trace, or the training rounds and the fresh clients of Runs."""
+    from foltr_audit.recorded import Recorded
+    from foltr_audit.run_folder import RunFolder
+
+    if (folder / "trace.toml").exists():
+        yield Recorded.open(folder, data=data)
+        return
+    _traces(folder)  # refuses Runs without any
+    for run in _runs(folder):
+        opened = RunFolder.open(run)
+        if (opened.training / "trace.toml").exists():
+            yield Recorded.open(run, target="training", data=data)
+        if opened.fresh_traces():
+            yield Recorded.open(run, target="fresh", data=data)
 
 
 @app.command("info")
@@ -99,6 +120,40 @@ def validate(folder: Folder, json: Json = False) -> None:
             note(f"error: {problem}")
     if count:
         raise typer.Exit(TraceError.exit_code)
+
+
+@app.command("check-facts")
+def check_facts(
+    folder: Folder,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="Where the data set is, if features are not embedded and it has moved."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say whether the declared facts explain the messages, without the truth; exit code 1 if they do not.
+
+    For a sample of messages of one list, the step of every click pattern is compared with the message. Where
+    the best patterns reproduce too few messages, other signs, kinds, pairs, normalisers, step sizes, clips
+    and models are tried, and what explains most is named.
+    """
+    rows = [
+        {"trace": str(recorded.traces[name].folder), **check.table()}
+        for recorded in _recorded(folder, data)
+        for name, check in recorded.facts.items()
+    ]
+    if json:
+        from foltr_audit.report.plain import json_text
+
+        print_line(json_text({"schema": "foltr-audit/trace-check-facts/1", "facts": rows}))
+    else:
+        from foltr_audit.report.facts import facts_lines
+
+        for row in rows:
+            for line in facts_lines([row]):
+                print_line(f"{row['trace']}: {line}")
+    if any(row["wrong"] for row in rows):
+        raise typer.Exit(1)
 
 
 @app.command("lint")

@@ -16,6 +16,8 @@ from foltr_audit.errors import DataError
 from foltr_audit.records.frozen import Features, read_only, read_only_features
 from foltr_audit.records.names import batches
 
+_BATCH_ROWS = 8_192  # copies of this many rows at a time
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Dataset:
@@ -152,11 +154,23 @@ class Dataset:
         """The same documents with their grades under one intent, from 0, and no other."""
         return replace(self, labels=self.grades[intent], intents=None)
 
+    @property
+    def _form(self) -> str:
+        """The number format that holds every feature exactly."""
+        if self.features.dtype == np.float32:
+            return "<f4"
+        first = range(0, self.n_documents, _BATCH_ROWS)
+        some = (self.features[row : row + _BATCH_ROWS] for row in first)
+        return "<f4" if all(np.array_equal(rows, rows.astype(np.float32)) for rows in some) else "<f8"
+
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the content, whatever the text it was read from looked like."""
+        """SHA-256 (hex) of the content, whatever the text it was read from looked like.
+
+        Features in float64 that are float32 numbers count as these.
+        """
         digest = hashlib.sha256(f"foltr-audit/dataset/1 {self.features.shape}\n".encode())
-        for array, form in ((self.features, "<f4"), (self.labels, "<i8"), (self.offsets, "<i8")):
+        for array, form in ((self.features, self._form), (self.labels, "<i8"), (self.offsets, "<i8")):
             digest.update(np.ascontiguousarray(array, dtype=form).data)
         for names in (self.query_ids, self.document_ids):
             for batch in batches(names):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.records.frozen import read_only
+from foltr_audit.records.frozen import Features, read_only, read_only_features
 
 Payload = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""
@@ -32,9 +32,21 @@ class GlobalModel(NamedTuple):
 _PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
 
 
-def _freeze(record: object, dtypes: Mapping[str, Any]) -> None:
+def _freeze(record: object, dtypes: Mapping[str, Any], who: str) -> None:
     for name, dtype in dtypes.items():
-        object.__setattr__(record, name, read_only(getattr(record, name), dtype))
+        given = getattr(record, name)
+        try:
+            array: NDArray[Any] = read_only(given, dtype)
+        except (ValueError, TypeError, OverflowError):
+            expected = "whole numbers" if np.issubdtype(dtype, np.integer) else f"numbers of type {dtype}"
+            raise UsageError(f"{who}: {name} hold {_told(given)}, expected {expected}") from None
+        object.__setattr__(record, name, array)
+
+
+def _told(values: object) -> str:
+    """What stands in an array that holds no numbers, by its first value."""
+    array = np.asarray(values, dtype=object).reshape(-1)
+    return repr(array[0])[:60] if array.size else repr(values)[:60]
 
 
 def _expect(who: str, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -65,7 +77,7 @@ class RoundRecord:
         part: int64, shape (I,); index into the data set parts of the trace.
         query: int64, shape (I,); index of the query inside its part, from 0.
         shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
-        features: float32, shape (I, k, d), zero where `shown` is -1; None where not embedded.
+        features: float32 or float64, shape (I, k, d), zero where `shown` is -1; None where not embedded.
         total: uint64, shape (P,); sum of the survivors' encodings, what secure aggregation tells the server;
             None where messages are plain, where it aborted, and where nobody sums up.
         aborted: why secure aggregation gave no sum; else empty.
@@ -89,7 +101,7 @@ class RoundRecord:
     part: NDArray[np.int64]
     query: NDArray[np.int64]
     shown: NDArray[np.int64]
-    features: NDArray[np.float32] | None = None
+    features: Features | None = None
     total: NDArray[np.uint64] | None = None
     aborted: str = ""
     seeds: NDArray[np.uint64] | None = None
@@ -106,11 +118,11 @@ class RoundRecord:
             raise UsageError(f"{who}: a secure sum of messages that are {payload}, expected uint64")
         whole = dict.fromkeys(("counts", "slot", "step", "part", "query", "shown"), np.int64)
         floats = {"parameters": np.float64, "aggregate": np.float64, "messages": payload}
-        _freeze(self, {**whole, **floats, "survivors": np.bool_})
+        _freeze(self, {**whole, **floats, "survivors": np.bool_}, who)
         if self.features is not None:
-            _freeze(self, {"features": np.float32})
+            object.__setattr__(self, "features", read_only_features(self.features))
         given = {"total": np.uint64, "seeds": np.uint64, "state": np.float64}
-        _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None})
+        _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None}, who)
         self._check_shapes(who)
         self._check_values(who)
 
@@ -199,7 +211,8 @@ class RoundTruth:
     intents: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        _freeze(self, {"clients": np.int64, "updates": np.float64, "clicks": np.bool_, "clipped": np.bool_})
+        arrays = {"clients": np.int64, "updates": np.float64, "clicks": np.bool_, "clipped": np.bool_}
+        _freeze(self, arrays, "truth")
         metrics = {name: float(value) for name, value in self.metrics.items()}
         object.__setattr__(self, "metrics", metrics)
         if self.updates.ndim != 2 or self.clicks.ndim != 2:
@@ -211,7 +224,7 @@ class RoundTruth:
         _expect("truth", "clipped", self.clipped, self.clicks.shape[:1])
         _at_least("truth", "clients", self.clients, 0)
         if self.intents is not None:
-            _freeze(self, {"intents": np.int64})
+            _freeze(self, {"intents": np.int64}, "truth")
             _expect("truth", "intents", self.intents, self.clicks.shape[:1])
             _at_least("truth", "intents", self.intents, 0)
         if "round" in metrics:

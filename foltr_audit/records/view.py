@@ -52,9 +52,12 @@ class Knowledge:
         sigma: standard deviation of the perturbations of FOLtR-ES.
         metric: its online metric, `maxrr` or `dcg`.
         antithetic: whether the later half of its interactions is at the mirrored perturbation.
+        perturbation: the generator that FOLtR-ES draws perturbations from seeds with: `foltr-audit`; None for
+            another one, so that seeds tell nothing.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `metric-rr:p=0.25` for
             each of the metrics behind it, or `none`.
         number_format: `float32` or `float64`, how a message is rounded.
+        feature_format: likewise, how exact the features are that clients learn from.
         click_model: name of the click model.
         belief: the click model in numbers, where it is a cascade.
     """
@@ -78,8 +81,10 @@ class Knowledge:
     sigma: float | None = None
     metric: str | None = None
     antithetic: bool = True
+    perturbation: str | None = "foltr-audit"
     noise: str | None = None
     number_format: str = "float32"
+    feature_format: str = "float32"
     click_model: str | None = None
     belief: ClickBelief | None = None
 
@@ -220,6 +225,12 @@ class View:
     def ranker(self) -> Ranker:
         """The ranker behind the messages."""
         return make_ranker(self.knowledge.ranker, self.features.shape[3])
+
+    @cached_property
+    def feature_resolution(self) -> float:
+        """How far off a feature of size 1 may be: 0 where clients learn from just these numbers."""
+        rounded = self.features.dtype == np.float32 and self.knowledge.feature_format == "float64"
+        return 2.0**-25 if rounded else 0.0
 
     @cached_property
     def updates(self) -> NDArray[np.float64]:

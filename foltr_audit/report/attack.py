@@ -14,6 +14,7 @@ from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.doubts import doubts
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.information import information_rows
@@ -47,6 +48,7 @@ class AttackReport(Report):
         any_click: one row per attack on whether a list has any click, over all lists.
         calibration: one row per attack whose scores are probabilities.
         counts: one row per attack on sums over clients, estimates without a message first.
+        facts: of a recorded trace, whether its declared facts explain its messages; one row per trace.
         groups: one row per guesser and group of clients, hit hardest first; left out where clients do not
             differ.
         identifiability: one row per setting: what its messages can tell whatever attack reads them.
@@ -62,11 +64,12 @@ class AttackReport(Report):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
-    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "groups", "places")
+    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "facts", "groups", "places")
 
     any_click: list[Row]
     calibration: list[Row]
     counts: list[Row] = field(default_factory=list, kw_only=True)
+    facts: list[Row] = field(default_factory=list, kw_only=True)
     groups: list[Row] = field(default_factory=list, kw_only=True)
     identifiability: list[Row]
     information: list[Row] = field(default_factory=list, kw_only=True)
@@ -77,6 +80,15 @@ class AttackReport(Report):
     query_identification: list[Row] = field(default_factory=list, kw_only=True)
     refused: list[Row]
     results: list[Row]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What of the results cannot be if the declared facts are right, one line each."""
+        return doubts(self.results)
+
+    def table(self) -> Row:
+        """Everything as one plain table; `doubts` only where there are any."""
+        return {**super().table(), **({"doubts": self.doubts} if self.doubts else {})}
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[Cell]) -> AttackReport:

@@ -42,7 +42,7 @@ class Report:
     utility_groups: list[Row] = field(default_factory=list, kw_only=True)
 
     def table(self) -> Row:
-        """Everything as one plain table with its schema; the fields `BY_GROUP` only where clients differ."""
+        """Everything as one plain table with its schema; the fields `BY_GROUP` only where they hold a row."""
         every = {each.name: getattr(self, each.name) for each in fields(self)}
         told = {name: value for name, value in every.items() if value or name not in self.BY_GROUP}
         return {"schema": self.SCHEMA, **told}

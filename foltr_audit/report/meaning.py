@@ -24,19 +24,41 @@ def meaning(results: Sequence[Row]) -> str:
     row = max(sure or rows, key=lambda row: (float(row["auc"]), _named_rightly(row)))
     claimed = f"At a claimed epsilon of {epsilon(smallest)}"
     claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
+    backwards = reads_backwards(rows)
+    if backwards is not None and not sure:
+        return f"{claim}, {backwards}."
     if not sure_auc(row, len(rows)) > 0.5:
         return (
             f"{claim}, no attack is shown to be better than guessing; the best, {row['method']} on "
             f"{row['click_model']} clicks, has an AUC of {row['auc']:.2f} ({_interval(row)}) on "
             f"{row['lists']} lists."
         )
-    guess = next(other for other in results if other["method"] == "random:k=3" and _same_setting(other, row))
+    guess = next(other for other in results if other["method"] == "random:k=3" and same_setting(other, row))
     return (
         f"{claim}, a server that sees {_several(row['sees'])} finds {_percent(row['recall'])} of the "
         f"{row['click_model']} users' clicks with {row['method']}, and {_percent(row['precision'])} of what "
         f"it names was clicked (three random guesses: {_percent(guess['recall'])} and "
         f"{_percent(guess['precision'])})."
     )
+
+
+def reads_backwards(rows: Sequence[Row]) -> str | None:
+    """What of the rows of attacks is significantly worse than guessing, the worst of them; or None."""
+    worse = [row for row in rows if sure_auc(_mirrored(row), len(rows)) > 0.5]
+    if not worse:
+        return None
+    row = min(worse, key=lambda row: float(row["auc"]))
+    return (
+        f"{row['method']} reads the {row['click_model']} clicks with the wrong sign: AUC {row['auc']:.2f} "
+        f"({_interval(row)}), which is {1 - row['auc']:.2f} with the other sign; check the declared facts"
+    )
+
+
+def _mirrored(row: Row) -> Row:
+    """The row of an attack that orders all documents the other way round."""
+    ci95 = row["auc_ci95"]
+    other = None if ci95 is None else [1 - ci95[1], 1 - ci95[0]]
+    return {**row, "auc": 1 - row["auc"], "auc_ci95": other}
 
 
 def _several(sees: str) -> str:
@@ -66,7 +88,8 @@ def sure_auc(row: Row, choices: int) -> float:
     return 1 / (1 + math.exp(min(step - math.log(auc / (1 - auc)), 700.0)))
 
 
-def _same_setting(one: Row, other: Row) -> bool:
+def same_setting(one: Row, other: Row) -> bool:
+    """Whether two rows are of the same clicks, training, epsilon, defense and learner."""
     names = ("click_model", "trained_on", "eps_claimed", "defense", "learner", "pdgd")
     return all(one.get(name) == other.get(name) for name in (*names, *(n for n in one if "." in n)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,21 @@ from rich.markup import escape
 from foltr_audit.report import attack_tables as beside_results
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.base import Row
+from foltr_audit.report.facts import print_facts
 from foltr_audit.report.group_utility import utility_groups_table
 from foltr_audit.report.groups import groups_table
 from foltr_audit.report.information import comparison_table, information_table
 from foltr_audit.report.inquiries import print_inquiries
-from foltr_audit.report.layout import below, by_method, method_table, of_world, percent, table, world
+from foltr_audit.report.layout import (
+    below,
+    by_method,
+    method_table,
+    of_world,
+    percent,
+    print_warnings,
+    table,
+    world,
+)
 from foltr_audit.report.meaning import meaning
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.settings import differing, heading, setting_text
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_NORMALISED = {"none": "not normalised"}
 COLUMNS = {
     "accuracy": "accuracy",
     "precision": "precision",
@@ -36,6 +48,7 @@ COLUMNS = {
 def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results with what stands beside them, utility, named queries, meaning."""
     console.print(dataset_line(report.dataset, report.config, report.results or report.counts))
+    print_facts(report.facts, console)
     for name in dict.fromkeys(world(row) for row in report.results):
         _print_world(report, name, console)
     if len({row["learner"] for row in report.information}) > 1:
@@ -49,10 +62,14 @@ def print_attack(report: AttackReport, console: Console) -> None:
         console.print()
     _print_queries(report, console)
     print_inquiries(report, console)
+    closing = ""
     if any(not row["baseline"] for row in report.results) or not (
         report.counts or report.query_identification or report.intent_inference or report.linkage
     ):
-        console.print(escape(meaning(report.results)), style="bold", highlight=False)
+        closing = meaning(report.results)
+    print_warnings((doubt for doubt in report.doubts if doubt not in closing), console)
+    if closing:
+        console.print(escape(closing), style="bold", highlight=False)
 
 
 def _print_world(report: AttackReport, name: str, console: Console) -> None:
@@ -105,14 +122,16 @@ def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
         origin = f" of {data['intents_from']}" if data["intents_from"] else ""
         intents = f"{data['intents']} intents{origin}, "
     folds = f", first of {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
-    learners = ", ".join(sorted({row["learner"].partition(":")[0] for row in rows}))
-    settings = ", ".join(sorted({row["pdgd"] for row in rows} - {"none"}))
+    learners = "".join(sorted({f", {row['learner'].partition(':')[0]}" for row in rows} - {", unknown"}))
+    settings = ", ".join(sorted({row["pdgd"] for row in rows} - {"none", "unknown/unknown"}))
     pdgd = f", PDGD {settings}" if settings else ""
+    width = f"{data['parameters']} parameters" if data["features"] is None else f"{data['features']} features"
+    fingerprint = f", fingerprint {fold['fingerprint'][:12]}" if fold["fingerprint"] else ""
     short_ones = data.get("queries_too_short", 0)
     left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
-        f"{kind} {data['source']} ({sizes}{intents}{data['features']} features, {data['normalised']}{folds}, "
-        f"fingerprint {fold['fingerprint'][:12]}), {learners}{pdgd}, "
+        f"{kind} {data['source'] or 'of an unknown source'} ({sizes}{intents}{width}, "
+        f"{_NORMALISED.get(data['normalised'], data['normalised'])}{folds}{fingerprint}){learners}{pdgd}, "
         f"seed {config.get('seed', 'several')}{left_out}"
     )
 
@@ -144,8 +163,8 @@ def _lists(rows: Sequence[Row]) -> str:
     """How many lists stand behind the rows, one line per chain of defenses."""
     lines = [
         f"eps {epsilon(row['eps_claimed'])}: {row['lists']} lists of {row['queries']} queries; "
-        f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked kept; "
-        f"{percent(row['clipped'])} of the steps clipped"
+        f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked kept"
+        + ("" if math.isnan(row["clipped"]) else f"; {percent(row['clipped'])} of the steps clipped")
         for row in {row["defense"]: row for row in rows}.values()
     ]
     seen = "below each value: its 95 % interval over queries"

@@ -14,7 +14,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.marker import Part, file_name
-from foltr_audit.trace.schema import columns, feature_width, misfit
+from foltr_audit.trace.schema import columns, feature_form, misfit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,7 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFra
 
     try:
         found = dict(pl.read_parquet_schema(io.BytesIO(data)))
-        expected = columns(header, table, feature_width(found))
+        expected = columns(header, table, feature_form(found))
         for name in expected | found:
             if found.get(name) != expected.get(name):
                 raise TraceError(
@@ -62,7 +62,9 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
     parameters, aggregate = table.array("parameters"), table.array("aggregate")
     payload, survivors = messages.array("payload"), messages.array("survived")
     documents = shown.padded("shown", header.k, -1, np.int64)
-    features = shown.padded("features", header.k, 0, np.float32) if header.embeds_features else None
+    features = None
+    if header.embeds_features:
+        features = shown.padded("features", header.k, 0, feature_form(dict(shown.frame.schema)).dtype)
     whole = {name: shown.array(name).astype(np.int64) for name in ("slot", "step", "part", "query")}
     totals, aborted = _secure_sums(table, header, part)
     states = _states(table, header, part)

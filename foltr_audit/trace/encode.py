@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.schema import WHOLE, columns, narrow
+from foltr_audit.trace.schema import WHOLE, FeatureForm, columns, narrow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,8 +104,10 @@ def parquet(header: TraceHeader, table: str, rounds: Sequence[dict[str, Column]]
 
     joined = {name: _join([rows[name] for rows in rounds]) for name in rounds[0]}
     features = joined.get("features")
-    width = int(features.values.shape[-1]) if isinstance(features, Ragged) else 1
-    types = columns(header, table, width)
+    form = FeatureForm()
+    if isinstance(features, Ragged):
+        form = FeatureForm(int(features.values.shape[-1]), str(features.values.dtype))
+    types = columns(header, table, form)
     frame = pl.DataFrame([_series(name, joined[name], kind) for name, kind in types.items()])
     buffer = io.BytesIO()
     frame.write_parquet(

@@ -174,6 +174,18 @@ class TraceHeader:
         """`float32` or `float64`: how exact messages and true updates are at best."""
         return "float64" if self.kind == "masked" else self.dtype
 
+    @property
+    def feature_format(self) -> str:
+        """`float32` or `float64`: how exact the features are that clients learn from.
+
+        What the fact `feature_dtype` says; else float32 in Runs of foltr-audit, and in other systems the
+        format of the messages.
+        """
+        stated = self.knowledge.get("feature_dtype")
+        if stated in DTYPES:
+            return str(stated)
+        return "float32" if self.spec_hash else self.number_format
+
     def to_toml(self) -> str:
         """The canonical TOML form: fixed order of fields, knowledge sorted by name."""
         tables = ("dataset", "knowledge")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,20 @@ WHOLE: dict[str, dict[str, str]] = {
 }
 
 
-def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataType]:
-    """Column names and Parquet types of a table; `width` is the number of embedded features."""
+class FeatureForm(NamedTuple):
+    """How embedded features are stored.
+
+    Attributes:
+        width: features a document, 1 or more.
+        dtype: `float32` or `float64`.
+    """
+
+    width: int = 1
+    dtype: str = "float32"
+
+
+def columns(header: TraceHeader, table: str, form: FeatureForm) -> dict[str, pl.DataType]:
+    """Column names and Parquet types of a table; `form` is that of the embedded features."""
     import polars as pl
 
     number = pl.Float32() if header.number_format == "float32" else pl.Float64()
@@ -58,16 +70,20 @@ def columns(header: TraceHeader, table: str, width: int) -> dict[str, pl.DataTyp
     if table == "observed/messages" and header.kind == "es":
         rest[table] |= {"seed": pl.UInt64()}
     if table == "observed/interactions" and header.embeds_features:
-        rest[table]["features"] = pl.List(pl.Array(pl.Float32, width))
+        value = pl.Float64 if form.dtype == "float64" else pl.Float32
+        rest[table]["features"] = pl.List(pl.Array(value, form.width))
     types: dict[str, pl.DataType] = {name: getattr(pl, kind)() for name, kind in WHOLE[table].items()}
     return types | rest[table]
 
 
-def feature_width(types: dict[str, Any]) -> int:
-    """Number of features d of a `features` column as stored; 1 where there is none to be read."""
+def feature_form(types: dict[str, Any]) -> FeatureForm:
+    """The form of a `features` column as stored; the default where there is none to be read."""
+    import polars as pl
+
     inner = getattr(types.get("features"), "inner", None)
     width = getattr(inner, "size", None)
-    return width if isinstance(width, int) and width > 0 else 1
+    dtype = "float64" if getattr(inner, "inner", None) == pl.Float64 else "float32"
+    return FeatureForm(width if isinstance(width, int) and width > 0 else 1, dtype)
 
 
 def narrow(name: str, values: np.ndarray[Any, np.dtype[Any]], kind: str) -> np.ndarray[Any, np.dtype[Any]]:

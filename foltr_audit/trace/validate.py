@@ -11,9 +11,12 @@ import numpy as np
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import decode
+from foltr_audit.trace.contradictions import contradiction
+from foltr_audit.trace.facts import fact_problems
 from foltr_audit.trace.header import HEADER, read_header
 from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
 from foltr_audit.trace.reader import Trace
+from foltr_audit.trace.schema import FeatureForm
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,6 +36,7 @@ def validate(folder: Path) -> list[str]:
     except TraceError as error:
         return [str(error)]
     parts, problems = read_markers(folder, header, trace_id)
+    problems += [f"trace: {folder / HEADER}: {problem}" for problem in fact_problems(header)]
     there = (folder / "truth").is_dir()
     if there and not header.has_truth:
         problems.append(f"trace: {folder / 'truth'}: is there, but {HEADER} has has_truth = false")
@@ -43,11 +47,12 @@ def validate(folder: Path) -> list[str]:
         parts=tuple(parts),
         has_truth=header.has_truth and there,
     )
-    widths: set[int] = set()
+    forms: set[FeatureForm] = set()
     for part in parts:
-        problems += _part_problems(trace, part, widths)
-    if len(widths) > 1:
-        problems.append(f"trace: {folder}: embedded features differ in number: {sorted(widths)}")
+        problems += _part_problems(trace, part, forms)
+    for what, values in (("number", {f.width for f in forms}), ("type", {f.dtype for f in forms})):
+        if len(values) > 1:
+            problems.append(f"trace: {folder}: embedded features differ in {what}: {sorted(values)}")
     return problems
 
 
@@ -101,7 +106,7 @@ def _json_ready(value: object) -> object:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def _part_problems(trace: Trace, part: Part, widths: set[int]) -> list[str]:
+def _part_problems(trace: Trace, part: Part, forms: set[FeatureForm]) -> list[str]:
     problems = []
     most = trace.header.rounds_per_part
     if part.n_rounds > most:
@@ -117,10 +122,14 @@ def _part_problems(trace: Trace, part: Part, widths: set[int]) -> list[str]:
     try:
         if all(table in frames for table in OBSERVED):
             for record in decode.rounds(trace.header, part, frames, trace.folder):
-                problems += [_at(trace, part, record, problem) for problem in _record_problems(record)]
+                found = _record_problems(record)
+                problems += [_at(trace, part, record, problem) for problem in found]
+                contradicted = None if found else contradiction(trace.header, record)
+                if contradicted is not None:
+                    problems.append(f"trace: {trace.folder}: part {part.index}: {contradicted}")
                 records.append(record)
                 if record.features is not None:
-                    widths.add(record.features.shape[-1])
+                    forms.add(FeatureForm(record.features.shape[-1], str(record.features.dtype)))
         if all(table in frames for table in TRUTH):
             problems += _truth_problems(trace, part, frames, records)
     except TraceError as error:

@@ -12,7 +12,9 @@ from typing import Self
 from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.encode import Tables, encode, parquet
+from foltr_audit.trace.facts import fact_problems
 from foltr_audit.trace.header import HEADER, TraceHeader, read_header
 from foltr_audit.trace.marker import (
     Part,
@@ -24,7 +26,7 @@ from foltr_audit.trace.marker import (
     tables_of,
 )
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import feature_width, misfit, truth_misfit
+from foltr_audit.trace.schema import FeatureForm, feature_form, misfit, truth_misfit
 
 
 class TraceWriter:
@@ -41,7 +43,7 @@ class TraceWriter:
 
     Raises:
         UsageError: the folder holds a trace already; with `resume`, one with another header.
-        TraceError: with `resume`, a trace that is damaged.
+        TraceError: a header with an unknown fact or value; with `resume`, a trace that is damaged.
         FoltrAuditError: the folder cannot be written, or the disk is full.
     """
 
@@ -50,9 +52,12 @@ class TraceWriter:
         self.header = header
         self.next_round = 0
         self._next_part = 0
-        self._width = 0  # embedded features a document; 0 until known
+        self._form: FeatureForm | None = None  # of the embedded features; None until known
         self._open: list[Tables] = []
         self._closed = False
+        problems = fact_problems(header)
+        if problems:
+            raise TraceError(f"trace: header: {problems[0]}")
         with self._plain_errors():
             begun = (self.folder / HEADER).exists()
             if not resume and (begun or marker_indices(self.folder)):
@@ -85,7 +90,7 @@ class TraceWriter:
         """Take one round; its arrays are copied.
 
         Raises:
-            UsageError: not round `next_round`, or a round or truth that does not fit the header.
+            UsageError: not round `next_round`, or a round or truth that does not fit the header or itself.
             FoltrAuditError: the part cannot be written; what was committed stays valid.
         """
         if self._closed:
@@ -100,7 +105,9 @@ class TraceWriter:
         if problem is None and truth is not None:
             problem = truth_misfit(self.header, record, truth)
         if problem is None:
-            problem = self._other_width(record)
+            problem = self._other_form(record)
+        if problem is None:
+            problem = contradiction(self.header, record)
         if problem is not None:
             raise UsageError(f"trace: {problem}")
         self._open.append(encode(self.header, record, truth))
@@ -165,7 +172,7 @@ class TraceWriter:
             self.next_round, self._next_part = kept[-1].last_round + 1, kept[-1].index + 1
             if self.header.embeds_features:
                 shown = trace.frame(kept[-1], "observed/interactions")
-                self._width = feature_width(dict(shown.schema))
+                self._form = feature_form(dict(shown.schema))
         return trace_id
 
     def _clean(self) -> None:
@@ -177,14 +184,19 @@ class TraceWriter:
                 if stale or atomic.is_temporary(entry.name):
                     entry.unlink()
 
-    def _other_width(self, record: RoundRecord) -> str | None:
+    def _other_form(self, record: RoundRecord) -> str | None:
         if record.features is None:
             return None
-        width = record.features.shape[-1]
-        self._width = self._width or width
-        if width == self._width and width > 0:
-            return None
-        return f"round {record.round}: {width} features a document, expected {self._width or '1 or more'}"
+        found = FeatureForm(record.features.shape[-1], str(record.features.dtype))
+        if not found.width:
+            wanted = self._form.width if self._form else "1 or more"
+            return f"round {record.round}: 0 features a document, expected {wanted}"
+        first = self._form = self._form or found
+        if found.width != first.width:
+            return f"round {record.round}: {found.width} features a document, expected {first.width}"
+        if found.dtype != first.dtype:
+            return f"round {record.round}: features of type {found.dtype}, expected {first.dtype} as before"
+        return None
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:

@@ -1,0 +1,243 @@
+"""The check itself: what the declared facts explain, and which others would explain more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from foltr_audit.fact_check.sample import MOST_MESSAGES, Sample, sample_of
+from foltr_audit.fact_check.search import Bar, Explained, Found, explain, search
+from foltr_audit.fact_check.settings import Setting, told
+from foltr_audit.fact_check.steps import usual_size
+from foltr_audit.fact_check.tolerance import bar_of
+from foltr_audit.lint.acts import CHANGES_MESSAGES
+from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.noise_laws import parse_law
+from foltr_audit.observer import Observer
+from foltr_audit.records.view import View
+from foltr_audit.replay import NEEDS, why_no_replay
+from foltr_audit.trace import Trace
+
+State = Literal["explained", "wrong", "cannot tell", "not checked"]
+
+_GOOD = 0.8  # right facts explain all messages, wrong ones 0 to .57 of them
+_FEWEST = 3  # messages that a verdict needs
+_TRIED = 16  # messages that other settings are tried on
+_LONGEST = 14
+_BALLS = ("bounded:of=model", "resized:of=model", "clip:")
+"""Texts of acts that the facts `clip_norm` and `clip_ord` describe."""
+
+
+@dataclass(frozen=True)
+class FactCheck:
+    """What came of it.
+
+    Attributes:
+        state: `explained`, `wrong`, `cannot tell` or `not checked`.
+        reason: why nothing can be told, or was not checked; of explained and wrong facts what else was
+            noticed, or None.
+        messages: how many messages were looked at.
+        explained: the share of them that the declared facts explain under the best clicks; None without any.
+        better: facts that explain more, by name; `better_explains` is their share.
+        contradictions: what the counts of messages contradict.
+    """
+
+    state: State
+    reason: str | None = None
+    messages: int = 0
+    explained: float | None = None
+    better: dict[str, object] = field(default_factory=dict)
+    better_explains: float | None = None
+    contradictions: tuple[str, ...] = ()
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a declared fact does not fit."""
+        return self.state == "wrong" or bool(self.contradictions)
+
+    @property
+    def text(self) -> str:
+        """One line that says all but the contradictions."""
+        if self.state in ("not checked", "cannot tell"):
+            return f"declared facts: {self.state}: {self.reason}"
+        line = f"declared facts explain {_percent(self.explained)} of {self.messages} messages"
+        if self.better:
+            line += f"; {told(self.better)} explains {_percent(self.better_explains)}"
+        return line if self.reason is None else f"{line}; {self.reason}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must not be overlooked, one line each."""
+        odd = self.state == "wrong" or (self.state == "explained" and self.reason is not None)
+        return (*((self.text,) if odd else ()), *self.contradictions)
+
+    def table(self) -> dict[str, Any]:
+        """Everything as a plain row."""
+        return {
+            "state": self.state,
+            "wrong": self.is_wrong,
+            "reason": self.reason,
+            "messages": self.messages,
+            "explained": self.explained,
+            "better": self.better,
+            "better_explains": self.better_explains,
+            "contradictions": list(self.contradictions),
+            "text": self.text,
+            "warnings": list(self.warnings),
+        }
+
+
+def check_facts(trace: Trace, observer: Observer) -> FactCheck:
+    """Hold the facts of a trace against a sample of its messages.
+
+    Args:
+        trace: the trace; its truth is not looked at.
+        observer: who sees it, with the data set if features are not embedded.
+
+    Raises:
+        TraceError: a part that is damaged, or a number that is not finite.
+    """
+    reason = _why_not(trace)
+    sample = Sample() if reason else sample_of(trace, observer.knowing)
+    reason = reason or _why_not_these(sample)
+    contradictions = tuple(sample.contradictions)
+    if reason is not None:
+        return FactCheck("not checked", reason, contradictions=contradictions)
+    return _judged(trace, sample, contradictions)
+
+
+def _judged(trace: Trace, sample: Sample, contradictions: tuple[str, ...]) -> FactCheck:
+    first = sample.pieces[0].view
+    size = float(np.median(np.concatenate([usual_size(piece.view) for piece in sample.pieces])))
+    bar = bar_of(first.knowledge, [piece.view for piece in sample.pieces], size)
+    if bar is None:
+        why = "noise of the declared law is larger than the updates"
+        return FactCheck("cannot tell", why, sample.size, contradictions=contradictions)
+    declared = Setting.declared(trace.header.content, first.knowledge)
+    result = explain(declared, sample.pieces, bar)
+    if result.messages < _FEWEST:
+        why = f"only {result.messages} messages of {sample.size} differ enough from the global model"
+        return FactCheck("cannot tell", why, result.messages, contradictions=contradictions)
+    if result.share >= _GOOD:
+        odd = _too_many_clicks(declared, result)
+        return FactCheck("explained", odd, result.messages, result.share, contradictions=contradictions)
+    return _poor(trace, sample, bar, declared, result, contradictions)
+
+
+def _poor(
+    trace: Trace,
+    sample: Sample,
+    bar: Bar,
+    declared: Setting,
+    result: Explained,
+    contradictions: tuple[str, ...],
+) -> FactCheck:
+    """The verdict on facts that explain too little."""
+    candidates = sample.pieces[0].view.candidates is not None
+    found = search(declared, sample.smaller(_TRIED), bar, candidates=candidates)
+    better = explain(found.setting, sample.pieces, bar) if found.setting != declared else result
+    changes = found.setting.changes(declared) if better > result else {}
+    act, unknown = _changing_act(trace), _unknown_noise(trace)
+    state: State = "wrong" if act is None and (changes or unknown is None) else "cannot tell"
+    reason = _nothing_better(found, candidates=candidates)
+    if state == "cannot tell":
+        more = f"; {told(changes)} explains {_percent(better.share)}" if changes else ""
+        reason = f"few messages are explained, and {act or unknown}{more}"
+    return FactCheck(
+        state=state,
+        reason=None if changes and state == "wrong" else reason,
+        messages=result.messages,
+        explained=result.share,
+        better=changes,
+        better_explains=better.share if changes else None,
+        contradictions=contradictions,
+    )
+
+
+def _too_many_clicks(declared: Setting, result: Explained) -> str | None:
+    """Where all documents form pairs, clicks on the others with the other sign make the same message."""
+    if declared.pairs != "all" or result.clicked <= 0.5:
+        return None
+    return (
+        f"but {_percent(result.clicked)} of the shown documents would then be clicked, "
+        f"with sign -1 {_percent(1 - result.clicked)}"
+    )
+
+
+def _nothing_better(found: Found, *, candidates: bool) -> str:
+    if found.own_factors is not None:
+        low, high = found.own_factors
+        return (
+            f"each message is a step times a factor of its own ({low:.3g} to {high:.3g}): "
+            "a clip or weight of updates that no fact declares"
+        )
+    more = "" if candidates else " (or PDGD normalises over all candidates: give the data with --data)"
+    return (
+        "no other sign, kind, pairs, step size, clip or model explains more; "
+        f"check the order of the lists{more}"
+    )
+
+
+def _changing_act(trace: Trace) -> str | None:
+    """What changes messages beyond the declared step and clip, so that nothing is proven by them."""
+    for act in DeclaredNoise.of(trace.header).acts or ():
+        ball = "clip_norm" in trace.header.knowledge and act.text.startswith(_BALLS)
+        if act.kind in CHANGES_MESSAGES and not ball:
+            return f"{act.text} may change them"
+    return None
+
+
+def _unknown_noise(trace: Trace) -> str | None:
+    """Noise that may hide what is left of the messages."""
+    stated = trace.header.knowledge.get("noise")
+    if stated == "none" or (isinstance(stated, str) and parse_law(stated) is not None):
+        return None
+    declared = DeclaredNoise.of(trace.header)
+    if declared.is_none:
+        return None
+    noise = declared.text
+    return "the header does not say what noise there is" if noise is None else f"noise {noise} is not known"
+
+
+def _why_not(trace: Trace) -> str | None:
+    """Why a trace cannot be checked, whatever its messages are."""
+    header = trace.header
+    if not header.holds_models:
+        return f"messages of kind {header.kind} are no steps of PDGD"
+    if header.kind == "masked":
+        return "messages are masked"
+    missing = [name for name in ("learning_rate", "pairs", "normaliser") if name not in header.knowledge]
+    if missing:
+        return f"the header does not say {', '.join(missing)}"
+    return None
+
+
+def _why_not_these(sample: Sample) -> str | None:
+    """Why these messages cannot be checked."""
+    if not sample.pieces:
+        several = sorted(sample.lists - {1})
+        if several:
+            many = str(several[0]) if len(several) == 1 else f"{several[0]} to {several[-1]}"
+            return f"messages of {many} lists"
+        if sample.silent:
+            return f"{sample.silent} messages, none of which differs from the global model"
+        return "no message with a list of two documents is recorded"
+    view: View = sample.pieces[0].view
+    missing = sorted(name for name in NEEDS if not view.knowledge.has(name))
+    if missing:
+        return f"the observer does not know: {', '.join(missing)}"
+    longest = max(piece.view.width for piece in sample.pieces)
+    if longest > _LONGEST:
+        return f"a list has {longest} documents; every click pattern of up to {_LONGEST} can be tried"
+    if view.knowledge.normaliser == "candidates" and view.candidates is None:
+        return "PDGD normalises over all candidates, which the trace does not hold; give the data with --data"
+    return why_no_replay(view)
+
+
+def _percent(share: float | None) -> str:
+    return "nothing" if share is None else f"{100 * share:.0f} %"
+
+
+__all__ = ["MOST_MESSAGES", "FactCheck", "check_facts"]

@@ -1,0 +1,207 @@
+"""The setting near the declared one that explains most messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.fact_check.sample import Piece
+from foltr_audit.fact_check.settings import Model, Setting
+from foltr_audit.fact_check.steps import (
+    Replayed,
+    Tolerance,
+    best_patterns,
+    rescaled,
+    shrunk_models,
+    tolerance_of,
+)
+from foltr_audit.records.privacy import Ball
+from foltr_audit.records.view import View
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_ENOUGH = 0.95  # of the messages: no setting further away is tried
+_ALIKE = 0.05  # shares of messages that differ less are alike: then the nearer setting, or fewer clicks
+_SAME = 1e-3  # relative spread of one and the same number
+_FEWEST = 3  # messages that a number must be read from
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What counts as an explained message.
+
+    Attributes:
+        size: the usual size of an update's numbers.
+        noise: size of noise that a reproduced number may have.
+        share: the share of the moved numbers that must be reproduced.
+        least: so many numbers must have moved for a message to count.
+        by_noise: how many numbers noise alone moves at most.
+    """
+
+    size: float
+    noise: float
+    share: float
+    least: int
+    by_noise: float
+
+    def tolerance(self, view: View) -> Tolerance:
+        """How near a number must come to count as reproduced."""
+        return tolerance_of(view, self.size, self.noise)
+
+    def explained(self, count: NDArray[np.int64], tolerance: Tolerance) -> tuple[Bools, Bools]:
+        """Which of n messages are explained by so many reproduced numbers, and which count at all."""
+        moved = tolerance.moved.sum(axis=1)
+        counts = (moved >= self.least) & (moved > self.by_noise)
+        return counts & (count > self.share * moved), counts
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How many of the messages that count a setting explains.
+
+    Attributes:
+        explained: how many.
+        messages: how many count.
+        clicked: the mean share of a list that is clicked where it is explained.
+    """
+
+    explained: int
+    messages: int
+    clicked: float
+
+    @property
+    def share(self) -> float:
+        """The share of messages; 0 without any."""
+        return self.explained / self.messages if self.messages else 0.0
+
+    def __gt__(self, other: Explained) -> bool:
+        """Whether clearly more messages are explained."""
+        return self.share > other.share + _ALIKE
+
+
+def explain(setting: Setting, pieces: Sequence[Piece], bar: Bar) -> Explained:
+    """How many messages a setting explains, each by its best clicks."""
+    explained, messages, clicked = 0, 0, 0.0
+    for view in _views(setting, pieces):
+        tolerance = bar.tolerance(view)
+        best = best_patterns(Replayed(view), tolerance, setting.sign)
+        good, counts = bar.explained(best.reproduced, tolerance)
+        explained, messages = explained + int(good.sum()), messages + int(counts.sum())
+        clicked += float(best.clicked[good].sum())
+    return Explained(explained, messages, clicked / max(1, explained))
+
+
+def _views(setting: Setting, pieces: Sequence[Piece]) -> Iterator[View]:
+    for piece in pieces:
+        view = setting.view(piece)
+        if view is not None:
+            yield view
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search ended with.
+
+    Attributes:
+        setting: the setting that explains most of the messages tried.
+        explained: how many of those.
+        own_factors: the smallest and largest factor, where the declared step times one factor a message
+            explains most; else None.
+    """
+
+    setting: Setting
+    explained: Explained
+    own_factors: tuple[float, float] | None
+
+
+def search(declared: Setting, pieces: Sequence[Piece], bar: Bar, *, candidates: bool) -> Found:
+    """Try signs, kinds, models, pairs, normalisers, step sizes and clips; the nearest of equal ones.
+
+    `candidates`: whether normalisers over all candidates can be tried.
+    """
+    best, found = declared, explain(declared, pieces, bar)
+    factors: tuple[float, float] | None = None
+    for frame in _frames(declared, candidates=candidates):
+        if found.share >= _ENOUGH and len(frame.changes(declared)) > len(best.changes(declared)):
+            break
+        proposals, own = _proposals(frame, pieces, bar)
+        if frame == declared:
+            factors = own
+        for setting in proposals:
+            tried = explain(setting, pieces, bar)
+            farther = (len(setting.changes(declared)), tried.clicked)
+            if tried > found or (
+                not found > tried and farther < (len(best.changes(declared)), found.clicked)
+            ):
+                best, found = setting, tried
+    return Found(best, found, factors if found.share < 0.5 else None)
+
+
+def _frames(declared: Setting, *, candidates: bool) -> list[Setting]:
+    """Settings with other kinds, models, pairs and normalisers, the nearest first."""
+    models: tuple[Model, ...] = ("round", "before", "after")
+    normalisers = ("shown", "candidates") if candidates else (declared.normaliser,)
+    made = [
+        replace(declared, kind=kind, model=model, pairs=pairs, normaliser=normaliser)
+        for kind, model, pairs, normaliser in product(
+            ("model", "update"), models, ("all", "last-click+1"), normalisers
+        )
+    ]
+    return sorted(made, key=lambda setting: len(setting.changes(declared)))
+
+
+def _proposals(
+    frame: Setting, pieces: Sequence[Piece], bar: Bar
+) -> tuple[list[Setting], tuple[float, float] | None]:
+    """Settings of a frame with signs, step sizes and clips read from the messages; and factors apart."""
+    made = [replace(frame, sign=sign) for sign in (1, -1)]
+    if frame.clip is not None:
+        made += [replace(frame, sign=sign, clip=None) for sign in (1, -1)]
+    free = replace(frame, clip=None)
+    factors, norms, messages = [], [], 0
+    for view in _views(free, pieces):
+        replayed, tolerance = Replayed(view), bar.tolerance(view)
+        scaled = rescaled(replayed, tolerance)
+        good, counts = bar.explained(scaled.reproduced, tolerance)
+        factors.append(scaled.factor[good])
+        messages += int(counts.sum())
+        shrunk, sizes = shrunk_models(replayed, tolerance)
+        good = bar.explained(shrunk.reproduced, tolerance)[0] & (shrunk.factor < 1 - _SAME)
+        norms.append(sizes[good])
+    rates = np.concatenate(factors) if factors else np.empty(0)
+    made += [_at_rate(free, rate) for rate in _common(rates)]
+    if frame.clip is not None:
+        made += [replace(_at_rate(free, rate), clip=frame.clip) for rate in _common(rates)]
+    for ord_, sizes in zip((1, 2), np.concatenate(norms).T if norms else (), strict=False):
+        made += [replace(frame, clip=Ball(norm=_rounded(norm), ord=ord_)) for norm in _common(sizes)]
+    own = None
+    if rates.size > 0.8 * messages and rates.size >= _FEWEST and not _common(rates):
+        own = float(np.abs(rates).min()), float(np.abs(rates).max())
+    return made, own
+
+
+def _at_rate(setting: Setting, rate: float) -> Setting:
+    return replace(setting, sign=-1 if rate < 0 else 1, learning_rate=_rounded(abs(rate)))
+
+
+def _common(values: Floats) -> list[float]:
+    """The number that most values agree on, if most do."""
+    if values.size < _FEWEST:
+        return []
+    middle = float(np.median(values))
+    near = np.abs(values - middle) <= _SAME * abs(middle)
+    return [float(np.median(values[near]))] if 2 * near.sum() > values.size and middle else []
+
+
+def _rounded(value: float) -> float:
+    """The shortest number within a millionth, since people choose short ones."""
+    for digits in range(1, 7):
+        short = float(f"{value:.{digits}g}")
+        if abs(short - value) <= 1e-6 * abs(value):
+            return short
+    return value

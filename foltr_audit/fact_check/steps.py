@@ -1,0 +1,216 @@
+"""The step of every click pattern of a list, and how many numbers of a message the best one reproduces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.decoding import patterns_as_clicks
+from foltr_audit.records.view import View
+from foltr_audit.replay import Replay
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+RELATIVE = 1e-4  # of the usual size of an update: nearer than that is the same number
+_MOVED = 8.0  # tolerances that a number must exceed to count as moved
+_NUMBERS = 1 << 21  # of the steps of one message at a time
+
+
+class Steps(NamedTuple):
+    """Steps of some click patterns of one list.
+
+    Attributes:
+        gradients: PDGD's gradient of each pattern, (H, P).
+        sizes: at most what rounding each number of it is relative to, (H, P).
+        pairs: whether a pattern has a pair, (H,).
+        clicked: the share of the list that it clicks, (H,).
+    """
+
+    gradients: Floats
+    sizes: Floats
+    pairs: Bools
+    clicked: Floats
+
+
+@lru_cache(maxsize=64)
+def _patterns(length: int) -> Bools:
+    return patterns_as_clicks(np.arange(1 << length), length)
+
+
+def coefficients(weights: Floats, clicks: Bools, *, only_observed: bool) -> Floats:
+    """What each document's Jacobian row is multiplied by, (H, L), of patterns (H, L) with weights (L, L)."""
+    c = clicks.astype(np.float64)
+    seen = np.ones(c.shape)
+    if only_observed:
+        place = np.arange(clicks.shape[1])
+        last = np.where(clicks, place, -2).max(axis=1, initial=-2)[:, np.newaxis]
+        seen = (place <= last + 1).astype(np.float64)
+    return np.asarray(seen * (c * (seen @ weights) - (seen * c) @ weights))
+
+
+class Replayed:
+    """Steps from the lists of a view whose messages have one list each, under what the view knows."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        replay, every = Replay(view), np.arange(len(view))
+        self.replay = replay
+        self.weights = replay.weights(view.parameters, every, 0)
+        self.rows = replay.jacobian(view.parameters, every, 0)
+        self.lengths = replay.lengths[:, 0]
+
+    def steps(self, i: int) -> Iterator[Steps]:
+        """Steps of every click pattern of a message's list, a bounded number at a time."""
+        L, P = int(self.lengths[i]), self.rows.shape[2]
+        clicks, rows, weights = _patterns(L), self.rows[i, :L], self.weights[i, :L, :L]
+        largest = np.abs(rows).max(axis=0, initial=0.0)
+        each = max(1, _NUMBERS // max(1, P))
+        for first in range(0, len(clicks), each):
+            here = clicks[first : first + each]
+            by_document = coefficients(weights, here, only_observed=self.replay.only_observed)
+            size = np.abs(by_document).sum(axis=1)
+            sizes = size[:, np.newaxis] * largest
+            yield Steps(by_document @ rows, sizes, size > 0, here.sum(axis=1) / max(1, L))
+
+    def predicted(self, i: int, steps: Steps) -> Floats:
+        """Updates of these patterns under the declared learning rate and clip, (H, P)."""
+        start, known = self.view.parameters[i], self.view.knowledge
+        if known.clip is None:
+            return self.replay.learning_rate * steps.gradients
+        models = start + self.replay.learning_rate * steps.gradients
+        acts = steps.pairs | known.clip_without_pairs
+        return np.asarray(np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start)
+
+
+class Tolerance(NamedTuple):
+    """How near a number must come to count as reproduced.
+
+    Attributes:
+        near: of each number of a message, (n, P), apart from what depends on the step.
+        step: of the size of a step.
+        moved: numbers that count, (n, P): those that are far enough from 0.
+    """
+
+    near: Floats
+    step: float
+    moved: Bools
+
+
+def tolerance_of(view: View, size: float, noise: float = 0.0) -> Tolerance:
+    """The tolerance for rounding, features' included, and for noise of some size.
+
+    `size` is the usual one of an update's numbers in all messages.
+    """
+    known, updates = view.knowledge, np.abs(view.updates)
+    resolution = max(known.resolution, view.feature_resolution)
+    values = 4.0 * resolution * (np.abs(view.messages) + np.abs(view.parameters))
+    near = RELATIVE * np.maximum(usual_size(view), 0.1 * size)[:, np.newaxis] + values + noise
+    far = 4.0 * noise if noise else _MOVED * near
+    return Tolerance(near, 8.0 * resolution, updates > far)
+
+
+def usual_size(view: View) -> Floats:
+    """The median size of each update's numbers that are not 0, (n,)."""
+    sizes = np.abs(view.updates)
+    known = np.where(sizes > 0, sizes, np.nan)
+    known[~(sizes > 0).any(axis=1)] = 0.0
+    return np.asarray(np.nanmedian(known, axis=1))
+
+
+class Best(NamedTuple):
+    """The best click pattern of each of n messages.
+
+    Attributes:
+        reproduced: how many moved numbers it reproduces, (n,).
+        clicked: the share of the list that it clicks, (n,).
+    """
+
+    reproduced: NDArray[np.int64]
+    clicked: Floats
+
+
+def best_patterns(replayed: Replayed, tolerance: Tolerance, sign: int = 1) -> Best:
+    """The click pattern of each message that reproduces most of its moved numbers."""
+    view, rate = replayed.view, abs(replayed.replay.learning_rate)
+    found, clicked = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
+    for i in range(len(view)):
+        moved = tolerance.moved[i]
+        update, near = sign * view.updates[i, moved], tolerance.near[i, moved]
+        for steps in replayed.steps(i):
+            left = np.abs(replayed.predicted(i, steps)[:, moved] - update)
+            close = left <= near + tolerance.step * rate * steps.sizes[:, moved]
+            count = close.sum(axis=1)
+            best = int(count.argmax())
+            if count[best] > found[i]:
+                found[i], clicked[i] = count[best], steps.clicked[best]
+    return Best(found, clicked)
+
+
+class Scaled(NamedTuple):
+    """The best pattern of each of n messages where the size of the step is not known.
+
+    Attributes:
+        reproduced: how many moved numbers it reproduces, (n,).
+        factor: what it multiplies the step by, (n,).
+    """
+
+    reproduced: NDArray[np.int64]
+    factor: Floats
+
+
+def rescaled(replayed: Replayed, tolerance: Tolerance) -> Scaled:
+    """The best pattern times a factor of its own: the median quotient of update and gradient."""
+    view = replayed.view
+    found, factor = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
+    for i in range(len(view)):
+        moved = tolerance.moved[i]
+        update, near = view.updates[i, moved], tolerance.near[i, moved]
+        for steps in replayed.steps(i) if moved.any() else ():
+            gradients = steps.gradients[steps.pairs][:, moved]
+            if not len(gradients):
+                continue
+            own = median_quotient(update, gradients)
+            slack = tolerance.step * np.abs(own)[:, np.newaxis] * steps.sizes[steps.pairs][:, moved]
+            close = np.abs(own[:, np.newaxis] * gradients - update) <= near + slack
+            count = close.sum(axis=1)
+            best = int(count.argmax())
+            if count[best] > found[i]:
+                found[i], factor[i] = count[best], own[best]
+    return Scaled(found, factor)
+
+
+def shrunk_models(replayed: Replayed, tolerance: Tolerance) -> tuple[Scaled, Floats]:
+    """The best pattern whose model is scaled down by a factor, as a clip does; and its norms, (n, 2).
+
+    The norms are L1 and L2 of the scaled model.
+    """
+    view, rate = replayed.view, replayed.replay.learning_rate
+    found, factor, norms = np.zeros(len(view), np.int64), np.ones(len(view)), np.zeros((len(view), 2))
+    for i in range(len(view)):
+        moved, start = tolerance.moved[i], view.parameters[i]
+        local, near = view.models[i], tolerance.near[i]
+        for steps in replayed.steps(i) if moved.any() else ():
+            models = start + rate * steps.gradients
+            own = np.minimum(median_quotient(local[moved], models[:, moved]), 1.0)
+            close = np.abs(own[:, np.newaxis] * models - local) <= near + tolerance.step * np.abs(local)
+            count = (close & moved).sum(axis=1)
+            best = int(count.argmax())
+            if count[best] > found[i]:
+                found[i], factor[i] = count[best], own[best]
+                clipped = own[best] * models[best]
+                norms[i] = np.abs(clipped).sum(), np.linalg.norm(clipped)
+    return Scaled(found, factor), norms
+
+
+def median_quotient(values: Floats, rows: Floats) -> Floats:
+    """The median of values / row over the numbers of each row (H, N) that are not 0: (H,)."""
+    with np.errstate(all="ignore"):
+        quotients = values / rows
+    quotients[~np.isfinite(quotients)] = 0.0
+    middle = quotients.shape[1] // 2
+    return np.asarray(np.partition(quotients, middle, axis=1)[:, middle])

@@ -1,0 +1,84 @@
+"""Rounds that contradict themselves or the facts of their trace."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.records.rounds import RoundRecord
+from foltr_audit.trace.header import TraceHeader
+
+_ROUNDING = 1e-5  # of the sizes that a mean is taken of: servers may average in float32
+
+
+def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
+    """What a round contradicts, in one line; None where it is consistent.
+
+    Counts are held against the fact `interactions`. In traces of other systems, rows of messages that never
+    arrived must be 0 and have no lists, and the aggregate must be the mean of the others, unless the fact
+    `aggregate` is other.
+    """
+    problem = _of_counts(header, record)
+    if problem is None and not header.spec_hash and header.kind in ("model", "update"):
+        problem = _of_failed(record) or _of_aggregate(header, record)
+    return None if problem is None else f"round {record.round}: {problem}"
+
+
+def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
+    stated = header.knowledge.get("interactions")
+    if isinstance(stated, bool) or not isinstance(stated, int):
+        return None
+    wrong = np.flatnonzero(record.survivors & (record.counts != stated))
+    if not wrong.size:
+        return None
+    return (
+        f"counts hold {record.counts[wrong[0]]} for message {wrong[0]}, expected {stated} "
+        "as knowledge.interactions says (leave the fact out where messages differ)"
+    )
+
+
+def _of_failed(record: RoundRecord) -> str | None:
+    failed = np.flatnonzero(~record.survivors & np.any(record.messages != 0, axis=1))
+    if failed.size:
+        return f"messages hold numbers in row {failed[0]}, which survivors says never arrived; expected zeros"
+    shown = record.slot[~record.survivors[record.slot]]
+    if shown.size:
+        return (
+            f"slot holds lists of message {shown[0]}, which survivors says never arrived; leave them out, "
+            "since no attack can read them"
+        )
+    broken = np.flatnonzero(~np.all(np.isfinite(record.messages), axis=1))
+    if broken.size:
+        return f"messages hold a value that is not finite in row {broken[0]}; expected finite numbers"
+    return None
+
+
+def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
+    if header.knowledge.get("aggregate", "mean") != "mean" or not record.n_messages:
+        return None
+    with np.errstate(all="ignore"):
+        expected, slack = _mean(header, record)
+        left = np.abs(record.aggregate - expected)
+        wrong = np.flatnonzero(~(left <= slack))
+    if not wrong.size:
+        return None
+    place = int(wrong[0])
+    what = "the mean of the messages that arrived, weighted by counts"
+    if header.kind == "update":
+        what = "parameters plus " + what
+    return (
+        f"aggregate is {record.aggregate[place]:.6g} at parameter {place}, expected {expected[place]:.6g}, "
+        f"{what} (fact aggregate = 'other' where the server does something else)"
+    )
+
+
+def _mean(header: TraceHeader, record: RoundRecord) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The model after plain averaging, and how far off rounding may leave it, both (P,)."""
+    weights = record.counts[record.survivors].astype(np.float64)
+    start, arrived = record.parameters, record.messages[record.survivors].astype(np.float64)
+    if not weights.sum():
+        return start, _ROUNDING * np.abs(start)
+    weights /= weights.sum()
+    mean, sizes = weights @ arrived, np.abs(arrived).max(axis=0)
+    expected = start + mean if header.kind == "update" else mean
+    return expected, _ROUNDING * (sizes + np.abs(start))

@@ -1,0 +1,124 @@
+"""The facts that a header may hold, with their values: what a writer refuses, and `trace validate` reports.
+
+Readers go on with facts that they do not know. A Run of foltr-audit may hold facts and laws of plug-ins.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from foltr_audit.errors import did_you_mean
+from foltr_audit.noise_laws import parse_law
+from foltr_audit.noise_laws.texts import parts
+from foltr_audit.records.event_texts import parse_event
+from foltr_audit.trace.header import DTYPES, TraceHeader
+
+
+class Allowed(NamedTuple):
+    """The values of a fact.
+
+    Attributes:
+        values: what is expected, in words.
+        fits: whether a value is one of them.
+    """
+
+    values: str
+    fits: Callable[[object], bool]
+
+
+def _one_of(*names: str) -> Allowed:
+    return Allowed(" or ".join(names), lambda value: value in names)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _above_0(value: object) -> bool:
+    return isinstance(value, int | float) and _is_number(value) and 0 < value < math.inf
+
+
+def _whole(least: int) -> Allowed:
+    def fits(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+    return Allowed(f"a whole number from {least} on", fits)
+
+
+def _is_law(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    return value == "none" or all(
+        parse_law(text) is not None or re.fullmatch(r"metric-rr:p=[0-9.e+-]+", text) for text in parts(value)
+    )
+
+
+def _are_events(value: object) -> bool:
+    return isinstance(value, list) and all(parse_event(text) is not None for text in value)
+
+
+_TEXT = Allowed("text", lambda value: isinstance(value, str) and bool(value))
+_TEXTS = Allowed("a list of texts", lambda value: isinstance(value, list))
+_BOOL = Allowed("true or false", lambda value: isinstance(value, bool))
+_POSITIVE = Allowed("a number above 0", _above_0)
+
+FACTS: dict[str, Allowed] = {
+    "aggregate": _one_of("mean", "other"),
+    "antithetic": _BOOL,
+    "bits": _whole(1),
+    "click_model": _TEXT,
+    "clip_norm": _POSITIVE,
+    "clip_ord": Allowed("1 or 2", lambda value: _is_number(value) and value in (1, 2)),
+    "clip_without_pairs": _BOOL,
+    "defense": Allowed("text or a list of texts", lambda value: isinstance(value, str | list)),
+    "eps_claimed": Allowed(
+        "a number above 0", lambda value: _above_0(value) or (_is_number(value) and value == math.inf)
+    ),
+    "events": Allowed("a list of texts such as noised:laplace:scale=2.5", _are_events),
+    "feature_dtype": _one_of(*DTYPES),
+    "fraction": _whole(0),
+    "interactions": _whole(1),
+    "intents": _whole(1),
+    "intents_from": _TEXT,
+    "intents_numbered": _TEXTS,
+    "learner": _TEXT,
+    "learning_rate": _POSITIVE,
+    "lists": _one_of("sampled", "deterministic", "interleaved"),
+    "messages_every": _whole(0),
+    "metric": _one_of("maxrr", "dcg"),
+    "noise": Allowed(
+        "none, or a law such as gamma-share:n=1000,scale=2.5 (leave it out where the law is another)", _is_law
+    ),
+    "normaliser": _one_of("shown", "candidates"),
+    "of": _one_of("model", "update"),
+    "optimiser": _TEXT,
+    "pairs": _one_of("all", "last-click+1"),
+    "perturbation": _one_of("foltr-audit", "other"),
+    "range": _POSITIVE,
+    "rank_with": _one_of("local", "global"),
+    "sigma": _POSITIVE,
+    "width": _whole(1),
+}
+"""Every fact that is read, with its values."""
+
+
+def fact_problems(header: TraceHeader) -> list[str]:
+    """What is wrong with the facts of a header, one line each."""
+    problems = []
+    for name, value in header.knowledge.items():
+        allowed = FACTS.get(name)
+        if header.spec_hash and (allowed is None or name in ("noise", "events")):
+            continue
+        if allowed is None:
+            problems.append(f"unknown fact knowledge.{name}; {did_you_mean(name, FACTS)}")
+        elif not allowed.fits(value):
+            problems.append(f"knowledge.{name} is {_shown(value)}, expected {allowed.values}")
+    return problems
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
