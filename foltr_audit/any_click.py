@@ -40,10 +40,10 @@ def any_click_scores(evidence: Evidence, resamples: Resamples) -> Iterator[AnyCl
         yield AnyClick(
             method=label,
             auc=Ranked.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
-            accuracy=resamples.mean((says_so == has_click).astype(np.float64)),
+            accuracy=resamples.share((says_so == has_click).astype(np.float64)),
         )
 
 
 def base_rate(evidence: Evidence, resamples: Resamples) -> Score:
     """Share of lists with a click: the accuracy of always saying yes."""
-    return resamples.mean(evidence.has_click.astype(np.float64))
+    return resamples.share(evidence.has_click.astype(np.float64))

@@ -40,6 +40,13 @@ def test_a_new_run_judges_what_it_can(options: tuple[str, ...], why: str, tmp_pa
     assert done.err.count("\n") == 2
 
 
+def test_a_broken_limit_ends_with_1_though_another_cannot_be_judged(tmp_path: Path) -> None:
+    text = written(tmp_path, "min_ndcg = 0.99\nmax_proven_eps = 1.0")
+    done = run("check", text, *ONE, "--learner", "foltr-es", "--json")
+    assert done.code == 1
+    assert {one["status"] for one in done.json()["outcomes"]} == {"broken", "not judged"}
+
+
 @pytest.mark.parametrize("option", ["--junit", "--summary"])
 def test_a_full_disk_is_a_failure_of_the_machine_told_after_the_verdict(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
