@@ -16,6 +16,7 @@ from foltr_audit.cli.output import (
     refuse_place,
     save_config,
     stdout_console,
+    warn,
     warn_of_unloadable,
     write_file,
 )
@@ -236,6 +237,7 @@ def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Pa
         from foltr_audit.checking.tables import print_check
 
         print_check(report, stdout_console())
+    warn(report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
     for outcome in report.of_status("not judged"):

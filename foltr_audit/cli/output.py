@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +64,20 @@ def note(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
+def warn(warnings: Iterable[str]) -> None:
+    """Each warning once, on stderr, where it is one line whatever the width."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    for warning in dict.fromkeys(" ".join(text.split()) for text in warnings):
+        console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 def warn_of_unloadable(kind: type[Plugin]) -> None:
-    """One line on stderr for each plug-in of a kind that cannot be loaded, where nobody named it."""
+    """A warning for each plug-in of a kind that cannot be loaded, where nobody named it."""
     from foltr_audit.registry import unloadable
 
-    for why in unloadable(kind).values():
-        note(f"warning: {why}; left out")
+    warn(f"{why}; left out" for why in unloadable(kind).values())
 
 
 def save_config(path: Path | None, plan: Plan | Grid) -> None:

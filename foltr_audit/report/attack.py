@@ -13,7 +13,7 @@ from foltr_audit.evidence import Evidence, combined
 from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
-from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.information import information_rows
@@ -88,6 +88,7 @@ class AttackReport(Report):
             | {"queries_too_short": max(cell.too_short for cell in cells)},
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
+            warnings=warning_rows(cells),
             **joined(pieces),
             **joined(pieces, INQUIRIES),
         )

@@ -14,7 +14,7 @@ from foltr_audit.records.observers import with_article
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import verdict_text
-from foltr_audit.report.layout import print_warnings, table
+from foltr_audit.report.layout import table
 from foltr_audit.report.tables import dataset_line
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _NUMBERS = {
 
 
 def print_audit(report: AuditReport, console: Console) -> None:
-    """The whole report: data, warnings, a table per chain, and why each verdict is what it is."""
+    """The whole report: data, a table per chain, and why each verdict is what it is."""
     console.print(dataset_line(report.dataset, report.config, report.results))
     for chain in dict.fromkeys(row["defense"] for row in report.results):
         rows = [row for row in report.results if row["defense"] == chain]
@@ -49,7 +49,6 @@ def print_audit(report: AuditReport, console: Console) -> None:
             for line in _block(row, several=len({row["run"] for row in rows}) > 1):
                 console.print(line, highlight=False)
         console.print()
-        print_warnings((row["warning"] for row in report.warnings if row["defense"] == chain), console)
         for line in conclusions(rows):
             console.print(escape(line), style="bold", highlight=False)
 

@@ -9,8 +9,8 @@ from foltr_audit.records.observers import VIEWS
 from foltr_audit.report.base import Row
 
 FRONT = (
-    "its claim is not refuted, and no such row is as good in both and shown to be better in one (by the 95 % "
-    "interval of the difference); an AUC below .5 counts as .5"
+    "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
+    "(by the 95 % interval of the difference); an AUC below .5 counts as .5"
 )
 """What the front is."""
 

@@ -150,12 +150,6 @@ def _joined(row: Row, name: str, between: str) -> str:
     return f"{value}{between}{low} to {high}" if low.startswith("-") else f"{value}{between}{low}-{high}"
 
 
-def print_warnings(warnings: Iterable[str], console: Console) -> None:
-    """Wrong pairings of a chain, each once."""
-    for warning in dict.fromkeys(warnings):
-        console.print(f"warning: {escape(warning)}", style="yellow", highlight=False)
-
-
 def percent(value: float | None) -> str:
     """A share as a percentage; `-` where there is none."""
     return "-" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
