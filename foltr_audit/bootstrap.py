@@ -6,6 +6,7 @@ interval of a share, i.e. of anything between 0 and 1, is widened near these end
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,6 +23,8 @@ FEW = 5
 
 TAIL = 0.025
 """The probability on either side of a 95 % interval."""
+
+_ROUNDING = 1e-12  # a share below this is none
 
 Interval = tuple[float, float]
 Transform = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -194,7 +197,7 @@ def share_interval(value: float, resampled: NDArray[np.float64], queries: int) -
 
 def _carriers(share: float, spread: float, queries: int) -> float:
     """How many of the queries a share comes from, if their values vary by `spread`."""
-    return queries * share**2 / (share**2 + spread) if share > 0.0 else 0.0
+    return queries * (share / math.hypot(share, math.sqrt(spread))) ** 2 if share > _ROUNDING else 0.0
 
 
 def binomial_interval(hits: float, trials: int, tail: float = TAIL) -> Interval:

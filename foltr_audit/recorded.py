@@ -21,6 +21,7 @@ from foltr_audit.judge import infer_round
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.metrics import mean_of_rounds
+from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
@@ -195,8 +196,9 @@ class Recorded:
         """Judge the attacks and report on them; of the utility only what a Run recorded.
 
         Raises:
-            UsageError: a trace holds no truth.
+            UsageError: a trace holds no truth, or a query was named that is not in its data.
         """
+        refuse_unknown_queries(self.protocol.queries, self.collection)
         pieces, groups = [], ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
             found = findings(

@@ -18,6 +18,7 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
+from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.plugins import Environment, Learner
 from foltr_audit.population_facts import population_facts
@@ -179,6 +180,7 @@ class Study:
             trained = train(setup, folder, along=along, progress=self.progress)
             audited = () if audit is None else tuple(audit.findings(_audited_models(setup, trained)))
             return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
+        refuse_unknown_queries(protocol.queries, setup.collection)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
             _ = clients.queries  # refuse data without a query to attack before training on them

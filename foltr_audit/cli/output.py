@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from foltr_audit.errors import UsageError
 
@@ -37,7 +37,7 @@ def stdout_console(label: str = "") -> Console:
 
         def on_broken_pipe(self) -> None:
             """Go on without a reader."""
-            drop_stdout()
+            drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Labelled() if fits else Labelled(width=100)
@@ -49,28 +49,35 @@ def print_line(text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        drop_stdout()
+        drop(sys.stdout)
 
 
-def drop_stdout() -> None:
-    """Send all that stdout still gets to nowhere, its reader being gone."""
+def drop(stream: TextIO) -> None:
+    """Send all that a stream still gets to nowhere, its reader being gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def note(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(text + "\n")
+    """One line on stderr; the command goes on if nobody reads it."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        drop(sys.stderr)
 
 
 def warn(warnings: Iterable[str]) -> None:
     """Each warning once, on stderr, where it is one line whatever the width."""
     from rich.console import Console
+    from rich.text import Text
 
-    console = Console(stderr=True)
+    colours = Console(stderr=True)
     for warning in dict.fromkeys(" ".join(text.split()) for text in warnings):
-        console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        with colours.capture() as painted:
+            colours.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True, end="")
+        note(painted.get())
 
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:
