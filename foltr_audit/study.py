@@ -21,6 +21,7 @@ from foltr_audit.load import load_collection
 from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.plugins import Environment, Learner
+from foltr_audit.plugins.answers import facts_of
 from foltr_audit.population_facts import population_facts
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
@@ -104,7 +105,8 @@ def _world(setup: Setup) -> dict[str, Any]:
 
 
 def _pdgd(learner: Learner) -> str:
-    pairs, normaliser = learner.facts.get("pairs"), learner.facts.get("normaliser")
+    facts = facts_of(learner)
+    pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
     return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
