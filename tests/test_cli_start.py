@@ -50,6 +50,20 @@ def test_no_reader_of_stderr_changes_no_exit_code() -> None:
     assert "nDCG" in done.stdout
 
 
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("active", "ACTIVE")])
+def test_threads_wait_passively_unless_somebody_chose(given: str | None, found: str) -> None:
+    """What OpenMP itself says that it was told, when numba's threads load it."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "true"} | ({} if given is None else {"OMP_WAIT_POLICY": given})
+    program = "import foltr_audit, numba.np.ufunc.omppool"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
+    if done.returncode:
+        pytest.skip("numba has no OpenMP here")
+    assert f"OMP_WAIT_POLICY = '{found}'" in done.stderr
+
+
 def test_no_arguments_show_the_help() -> None:
     done = run()
     assert done.code == 2
