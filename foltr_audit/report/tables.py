@@ -158,7 +158,7 @@ def _utility_table(rows: Sequence[Row], words: str) -> Table:
         f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
     )
     found.add_column("trained on")
-    apart = [name for name in differing(rows) if name in ("learner", "train.ranker")]
+    apart = [name for name in differing(rows) if name != "trained_on"]
     for name in apart:
         found.add_column(heading(name), overflow="fold")
     for text in ("eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):
