@@ -160,8 +160,8 @@ def against(difference: float, p: float) -> Row:
 
 
 def same_queries(ndcg: float | None) -> ByQuery:
-    """Two queries of equal nDCG, so that any difference to others like them is certain."""
-    return np.array(["a", "b"]), np.full(2, np.nan if ndcg is None else ndcg)
+    """Three queries of equal nDCG, so that any difference to others like them is certain."""
+    return np.array(["a", "b", "c"]), np.full(3, np.nan if ndcg is None else ndcg)
 
 
 def report(*settings: dict[str, list[Row]], **more: Any) -> CompareReport:

@@ -13,7 +13,7 @@ SHARES = st.sampled_from([0.3, 0.4997, 0.5, 0.5004, 0.6, 0.6004, 0.6006, 0.7, 0.
 
 def sure(leak: float | None, utility: float | None, *, refuted: bool = False) -> Choice:
     """A choice of which everything is known exactly."""
-    queries = np.array(["a", "b"]), np.full(2, np.nan if utility is None else utility)
+    queries = np.array(["a", "b", "c"]), np.full(3, np.nan if utility is None else utility)
     return Choice(leak, utility, None if leak is None else (leak, leak), queries, refuted)
 
 

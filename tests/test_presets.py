@@ -363,6 +363,16 @@ def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "synthetic" in done.out
 
 
+def test_a_narrow_table_keeps_names_and_published_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    done = run(*SMALL)
+    table = done.out[done.out.index("Pham 2022, table 4: accuracy") :]
+    assert "no room for as published" in " ".join(table.split())
+    assert max(map(len, table.splitlines())) <= 60
+    for words in ("random:k=3", "higher-probability", "informational", ".88/.80/.93", "corrected"):
+        assert words in table
+
+
 def test_options_override_every_cell() -> None:
     options = ("--method", "olsr", "--method", "higher-score", "--click-model", "perfect", "--repeats", 2)
     told = run(*SMALL, *options, "--eps", 1.2, "--eps", 5, "--seed", 9, "--json").json()

@@ -23,13 +23,10 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
-from foltr_audit.significance import paired_t_test
+from foltr_audit.significance import mean_interval, paired_t_test
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""
-
-RUNS = 3
-"""Fewer runs than these have no interval: Student's for two is 13 standard errors wide on either side."""
 
 _ONLINE = "online_ndcg@10"
 
@@ -241,7 +238,7 @@ def _differences(setting: Setting, base: Setting) -> Row:
 def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Row:
     """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs.
 
-    The interval is one within -1 and 1, of `RUNS` or more pairs.
+    The interval is one within -1 and 1, of `FEWEST` or more pairs.
     """
     known = np.isfinite(mine) & np.isfinite(theirs)
     mine, theirs = mine[known], theirs[known]
@@ -249,18 +246,14 @@ def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -
         difference = float(mine.mean() - theirs.mean()) if mine.size else None
         return {f"{name}_difference": difference, f"{name}_difference_ci95": None, f"{name}_p": None}
     test = paired_t_test(mine, theirs)
-    low, high = test.interval
-    ends = None if mine.size < RUNS else [max(low, -1.0), min(high, 1.0)]
+    ends = None if test.ends is None else [max(test.ends[0], -1.0), min(test.ends[1], 1.0)]
     return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
 
 
 def _over_runs(values: NDArray[np.float64]) -> Score:
-    """Mean nDCG, with Student's interval within 0 and 1 over `RUNS` or more runs in which it is defined."""
+    """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
     values = values[np.isfinite(values)]
-    if values.size < RUNS:
-        return Score(float(values.mean()) if values.size else float("nan"), None)
-    low, high = paired_t_test(values, np.zeros(values.size)).interval
-    return Score(float(values.mean()), (max(low, 0.0), min(high, 1.0)))
+    return Score(float(values.mean()) if values.size else float("nan"), mean_interval(values))
 
 
 def _worst_group(setting: Setting) -> Row:

@@ -74,7 +74,8 @@ class Choice(NamedTuple):
         """Whether the 95 % interval of the mean difference in nDCG over queries lies above 0."""
         both = np.intersect1d(self.queries[0], other.queries[0])
         mine, theirs = (values[np.isin(names, both)] for names, values in (self.queries, other.queries))
-        return bool(both.size > 1 and paired_t_test(mine, theirs).interval[0] > 0.0)
+        ends = paired_t_test(mine, theirs).ends if both.size > 1 else None
+        return ends is not None and ends[0] > 0.0
 
 
 def front_of(choices: Sequence[Choice]) -> list[bool | None]:
