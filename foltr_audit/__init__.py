@@ -16,8 +16,13 @@ Example:
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Threads that have nothing to do sleep: spinning costs more than half of a busy machine. OpenMP reads this
+when it is loaded, which is later; whoever sets the variable chooses."""
 
 if TYPE_CHECKING:
     from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate

@@ -19,7 +19,8 @@ class AnyClick:
     Attributes:
         method: label of the attack.
         auc: area under the ROC curve of `any_click`; NaN where all or no lists have a click.
-        accuracy: how often "the guess names a document" is right.
+        accuracy: how often "the guess names a document" is right; of probabilities, "any click is likelier
+            than none".
     """
 
     method: str
@@ -37,13 +38,15 @@ def any_click_scores(evidence: Evidence, resamples: Resamples) -> Iterator[AnyCl
     has_click = evidence.has_click
     for label, answer in evidence.guessed.items():
         says_so = (answer.guess & evidence.is_document).any(axis=1)
+        if label in evidence.probabilities:
+            says_so = answer.any_click > 0.5
         yield AnyClick(
             method=label,
             auc=Ranked.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
-            accuracy=resamples.mean((says_so == has_click).astype(np.float64)),
+            accuracy=resamples.share((says_so == has_click).astype(np.float64)),
         )
 
 
 def base_rate(evidence: Evidence, resamples: Resamples) -> Score:
     """Share of lists with a click: the accuracy of always saying yes."""
-    return resamples.mean(evidence.has_click.astype(np.float64))
+    return resamples.share(evidence.has_click.astype(np.float64))

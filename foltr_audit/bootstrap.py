@@ -1,7 +1,12 @@
-"""Means with 95 % intervals by bootstrap over queries: lists of one query are alike, so queries are drawn."""
+"""Means with 95 % intervals by bootstrap over queries: lists of one query are alike, so queries are drawn.
+
+Resamples hold nothing that no query showed: where five lists are all right, every resample is. So the
+interval of a share, i.e. of anything between 0 and 1, is widened near these ends; see `share_interval`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +17,14 @@ from numpy.typing import NDArray
 from foltr_audit.rng import Streams
 
 RESAMPLES = 1000
+
+FEW = 5
+"""Where fewer queries than these carry the hits, or the misses, resampling alone is not trusted."""
+
+TAIL = 0.025
+"""The probability on either side of a 95 % interval."""
+
+_ROUNDING = 1e-12  # a share below this is none
 
 Interval = tuple[float, float]
 Transform = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -36,21 +49,33 @@ class Resampled(NamedTuple):
         value: of all lists.
         draws: of each resample, float64 (R,), NaN where it is not defined.
         queries: how many queries speak.
+        share: whether it lies between 0 and 1, so that its interval is that of a share.
     """
 
     value: float
     draws: NDArray[np.float64]
     queries: int
+    share: bool = False
 
     @property
     def score(self) -> Score:
         """The value with its interval."""
+        if self.share:
+            return Score(self.value, share_interval(self.value, self.draws, self.queries))
         return Score(self.value, interval(self.draws, self.queries))
 
-    def minus(self, other: Resampled) -> Resampled:
-        """The difference to another metric in the same resamples."""
-        queries = min(self.queries, other.queries)
-        return Resampled(self.value - other.value, self.draws - other.draws, queries)
+    def minus(self, other: Resampled) -> Score:
+        """The difference to another metric in the same resamples.
+
+        Where the interval of either is wider than its resamples, the difference may be anything between
+        them.
+        """
+        ends = interval(self.draws - other.draws, min(self.queries, other.queries))
+        mine, theirs = self.score.ci95, other.score.ci95
+        widened = mine != interval(self.draws, self.queries) or theirs != interval(other.draws, other.queries)
+        if ends is not None and mine is not None and theirs is not None and widened:
+            ends = min(ends[0], mine[0] - theirs[1]), max(ends[1], mine[1] - theirs[0])
+        return Score(self.value - other.value, ends)
 
 
 class Resamples:
@@ -79,6 +104,14 @@ class Resamples:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
         return self.means(values).score
 
+    def share(self, values: NDArray[np.float64]) -> Score:
+        """As `mean`, of values between 0 and 1; the interval is valid at these ends too."""
+        return self.shares(values).score
+
+    def shares(self, values: NDArray[np.float64]) -> Resampled:
+        """As `share`, with the mean of every resample."""
+        return self.means(values)._replace(share=True)
+
     def means(self, values: NDArray[np.float64]) -> Resampled:
         """As `mean`, with the mean of every resample."""
         defined = ~np.isnan(values)
@@ -92,6 +125,8 @@ class Resamples:
         numerators: NDArray[np.float64],
         denominators: NDArray[np.float64],
         transform: Transform | None = None,
+        *,
+        share: bool = False,
     ) -> Score:
         """Sum of numerators over sum of denominators, both (L,), or a function of that.
 
@@ -99,6 +134,7 @@ class Resamples:
             numerators: e.g. errors in each list.
             denominators: e.g. documents of each list.
             transform: what is scored of the ratio; itself where it is not given.
+            share: whether each ratio lies between 0 and 1, so that its interval is that of a share.
         """
         total = float(denominators.sum())
         if not total > 0:
@@ -107,10 +143,8 @@ class Resamples:
         sums, counts = self._by_query(numerators), self._by_query(denominators)
         value = ratio if transform is None else transform(ratio)
         draws = self._ratios(sums, counts)
-        return Score(
-            float(value[0]),
-            interval(draws if transform is None else transform(draws), int((counts > 0).sum())),
-        )
+        draws = draws if transform is None else transform(draws)
+        return Resampled(float(value[0]), draws, int((counts > 0).sum()), share).score
 
     def _by_query(self, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)
@@ -132,3 +166,51 @@ def interval(resampled: NDArray[np.float64], queries: int) -> Interval | None:
         return None
     low, high = np.quantile(known, [0.025, 0.975])
     return float(low), float(high)
+
+
+def share_interval(value: float, resampled: NDArray[np.float64], queries: int) -> Interval | None:
+    """95 % interval of a share, valid near 0 and 1 as well.
+
+    The middle of the resamples. Where fewer than `FEW` queries carry the hits or the misses, it is widened to
+    the interval of Clopper & Pearson (1934) for independent trials, one for each query. How many queries
+    carry the hits is their effective number (Kish 1965, "Survey sampling", section 11.7): of queries that are
+    each right or wrong, the number of those that are right.
+
+    Args:
+        value: the share of all lists.
+        resampled: that of each resample, (R,), NaN where it is not defined.
+        queries: how many queries speak.
+
+    >>> share_interval(1.0, np.ones(1000), 5)
+    (0.4781762498950185, 1.0)
+    """
+    ends = interval(resampled, queries)
+    if ends is None:
+        return None
+    spread = queries * float(np.nanvar(resampled))
+    carried = min(_carriers(value, spread, queries), _carriers(1.0 - value, spread, queries))
+    if carried >= FEW:
+        return ends
+    low, high = binomial_interval(value * queries, queries)
+    return min(ends[0], low), max(ends[1], high)
+
+
+def _carriers(share: float, spread: float, queries: int) -> float:
+    """How many of the queries a share comes from, if their values vary by `spread`."""
+    return queries * (share / math.hypot(share, math.sqrt(spread))) ** 2 if share > _ROUNDING else 0.0
+
+
+def binomial_interval(hits: float, trials: int, tail: float = TAIL) -> Interval:
+    """Interval of a probability of which `trials` trials show `hits` (Clopper & Pearson 1934).
+
+    It misses with a probability of at most `tail` on either side.
+
+    >>> [round(end, 3) for end in binomial_interval(0, 10)]
+    [0.0, 0.308]
+    """
+    from scipy.special import betaincinv
+
+    misses = trials - hits
+    low = float(betaincinv(hits, misses + 1.0, tail)) if hits > 0.0 else 0.0
+    high = float(betaincinv(hits + 1.0, misses, 1.0 - tail)) if misses > 0.0 else 1.0
+    return low, high

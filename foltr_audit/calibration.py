@@ -85,7 +85,7 @@ def calibration(evidence: Evidence, label: str, resamples: Resamples) -> Calibra
     bins = reliability(p[here], clicks[here])
     return Calibration(
         documents=int(here.sum()),
-        brier=resamples.ratio(squares, count),
+        brier=resamples.ratio(squares, count, share=True),
         brier_base_rate=resamples.ratio(clicked, count, lambda share: share * (1 - share)),
         log_loss=resamples.ratio(surprise, count),
         log_loss_base_rate=resamples.ratio(clicked, count, _entropy),

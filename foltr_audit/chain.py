@@ -28,6 +28,7 @@ from foltr_audit.plugins import (
     Wired,
     WireDefense,
 )
+from foltr_audit.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
 from foltr_audit.records.privacy import Bounded, Noised, Opaque
 from foltr_audit.registry import make
 from foltr_audit.secure_aggregation.fixed_point import FixedPoint
@@ -99,7 +100,7 @@ class Chain:
         then with the smallest epsilon. What other links do to the output of a private mechanism is
         post-processing and costs nothing.
         """
-        claims = [claim for defense in self.defenses for claim in defense.claims(context)]
+        claims = [claim for defense in self.defenses for claim in claims_of(defense, context)]
         strongest = max(claims, key=lambda claim: (*claim.reach, -claim.epsilon), default=None)
         return math.inf if strongest is None else strongest.epsilon
 
@@ -108,7 +109,9 @@ class Chain:
 
         In order, joined by `+`; None without any.
         """
-        laws = [law.text for defense, own in self._of(MessageDefense, context) if (law := defense.law(own))]
+        laws = [
+            law.text for defense, own in self._of(MessageDefense, context) if (law := law_of(defense, own))
+        ]
         if values:  # a metric of randomised clicks is no metric that only its own law has changed
             laws += [defense.text for defense in self.links(ClickDefense)]
         laws += [defense.law_text(values) for defense in self.links(MetricDefense)]
@@ -126,7 +129,7 @@ class Chain:
             for stage in STAGES
             for defense in self.defenses
             if defense.acts_in(stage)
-            for event in defense.events_in(stage, context)
+            for event in events_of(defense, stage, context)
         )
 
     def events(self, context: RoundContext, *, acts_without_pairs: bool = True) -> tuple[PrivacyEvent, ...]:
@@ -218,6 +221,7 @@ class Chain:
                 after = defense.alone(plain_messages, own)
             else:
                 after = defense.apply(plain_messages, wired.survivors, own)
+            after = one_of(f"defense {defense.name}: apply", after, Wired)
             _same_shape(defense, after.messages, messages)
             wired = replace(after, costs={**wired.costs, **after.costs})
         return wired
@@ -275,9 +279,9 @@ def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: str, *, always: b
     return replace(event, always=False) if isinstance(event, Bounded) and skipped else event
 
 
+_KINDS: dict[str, Kind] = {"b": "truth values", "i": "whole numbers"}
+
+
 def _same_shape(defense: Defense, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:
-    if after.shape != before.shape:
-        raise PluginError(
-            f"defense {defense.name}: it gave back an array of shape {after.shape}; expected {before.shape}"
-        )
-    return after
+    kind = _KINDS.get(before.dtype.kind, "numbers")
+    return array_of(f"defense {defense.name}: apply", after, before.shape, kind)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.clicks import Cascade
 from foltr_audit.plugins import ClickModel
+from foltr_audit.plugins.answers import clicks_of
 from foltr_audit.rng import ClientStreams
 
 Tables = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -34,7 +35,7 @@ class ClickMixture(ClickModel):
         for m, model in enumerate(self.models):
             rows = np.flatnonzero(number == m)
             mine = np.where(labels[rows] >= 0, labels[rows] % stride, -1)
-            clicks[rows] = model.click(mine, largest_label, streams.at(rows), step)
+            clicks[rows] = clicks_of(model, mine, largest_label, streams.at(rows), step)
         return clicks
 
 

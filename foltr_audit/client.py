@@ -19,6 +19,7 @@ from foltr_audit.click_mixture import declared_tables
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
+from foltr_audit.plugins.answers import clicks_of, step_of
 from foltr_audit.rankers import Ranker
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.rankers.neural import NeuralRanker
@@ -234,13 +235,13 @@ class Clients:
         scores, starts = rules.ranker.scores(models, data, here.queries)
         listed = self._show(scores, starts, here, context) if given is None else given
         labels = self.world.clicked_grades(here.queries, here.ways, listed)
-        clicked = rules.click_model.click(
-            labels, rules.largest_label, context.streams(rules.clicks), here.number
-        )
+        streams = context.streams(rules.clicks)
+        clicked = clicks_of(rules.click_model, labels, rules.largest_label, streams, here.number)
         learnt = rules.chain.on_clicks(clicked, listed, here.number, context)
-        stepped, moved = rules.learner.local_step(
+        found = rules.learner.local_step(
             models, data, here.queries, scores, starts, listed, learnt, rules.ranker
         )
+        stepped, moved = step_of(rules.learner, found, models)
         after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
         return listed, clicked, learnt, stepped, after, cut
 

@@ -91,7 +91,7 @@ class _Group:
             skipped=self.lists - judged,
             queries=self.queries,
             metrics={name: mine[name].score for name in GROUP_METRICS},
-            differences={name: mine[name].minus(every[name]).score for name in GROUP_METRICS},
+            differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
         )
 
 
@@ -107,8 +107,9 @@ def _metrics(
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
     blank = np.full(lists.size, np.nan)
     resamples = scorer.resamples
+    average = resamples.means if method == RANDOM else resamples.shares
     found = {
-        name: resamples.means(np.where(lists, values.get(name, blank), np.nan))
+        name: average(np.where(lists, values.get(name, blank), np.nan))
         for name in GROUP_METRICS
         if name != "auc"
     }

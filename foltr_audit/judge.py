@@ -17,6 +17,7 @@ from foltr_audit.learners.pdgd import observed_documents
 from foltr_audit.noise_laws.texts import parts
 from foltr_audit.observer import Observer, Seen
 from foltr_audit.plugins import Attack, View
+from foltr_audit.plugins.answers import one_of
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
 from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
@@ -195,10 +196,15 @@ def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Infe
         PluginError: arrays of another shape, or a score that is no number.
     """
     with np.errstate(all="ignore"):  # a foreign trace may hold numbers near the end of the range
-        answer = attack.infer(view, rng)
-    for name, shape in (("scores", answer.scores.shape), ("guess", answer.guess.shape)):
-        if shape != view.shown.shape:
-            raise PluginError(f"attack {attack.name}: {name} of shape {shape}; expected {view.shown.shape}")
+        answer = one_of(f"attack {attack.name}: infer", attack.infer(view, rng), Inference)
+    for name, shape in (
+        ("scores", view.shown.shape),
+        ("guess", view.shown.shape),
+        ("any_click", view.shown.shape[:2]),
+    ):
+        given = getattr(answer, name)
+        if given is not None and given.shape != shape:
+            raise PluginError(f"attack {attack.name}: {name} of shape {given.shape}; expected {shape}")
     if np.isnan(answer.scores[view.is_document]).any():
         raise PluginError(f"attack {attack.name}: it gave a shown document the score NaN; expected a number")
     return answer

@@ -15,6 +15,7 @@ from foltr_audit.judge import able, checked_answer
 from foltr_audit.judge_queries import Placed
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import LinkAttack
+from foltr_audit.plugins.answers import array_of
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
@@ -229,7 +230,8 @@ def _chances(attack: LinkAttack, first: Floats, second: Floats, choices: Ints) -
     """An attack's probabilities of the choices, (L, m)."""
     with np.errstate(all="ignore"):
         likeness = attack.likeness(first, second, choices)
-    if likeness.shape != choices.shape or not np.all(likeness < np.inf):
+    likeness = array_of(f"attack {attack.name}: likeness", likeness, choices.shape)
+    if not np.all(likeness < np.inf):
         raise PluginError(f"attack {attack.name}: expected how like each pair is, shape {choices.shape}")
     return softmax(likeness)
 

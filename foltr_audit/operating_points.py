@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resampled, Resamples, Score, interval
+from foltr_audit.bootstrap import Resampled, Resamples, Score
 
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported: one in so many, 1 % and 0.1 %."""
@@ -39,7 +39,12 @@ class Ranked(NamedTuple):
         return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
 
     def auc(self, resamples: Resamples) -> Score:
-        """Area under the ROC curve, ties one half; NaN where one class is missing."""
+        """Area under the ROC curve, ties one half; NaN where one class is missing.
+
+        Its interval is that of a share of as many trials as there are queries with a positive item, or with a
+        negative one if these are fewer: the variance of an AUC a is at most a (1 - a) over the number of the
+        rarer items (Birnbaum & Klose 1957, "Bounds for the variance of the Mann-Whitney statistic").
+        """
         return self.areas(resamples).score
 
     def areas(self, resamples: Resamples) -> Resampled:
@@ -47,7 +52,8 @@ class Ranked(NamedTuple):
         from foltr_audit.kernels.auc import weighted_auc
 
         curve = weighted_auc(self.positive, self.tie, self.cluster, _with_everybody(resamples))
-        return Resampled(float(curve[0]), curve[1:], int(np.unique(self.cluster).size))
+        speak = min(self._queries(which) for which in (self.positive, ~self.positive))
+        return Resampled(float(curve[0]), curve[1:], speak, share=True)
 
     def true_positives(self, resamples: Resamples) -> dict[str, Score]:
         """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
@@ -67,12 +73,16 @@ class Ranked(NamedTuple):
         hits = weighted_hits(self.positive, self.tie, self.cluster, weights, allowed).astype(np.float64)
         both = ((clicked > 0) & (unclicked > 0))[:, np.newaxis]
         rates = np.divide(hits, clicked[:, np.newaxis], out=np.full_like(hits, np.nan), where=both)
-        found = {}
+        found, speak = {}, self._queries(self.positive)
         for level, name in enumerate(FALSE_POSITIVES):
             enough = allowed[0, level] >= _ENOUGH
-            ends = interval(rates[1:, level], resamples.names.size) if enough else None
-            found[name] = Score(float(rates[0, level]), ends)
+            share = Resampled(float(rates[0, level]), rates[1:, level], speak, share=True)
+            found[name] = share.score if enough else Score(share.value, None)
         return found
+
+    def _queries(self, which: NDArray[np.bool_]) -> int:
+        """How many queries some items belong to."""
+        return int(np.unique(self.cluster[which]).size)
 
     def _totals(self, weights: NDArray[np.int64], which: NDArray[np.bool_]) -> NDArray[np.int64]:
         """How many of some items each resample holds, int64 (R,)."""

@@ -15,6 +15,7 @@ import numpy as np
 from foltr_audit.chain import Chain
 from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Skellam
 from foltr_audit.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.plugins.answers import law_of
 from foltr_audit.records.privacy import Bounded, Noised, Opaque, Resized, Rounded, Summed
 
 _SPARSE = ("top-k", "random-k")
@@ -143,7 +144,7 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     n = context.shares
     if n <= 1 or not isinstance(defense, MessageDefense):
         return []
-    share, whole = defense.law(context), defense.law(replace(context, shares=1))
+    share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
     if share is None or whole is None or not share.variance < whole.variance * (1.0 - _ROUNDING):
         return []
     sums = [event.at_least for event in later if isinstance(event, Summed)]

@@ -22,6 +22,7 @@ from foltr_audit.judge import infer_round
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.metrics import mean_of_rounds
+from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
@@ -30,6 +31,8 @@ from foltr_audit.records.observers import attacked_view, sees
 from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
+from foltr_audit.report.doubts import doubt_rows
+from foltr_audit.report.facts import fact_warnings
 from foltr_audit.report.group_utility import Played, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import SPEC, RunFolder, writing
@@ -208,8 +211,9 @@ class Recorded:
         """Hold the facts against the messages, then judge the attacks; of the utility what a Run recorded.
 
         Raises:
-            UsageError: a trace holds no truth.
+            UsageError: a trace holds no truth, or a query was named that is not in its data.
         """
+        refuse_unknown_queries(self.protocol.queries, self.collection)
         checked = [{"click_model": name, **check.table()} for name, check in self.facts.items()]
         pieces, groups = [], ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
@@ -223,13 +227,15 @@ class Recorded:
         if self.spec is not None:
             config["spec"] = self.spec.table()
         utility, utility_groups = self._utility()
+        rows = joined(pieces)
         return AttackReport(
             config=config,
             dataset=self._dataset(),
             utility=utility,
             utility_groups=utility_groups,
             facts=checked,
-            **joined(pieces),
+            warnings=fact_warnings(checked) + doubt_rows(rows["results"]),
+            **rows,
             **joined(pieces, INQUIRIES),
         )
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Round
 from foltr_audit.plugins import MetricLearner
+from foltr_audit.plugins.answers import facts_of
 from foltr_audit.progress import Tick
 from foltr_audit.records.event_texts import event_text
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
@@ -158,7 +159,7 @@ def trace_header(
     behind = setup.interactions if interactions is None else interactions
     knowledge: dict[str, Fact] = {
         "learner": learner.label,
-        **learner.facts,
+        **facts_of(learner),
         "lists": learner.lists if training else lists or "deterministic",
         "defense": list(spec.defense),
         "events": [event_text(event) for event in setup.events()],

@@ -138,7 +138,7 @@ class Scorer:
 
     def _attack(self, label: str) -> Scored:
         lists, documents = self.of_lists(label), self.ranked(label)
-        metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
+        metrics = {name: self.resamples.share(values) for name, values in lists.items()}
         metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
         if self._messages is not None:
             metrics["exact_message"] = self._messages.exact(self.everything, label)
@@ -215,4 +215,4 @@ class _Messages:
         """Share of messages all of whose lists were told right, also those without a click."""
         wrong = ((evidence.guessed[label].guess & evidence.is_document) != evidence.clicks).any(axis=1)
         mistakes = np.bincount(self.number, weights=wrong, minlength=self.counted.size)
-        return self.resamples.mean((mistakes[self.counted] == 0).astype(np.float64))
+        return self.resamples.share((mistakes[self.counted] == 0).astype(np.float64))

@@ -32,6 +32,7 @@ from foltr_audit.plugins import (
     Scenario,
     Surroundings,
 )
+from foltr_audit.plugins.answers import claims_of, one_of
 from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.privacy import Noised
@@ -103,7 +104,8 @@ class Setup:
         """
         population = Population()
         for scenario in self.scenarios:
-            population = scenario.population(population, self.around)
+            found = scenario.population(population, self.around)
+            population = one_of(f"scenario {scenario.name}: population", found, Population)
         return population.clicking(lambda text: self.click_model(text).text)
 
     @property
@@ -149,7 +151,11 @@ class Setup:
             UsageError: a scenario that cannot be here, or two that say so.
         """
         said = {scenario.name: scenario.environment(self._time) for scenario in self.scenarios}
-        found = {name: environment for name, environment in said.items() if environment is not None}
+        found = {
+            name: one_of(f"scenario {name}: environment", environment, Environment)
+            for name, environment in said.items()
+            if environment is not None
+        }
         if len(found) > 1:
             raise UsageError(f"scenario {' and '.join(found)}: both say how intents change; expected one")
         if found and self.population.have_intents:
@@ -169,7 +175,8 @@ class Setup:
         texts = {scenario.name: scenario.text for scenario in self.scenarios}
         changes: dict[str, dict[str, str]] = {}
         for scenario in self.scenarios:
-            for name, text in scenario.twins(self._time).items():
+            twins = one_of(f"scenario {scenario.name}: twins", scenario.twins(self._time), dict)
+            for name, text in twins.items():
                 changes.setdefault(name, {})[scenario.name] = text
         found = {}
         for name, change in changes.items():
@@ -316,7 +323,7 @@ class Setup:
         """What a message of several randomised metrics is worth."""
         behind = self.interactions
         for defense in self.chain.links(MetricDefense):
-            for claim in defense.claims(self._blank_context()) if behind > 1 else ():
+            for claim in claims_of(defense, self._blank_context()) if behind > 1 else ():
                 whole = composed(claim.epsilon, behind)
                 yield (
                     f"{defense.name}: epsilon {claim.epsilon:.4g} is of one {claim.unit}; "

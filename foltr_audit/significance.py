@@ -17,6 +17,9 @@ from foltr_audit.errors import UsageError
 LEVEL = 0.95
 """Confidence level of the interval of a mean difference."""
 
+FEWEST = 3
+"""Pairs that a shown interval takes: that of two is 13 standard errors wide on either side."""
+
 STARS = ((0.01, "**"), (0.05, "*"))
 """Below which corrected p-value a difference gets which mark."""
 
@@ -47,6 +50,11 @@ class PairedTest:
     p: float
     effect_size: float
 
+    @property
+    def ends(self) -> list[float] | None:
+        """The interval as reports show it: none of fewer than `FEWEST` pairs."""
+        return list(self.interval) if self.pairs >= FEWEST else None
+
 
 def paired_t_test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
     """The test of a - b = 0 over pairs, each float64 (n,).
@@ -72,6 +80,22 @@ def paired_t_test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
     found = _test(np.ldexp(a, -exponent), np.ldexp(b, -exponent))  # exact, and no square leaves the range
     difference, low, high = (float(np.ldexp(end, exponent)) for end in (found.difference, *found.interval))
     return replace(found, difference=difference, interval=(low, high))
+
+
+def mean_interval(
+    values: NDArray[np.float64], low: float = 0.0, high: float = 1.0
+) -> tuple[float, float] | None:
+    """Student's 95 % interval of the mean of values (n,) between two ends, which it does not leave.
+
+    None of fewer than `FEWEST` values.
+
+    >>> mean_interval(np.array([0.4, 0.42])) is None
+    True
+    """
+    if values.size < FEWEST:
+        return None
+    ends = paired_t_test(values, np.zeros(values.size)).interval
+    return max(ends[0], low), min(ends[1], high)
 
 
 def _test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:

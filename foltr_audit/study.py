@@ -18,8 +18,10 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
+from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.plugins import Environment, Learner
+from foltr_audit.plugins.answers import facts_of
 from foltr_audit.population_facts import population_facts
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
@@ -103,7 +105,8 @@ def _world(setup: Setup) -> dict[str, Any]:
 
 
 def _pdgd(learner: Learner) -> str:
-    pairs, normaliser = learner.facts.get("pairs"), learner.facts.get("normaliser")
+    facts = facts_of(learner)
+    pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
     return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
@@ -179,6 +182,7 @@ class Study:
             trained = train(setup, folder, along=along, progress=self.progress)
             audited = () if audit is None else tuple(audit.findings(_audited_models(setup, trained)))
             return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
+        refuse_unknown_queries(protocol.queries, setup.collection)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
             _ = clients.queries  # refuse data without a query to attack before training on them

@@ -12,8 +12,13 @@ from foltr_audit.records.observers import sees
 
 
 def attack(method: str, auc: float | None, interval: Interval | None) -> dict[str, Any]:
-    """A row of an attack."""
-    return {"method": method, "auc": auc, "auc_ci95": None if interval is None else list(interval)}
+    """A row of an attack on many lists."""
+    return {
+        "method": method,
+        "auc": auc,
+        "auc_ci95": None if interval is None else list(interval),
+        "lists": 100,
+    }
 
 
 def claim(view: str = "individual", **changes: Any) -> dict[str, Any]:

@@ -31,6 +31,18 @@ class Done:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What stderr warns of."""
+        lines = self.err.splitlines()
+        return [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+
+    @property
+    def said(self) -> str:
+        """What is on stderr but warnings."""
+        lines = self.err.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("warning: "))
+
     def one_error(self) -> str:
         """The only line on stderr, which must be an error message; stdout must be empty."""
         lines = self.err.splitlines()

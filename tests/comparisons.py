@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from foltr_audit.records.observers import sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport, with_front
+from foltr_audit.report.pareto import ByQuery
 from foltr_audit.report.provenance import Provenance, Repeated
 
 LEARNER = "fpdgd:pairs=all"
@@ -156,6 +159,11 @@ def against(difference: float, p: float) -> Row:
     return {"ndcg@10_difference": difference, "ndcg@10_difference_ci95": ends, "ndcg@10_p": p}
 
 
+def same_queries(ndcg: float | None) -> ByQuery:
+    """Three queries of equal nDCG, so that any difference to others like them is certain."""
+    return np.array(["a", "b", "c"]), np.full(3, np.nan if ndcg is None else ndcg)
+
+
 def report(*settings: dict[str, list[Row]], **more: Any) -> CompareReport:
     """A report on some settings."""
     rows = {kind: [row for one in settings for row in one[kind]] for kind in ("results", "attacks", "curves")}
@@ -169,7 +177,7 @@ def report(*settings: dict[str, list[Row]], **more: Any) -> CompareReport:
             "dataset": {**shared, "folds": [fold]} if settings else {},
             "cells": {"attack": 2 * len(settings), "audit": 0},
             **rows,
-            "results": with_front(rows["results"]),
+            "results": with_front(rows["results"], [same_queries(row["ndcg@10"]) for row in rows["results"]]),
             **more,
         }
     )

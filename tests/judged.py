@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 from foltr_audit.evidence import Evidence, Guessed
 
@@ -81,6 +82,24 @@ def random_evidence(
     clicks[rng.random(lists) < silent] = False
     told = rng.random((lists, k)) < 0.8
     return evidence(names, clicks, guess, lengths, scores, told=told)
+
+
+def middle(draws: Floats) -> tuple[float, float]:
+    """The middle 95 % of resampled values."""
+    low, high = np.quantile(draws[~np.isnan(draws)], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def share_ends(value: float, draws: Floats, queries: int) -> tuple[float, float]:
+    """The 95 % interval of a share: as `middle`, but wider where few queries carry the hits or the misses."""
+    low, high = middle(draws)
+    spread = queries * draws[~np.isnan(draws)].var()
+    few = any(p == 0 or queries / (1 + spread / p**2) < 5 for p in (value, 1 - value))
+    if few:
+        hits, misses = value * queries, (1 - value) * queries
+        low = min(low, beta.ppf(0.025, hits, misses + 1) if hits else 0.0)
+        high = max(high, beta.ppf(0.975, hits + 1, misses) if misses else 1.0)
+    return float(low), float(high)
 
 
 def resampled(values: Floats, counts: Floats, query: NDArray[np.str_], draws: Ints) -> Floats:

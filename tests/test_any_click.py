@@ -34,6 +34,23 @@ def test_silence_is_told_on_all_lists(seed: int) -> None:
     assert found.accuracy.value == pytest.approx(np.mean(right), rel=1e-12)
 
 
+def test_a_probability_predicts_a_click_where_it_is_likelier_than_none() -> None:
+    """It names no document, each being less likely than not, and is right of the four lists with a click."""
+    clicks = np.array([[True, False]] * 4 + [[False, False]])
+    judged = evidence(
+        list("abcde"),
+        clicks,
+        np.zeros((5, 2), dtype=np.bool_),
+        scores=np.full((5, 2), 0.4),
+        any_click=np.full(5, 0.6),
+        probabilities=["attack"],
+    )
+    (found,) = any_click_scores(judged, resamples_of(judged))
+    assert found.accuracy.value == 0.8
+    (named,) = any_click_scores(replace(judged, probabilities=frozenset()), resamples_of(judged))
+    assert named.accuracy.value == 0.2
+
+
 def test_intervals_equal_a_bootstrap_in_plain_loops() -> None:
     judged = random_evidence(4, lists=100, silent=0.4)
     (found,) = any_click_scores(judged, resamples_of(judged))

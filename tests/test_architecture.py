@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("rankers", "bootstrap", "noise_laws", "secure_aggregation", "metric_sums"),
     ("records", "letor_features", "evidence"),
-    ("plugins", "replay", "click_rates", "auditing.estimators", "audit_spec"),
+    ("plugins", "replay", "click_rates", "auditing.estimators", "audit_spec", "named_queries"),
     ("decoding", "rank_changes", "systems", "origin"),
     ("identifiable", "relaxed", "counting", "pattern_answers"),
     ("list_evidence",),

@@ -93,6 +93,22 @@ def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: Subject, t
     assert told in found.line
 
 
+def test_a_broken_limit_is_broken_whatever_else_cannot_be_judged() -> None:
+    """map reads clicks: what lad, that could not run, would find does not matter."""
+    rows = [attack("map", 0.99, (0.9, 1.0)), attack("olsr", 0.5, None)]
+    held = subject(attacks=rows, refused={"lad": "no law"})
+    assert judged("max_attack_auc", 0.9, held).status == "broken"
+    assert judged("max_attack_auc", 0.99, subject(attacks=rows[1:])).status == "not judged"
+    exact = subject(claims=[claim(eps_exact=5.0), claim(unit="client", eps_exact=None)])
+    assert judged("max_exact_eps", 4.0, exact).status == "broken"
+    assert judged("max_exact_eps", 6.0, exact).status == "not judged"
+
+
+def test_an_attack_on_few_lists_says_so() -> None:
+    few = {**attack("map", 0.7, (0.6, 0.8)), "lists": 14}
+    assert judged("max_attack_auc", 0.9, subject(attacks=[few])).about == "attack map, only 14 lists"
+
+
 def test_attacks_that_nobody_chose_may_be_refused() -> None:
     held = subject(refused={"map": "no law"}, all_attacks=False)
     assert judged("max_attack_auc", 0.9, held).status == "holds"

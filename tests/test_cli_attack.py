@@ -24,7 +24,7 @@ def _refuse_constant(name: str) -> None:
 def test_json_is_one_object_with_every_field() -> None:
     done = run("attack", *SMALL, "--eps", 1.2, "--json")
     assert done.code == 0
-    assert done.err == ""
+    assert done.said == ""
     report = json.loads(done.out, parse_constant=_refuse_constant)
     assert report["schema"] == "foltr-audit/attack/1"
     assert {"config", "dataset", "utility", "results"} <= set(report)
@@ -77,7 +77,8 @@ def test_all_methods_and_several_epsilons_make_a_row_each() -> None:
 def test_the_table_says_synthetic_and_what_it_means() -> None:
     done = run("attack", *SMALL, "--eps", 1.2)
     assert done.code == 0
-    assert done.err == ""
+    assert done.said == ""
+    assert "warning" not in done.out
     for word in ("synthetic", "olsr", "random:k=3", "ceiling", "At a claimed epsilon of 1.2"):
         assert word in done.out
 

@@ -62,7 +62,7 @@ def of_limit(done: Done, name: str) -> dict[str, object]:
 
 def test_limits_that_hold_end_with_0(compared: tuple[Path, Done]) -> None:
     _, done = compared
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.said) == (0, "")
     found = done.json()
     assert found["holds"] is True
     assert {one["subject"] for one in found["outcomes"]} == {"published, eps 1.2, perfect clicks"}
@@ -115,8 +115,10 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     summary.write_text("before\n")
     done = run("check", text, "--comparison", compared[0], "--junit", junit, "--summary", summary)
     assert done.code == 1
-    assert done.err.startswith("broken: max_attack_auc: published, eps 1.2, perfect clicks: ")
-    assert done.err.count("\n") == 1
+    assert done.said.startswith("broken: max_attack_auc: published, eps 1.2, perfect clicks: ")
+    assert done.said.count("\n") == 1
+    assert all(text.startswith("published, eps 1.2: gamma-laplace: ") for text in done.warnings)
+    assert len(done.warnings) == 3
     assert "at most .5 allowed; attack olsr" in done.err
     assert "2 limits held against 1 row: 1 broken" in done.out
     assert ElementTree.parse(junit).getroot().get("failures") == "1"  # noqa: S314  our own text
@@ -126,17 +128,16 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
 def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
     recorded: Path, folder: Path, tmp_path: Path
 ) -> None:
-    text = limits(folder, "audited", "max_proven_eps = 2.0\nmax_ndcg_loss = 0.1\nmin_ndcg = 1.0")
+    text = limits(folder, "audited", "max_proven_eps = 2.0\nmax_ndcg_loss = 0.1\nmin_ndcg = 0.01")
     junit = tmp_path / "j.xml"
     done = run("check", text, "--trace", recorded, "--junit", junit)
     assert done.code == 2
-    broken, *errors = done.err.splitlines()
-    assert broken.startswith("broken: min_ndcg: ")
+    errors = done.said.splitlines()
     assert [line.split(": ")[:3] for line in errors] == [
         ["error", "cannot be judged", name] for name in ("max_proven_eps", "max_ndcg_loss")
     ]
     assert "a trace holds no audit" in errors[0]
-    assert "3 limits held against 1 row: 1 broken, 2 not judged" in done.out
+    assert "3 limits held against 1 row: 2 not judged" in done.out
     as_json = run("check", text, "--trace", recorded, "--json")
     assert (as_json.code, as_json.json()["holds"]) == (2, False)
     assert of_limit(as_json, "max_proven_eps")["status"] == "not judged"
@@ -257,9 +258,12 @@ def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
     assert "holds no truth" in run("check", auc, "--trace", tmp_path / "blind").err
     assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "blind").err
     assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "live").err
-    unable = run("check", auc, "--trace", tmp_path / "live", "--method", "olsr", "--method", "map")
+    two = ("--method", "first-position", "--method", "map")
+    unable = run("check", auc, "--trace", tmp_path / "live", *two)
     assert unable.code == 2
-    assert "unknown defense, recorded clicks: could not run: map" in unable.err
+    assert "unknown defense, recorded clicks: no attack on clicks could run: map" in unable.err
+    both = run("check", auc, "--trace", tmp_path / "live", "--method", "olsr", "--method", "map")
+    assert (both.code, both.said.startswith("broken: max_attack_auc: ")) == (1, True)
     some = run("check", auc, "--trace", tmp_path / "live", "--method", "all", "--json")
     assert some.code == 1
     assert any("map could not run" in text for text in some.json()["warnings"])

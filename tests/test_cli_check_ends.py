@@ -36,8 +36,17 @@ def test_a_new_run_judges_what_it_can(options: tuple[str, ...], why: str, tmp_pa
     assert done.code == 2
     found = {one["limit"]: one["status"] for one in done.json()["outcomes"]}
     assert found == {"max_exact_eps": "not judged", "max_proven_eps": "not judged", "min_ndcg": "holds"}
-    assert all(line.startswith("error: cannot be judged: ") and why in line for line in done.err.splitlines())
-    assert done.err.count("\n") == 2
+    assert all(
+        line.startswith("error: cannot be judged: ") and why in line for line in done.said.splitlines()
+    )
+    assert done.said.count("\n") == 2
+
+
+def test_a_broken_limit_ends_with_1_though_another_cannot_be_judged(tmp_path: Path) -> None:
+    text = written(tmp_path, "min_ndcg = 0.99\nmax_proven_eps = 1.0")
+    done = run("check", text, *ONE, "--learner", "foltr-es", "--json")
+    assert done.code == 1
+    assert {one["status"] for one in done.json()["outcomes"]} == {"broken", "not judged"}
 
 
 @pytest.mark.parametrize("option", ["--junit", "--summary"])

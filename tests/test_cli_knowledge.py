@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import foltr_audit as fa
 from foltr_audit.records.view import KNOWLEDGE
 from tests.command import SMALL, run
 
@@ -51,17 +52,41 @@ def test_named_queries_are_reported_one_by_one(tmp_path: Path) -> None:
     everything = run("attack", *SMALL, *ONE, "--out", tmp_path / "run", "--json").json()
     assert everything["queries"] == []
     name = first_query(tmp_path / "run")
-    (tmp_path / "names.txt").write_text(f"# sensitive\n{name}\n\nno-such-query\n", encoding="utf-8")
-    for given in (f"{name},no-such-query", tmp_path / "names.txt"):
+    other = fa.load_data(SMALL[1]).query_name("train", 0)
+    (tmp_path / "names.txt").write_text(f"# sensitive\n{name}\n\n{other}\n", encoding="utf-8")
+    for given in (f"{name},{other}", tmp_path / "names.txt"):
         rows = run("attack", "--trace", tmp_path / "run", "--queries", given, "--json").json()["queries"]
         mine = [row for row in rows if row["query"] == name]
         assert {"olsr", "first-position"} <= methods(mine)
         for row in mine:
             assert len(row["shown"]) == len(row["clicked"]) == len(row["guessed"]) == len(row["scores"])
             assert row["exact"] == (row["clicked"] == row["guessed"])
-        assert [row["method"] for row in rows if row["query"] == "no-such-query"] == [None]
+        assert [row["method"] for row in rows if row["query"] == other] == [None]
     shown = run("attack", "--trace", tmp_path / "run", "--queries", name)
     assert name in shown.out
+
+
+def test_a_query_that_the_data_do_not_have_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    run("attack", *SMALL, *ONE, "--out", tmp_path / "run")
+    name = first_query(tmp_path / "run")
+    for more in (("--trace", tmp_path / "run"), SMALL):
+        done = run("attack", *more, "--queries", f"{name},{name}x")
+        assert done.code == 2
+        line = done.one_error()
+        assert line.startswith(
+            f"error: --queries: '{name}x' is no query of synthetic:mq2007:60; did you mean "
+        )
+        assert f"'{name}'" in line
+    far = run("attack", *SMALL, "--queries", "!!!!").one_error()
+    assert "'!!!!' is no query of synthetic:mq2007:60; expected one like " in far
+
+
+def test_without_the_data_a_query_is_a_place(tmp_path: Path) -> None:
+    run("attack", *SMALL, *ONE, "--embed-features", "--out", tmp_path / "run")
+    trace = next((tmp_path / "run").glob("fresh/*/trace.toml")).parent
+    assert run("attack", "--trace", trace, "--queries", "vali:0", "--json").code == 0
+    done = run("attack", "--trace", trace, "--queries", "zz")
+    assert done.one_error() == "error: --queries: 'zz'; without the data set expected PART:INDEX, e.g. test:0"
 
 
 def first_query(folder: Path) -> str:

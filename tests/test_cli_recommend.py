@@ -33,7 +33,7 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     out = tmp_path / "out"
     done = run("recommend", *limits, *TINY, "--out", out, "--json", "--save-config", tmp_path / "base.toml")
     found = done.json()
-    assert (done.code, done.err) == (0 if found["confirmed"] else 1, "")
+    assert (done.code, done.said) == (0 if found["confirmed"] else 1, "")
     assert found["schema"] == "foltr-audit/recommend/1"
     assert json.loads((out / "results.json").read_text()) == found
     assert len(found["candidates"]) == found["search"]["candidates"] == 11

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command import run
+from tests.command import SMALL, run
 
 HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2")
 
@@ -24,6 +25,43 @@ def test_help_starts_without_heavy_imports(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["attack", "--help"], ["trace", "--help"], ["list", "attacks"], ["trace", "lint", "-h"]],
+)
+def test_help_that_nobody_reads_to_its_end_ends_with_0(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "foltr_audit", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_reader_of_stderr_changes_no_exit_code() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "foltr_audit", "train", *SMALL, "--eps", "1.2"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writing, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 0
+    assert "nDCG" in done.stdout
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("active", "ACTIVE")])
+def test_threads_wait_passively_unless_somebody_chose(given: str | None, found: str) -> None:
+    """What OpenMP itself says that it was told, when numba's threads load it."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "true"} | ({} if given is None else {"OMP_WAIT_POLICY": given})
+    program = "import foltr_audit, numba.np.ufunc.omppool"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
+    if done.returncode:
+        pytest.skip("numba has no OpenMP here")
+    assert f"OMP_WAIT_POLICY = '{found}'" in done.stderr
 
 
 def test_no_arguments_show_the_help() -> None:

@@ -25,8 +25,10 @@ DCG = "offline_dcg@10"
 def test_json_has_a_row_per_round() -> None:
     done = run("train", *SMALL, "--eps", 1.2, "--json")
     assert done.code == 0
-    assert done.err == ""
+    assert done.said == ""
     report = done.json()
+    assert done.warnings == [row["warning"] for row in report["warnings"]]
+    assert len(done.warnings) == 3
     assert report["schema"] == "foltr-audit/train/1"
     assert [row["round"] for row in report["rounds"]] == [0, 1, 2]
     for row in report["rounds"]:

@@ -112,7 +112,7 @@ def test_pictures_and_tables_have_names() -> None:
     "words",
     [
         "false: message",
-        "dominated",
+        "not on the front claim refuted",
         "noise of 1/1000",
         "fingerprint train vali test 0 ab12 3 1 1",
         "cells/0123456789ab/spec.toml",
@@ -232,6 +232,11 @@ def test_markdown_has_whole_tables() -> None:
     assert '```\nschema = "foltr-audit/grid/1"' in text
 
 
+def test_what_is_dominated_says_by_what() -> None:
+    rows = setting("none", auc=0.99, ndcg=0.45), setting("skellam", 1.2, auc=0.56, ndcg=0.46)
+    assert "dominated by skellam, eps 1.2" in Reader(page_of(report(*rows))).text
+
+
 def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_text(several().results))))
     assert [row["name"] for row in rows] == [
@@ -244,7 +249,7 @@ def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
     assert ends == several().results[2]["auc_ci95"]
     assert (rows[0]["eps_claimed"], rows[0]["eps"], rows[1]["verdict_individual"]) == ("inf", "", "refuted")
     assert rows[0]["verdict_individual"] == rows[0]["ndcg@10_difference_ci95_low"] == ""
-    assert rows[0]["dominated_by"] == "published, eps 1.2"
+    assert [row["pareto"] for row in rows] == ["True", "False", "True", "True"]
     assert not [name for name in rows[0] if name.endswith("_ci95")]
     odd = csv_text([{"a": math.nan, "b": 'x,"y"\nz', "c_ci95": None}])
     head, line = csv.reader(io.StringIO(odd))

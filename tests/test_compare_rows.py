@@ -17,11 +17,12 @@ from foltr_audit.report.compare import with_front
 from foltr_audit.report.compare_rows import Setting, attack_rows_of, curve_row, setting_row
 from foltr_audit.rng import Streams
 from foltr_audit.spec import Spec
+from tests.comparisons import same_queries
 from tests.judged import random_evidence
 
 NDCG = np.array([[0.2, 0.4, np.nan, 0.9, 0.1], [0.3, 0.2, np.nan, 0.8, 0.3]])
 BASE = np.array([[0.5, 0.4, 0.2, 0.9, 0.3], [0.4, 0.6, 0.2, 0.7, 0.3]])
-ONLINE = {"none": (0.5, 0.56), "published": (0.4, 0.42)}
+ONLINE = {"none": (0.5, 0.56, 0.53), "published": (0.4, 0.42, 0.02)}
 
 
 def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> StoredCell:
@@ -67,13 +68,12 @@ def test_utility_against_the_same_by_hand() -> None:
     assert row["ndcg@10_difference"] == pytest.approx((means - BASE.mean(axis=0)[[0, 1, 3, 4]]).mean())
     assert row["ndcg@10_p"] == pytest.approx(test.pvalue)
     names = np.array([f"0:{number:07d}" for number in (0, 1, 3, 4)])
-    low, high = Resamples(names, Streams(1)).mean(means).ci95 or (0.0, 0.0)
+    low, high = Resamples(names, Streams(1)).share(means).ci95 or (0.0, 0.0)
     assert row["ndcg@10_ci95"] == [low, high]
-    online = ttest_rel(ONLINE["published"], ONLINE["none"])
+    online = ttest_rel(ONLINE["published"][:2], ONLINE["none"][:2])
     assert row["online_mean_p"] == pytest.approx(online.pvalue)
     assert row["online_mean"] == pytest.approx(0.41)
-    half = online_interval(np.array(ONLINE["published"]))
-    assert row["online_mean_ci95"] == pytest.approx([0.41 - half, 0.41 + half])
+    assert (row["online_mean_ci95"], row["online_mean_difference_ci95"]) == (None, None)
     assert (row["bytes_per_client"], row["runs"]) == (184.5, 2)
 
 
@@ -81,6 +81,19 @@ def online_interval(values: np.ndarray[Any, Any]) -> float:
     from scipy.stats import t
 
     return float(t.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+
+
+def test_the_interval_over_runs_has_no_end_below_0() -> None:
+    """Student's over .4, .42 and .02 is -.28 to .84, of the difference to no defense -.77 to .27."""
+    three = np.concatenate([NDCG, NDCG[:1]])
+    row = setting_row(setting("published", three), [], setting("none", three))
+    values = np.array(ONLINE["published"])
+    half = online_interval(values)
+    assert values.mean() < half
+    assert row["online_mean_ci95"] == pytest.approx([0.0, values.mean() + half])
+    apart = values - np.array(ONLINE["none"])
+    ends = [apart.mean() - online_interval(apart), apart.mean() + online_interval(apart)]
+    assert row["online_mean_difference_ci95"] == pytest.approx([max(ends[0], -1.0), ends[1]])
 
 
 def test_one_run_has_no_interval_over_runs_and_the_base_no_difference() -> None:
@@ -166,10 +179,10 @@ def test_claims_of_each_view_stand_apart() -> None:
 def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
     def row(world: str, name: str, auc: float | None, ndcg: float) -> dict[str, Any]:
         where = {"data": "d", "scenario": "s", "click_model": world, "learner": "l", "name": name}
-        return {**where, "auc": auc, "ndcg@10": ndcg}
+        return {**where, "auc": auc, "auc_ci95": None, "ndcg@10": ndcg}
 
     rows = [row("a", "x", 0.9, 0.3), row("b", "y", 0.6, 0.5), row("a", "z", 0.8, 0.4), row("a", "w", None, 1)]
-    found = {one["name"]: one for one in with_front(rows)}
+    found = {one["name"]: one for one in with_front(rows, [same_queries(one["ndcg@10"]) for one in rows])}
     assert found["x"]["dominated_by"] == ["z"]
     assert (found["y"]["pareto"], found["z"]["pareto"], found["w"]["pareto"]) == (True, True, None)
 

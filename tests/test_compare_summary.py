@@ -51,8 +51,24 @@ def test_what_was_found() -> None:
     assert "Under published, eps 1.2, map finds 98 % of the clicks, and 98 % of what it names" in text
     assert "(position-prior) under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
     assert "skellam, eps 1.2 keeps the most nDCG@10, .440, which is .010 below no defense" in text
-    front = "On the front of attack AUC and nDCG@10: published, eps 1.2; laplace, eps 1.2; skellam, eps 1.2; "
-    assert f"{front}the other 1 is dominated" in text
+    front = "On the front of attack AUC and nDCG@10: none; laplace, eps 1.2; skellam, eps 1.2; "
+    assert f"{front}1 is left out for a false claim." in text
+    assert "rests on only" not in text
+
+
+def test_one_that_is_beaten_and_none_on_the_front() -> None:
+    beaten = said(report(setting("none", auc=0.99, ndcg=0.45), setting("skellam", 1.2, auc=0.56, ndcg=0.46)))
+    assert "nDCG@10: skellam, eps 1.2; 1 is dominated by one of these." in beaten
+    false = setting("published", 1.2, auc=0.98, ndcg=0.45, **checked("refuted"))
+    again = setting("published", 4.5, auc=0.98, ndcg=0.45, **checked("refuted"))
+    assert "nDCG@10: no row; 2 are left out for a false claim." in said(report(false, again))
+
+
+def test_few_attacked_lists_are_told() -> None:
+    few = [setting("none", auc=0.99), setting("skellam", 1.2, auc=0.56)]
+    for one, lists in zip(few, (14, 11), strict=True):
+        one["results"][0]["lists"] = lists
+    assert "This rests on only 11 to 14 lists." in said(report(*few))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 def test_tables(data: tuple[str, ...]) -> None:
     done = run("merge", *data, "--initial")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.said) == (0, "")
     for text in (
         "category in feature 2; first and second",
         "linear combination: the whole test part",
@@ -44,7 +44,7 @@ def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
 ) -> None:
     out = tmp_path / "out"
     done = run("merge", *data, "--split", "2", "--json", "--out", out)
-    assert (done.code, done.err) == (0, f"wrote {out}\n")
+    assert (done.code, done.said) == (0, f"wrote {out}\n")
     found = done.json()
     assert found["schema"] == "foltr-audit/merge/1"
     assert found["config"]["splits"] == [2]
@@ -113,7 +113,7 @@ def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tup
 
 def test_a_process_of_its_own_writes_nothing_else(data: tuple[str, ...]) -> None:
     done = spawn("merge", *data, "--split", "2", "--json", PYTHONWARNINGS="error")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.said) == (0, "")
     assert done.json()["dataset"]["source"] == data[1]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from foltr_audit.report.layout import NAME_WIDTH, name_lines
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.recommend_tables import print_recommend
 from tests.checked import subject
+from tests.command import SMALL, run
 from tests.comparisons import checked, claim, report, setting, where
 
 LONG = "proven-skellam+secure-aggregation"
@@ -142,3 +145,59 @@ def test_a_recommendation_keeps_its_name(width: int) -> None:
     for part in LINES:
         assert sum(line.startswith(part) for line in lines) == 2
     assert any(line.startswith("1 candidate:") for line in lines)
+
+
+SMALL_RUN = (*SMALL, "--eps", "1.2")
+
+
+@pytest.mark.parametrize(
+    ("command", "width", "kept", "lost"),
+    [
+        (
+            ("audit", "--trials", "40"),
+            60,
+            ("sees", "claimed", "measured", "verdict", "refuted"),
+            "ceiling, exact",
+        ),
+        (("train",), 44, ("eps", "round", "online", "MRR@10"), "offline DCG@10"),
+        (("train",), 60, ("trained", "ceiling"), "runs, clipped"),
+        (
+            (
+                "attack",
+                "--method",
+                "higher-distance:compare=positions,more_than=4",
+                "--click-model",
+                "perfect",
+            ),
+            60,
+            ("higher-distance:", "compare=positions,", "more_than=4", "random:k=mean", "precision", "AUC"),
+            "F1, accuracy",
+        ),
+    ],
+    ids=["audit", "train", "utility", "attack"],
+)
+def test_a_command_names_what_has_no_room(
+    command: tuple[str, ...], width: int, kept: tuple[str, ...], lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = run(*command, *SMALL_RUN)
+    words = done.out.split()
+    assert set(kept) <= set(words)
+    assert f"no room for {lost}" in " ".join(words)
+    assert "…" not in done.out
+    assert max(map(len, done.out.splitlines())) <= width
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "no room" not in run(*command, *SMALL_RUN).out
+
+
+def test_significance_keeps_p_and_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, rate in (("a", "0.1"), ("b", "0.001")):
+        run("train", *SMALL, "--runs", 4, "--learning-rate", rate, "--out", tmp_path / name)
+    monkeypatch.setenv("COLUMNS", "60")
+    done = run("significance", tmp_path / "a", tmp_path / "b")
+    assert done.code == 0
+    assert "no room for d_z" in " ".join(done.out.split())
+    assert "…" not in done.out
+    (row, *_) = [line for line in done.out.splitlines() if line.startswith("1 - 2")]
+    assert "p corrected" in done.out
+    assert re.search(r"\.\d{4} ?\*{0,2}\s*$|1\.0000\s*$", row)

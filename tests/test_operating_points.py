@@ -149,10 +149,10 @@ def test_nothing_to_rank() -> None:
 
 
 def test_resamples_without_one_class_do_not_count() -> None:
-    """Only query 0 holds clicked documents: it is right wherever it was drawn."""
-    scores, cluster = np.array([5.0, *[1.0] * 400]), np.array([0, *[0] * 200, *[1] * 200])
-    found = Ranked.of(scores, scores > 1, cluster).true_positives(resamples_of(2))
-    assert found["tpr_at_1"].ci95 == (1.0, 1.0)
+    """Queries 0 and 1 hold clicked documents: they are right wherever one was drawn, as two trials are."""
+    scores, cluster = np.array([5.0, 5.0, *[1.0] * 400]), np.array([0, 1, *[0] * 200, *[2] * 200])
+    found = Ranked.of(scores, scores > 1, cluster).true_positives(resamples_of(3))
+    assert found["tpr_at_1"].ci95 == pytest.approx((0.025**0.5, 1.0))
     assert found["tpr_at_01"].ci95 is None
 
 

@@ -10,9 +10,10 @@ import pytest
 from scipy.stats import binomtest
 
 import foltr_audit as fa
+from foltr_audit.bootstrap import binomial_interval
 from foltr_audit.load import load_collection
 from foltr_audit.report.attack import KINDS
-from foltr_audit.report.doubts import doubts
+from foltr_audit.report.doubts import doubt_rows
 from foltr_audit.report.meaning import meaning, sure_auc
 from foltr_audit.report.plain import json_text
 from foltr_audit.spec import DataSpec
@@ -136,11 +137,24 @@ def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
     assert naive > 25, "the uncorrected rule fails this test"
 
 
+def test_the_sentence_says_that_few_lists_were_attacked() -> None:
+    rng = np.random.default_rng(7)
+    for shift in (0.0, 0.5):
+        assert meaning(_rows(rng, 1, 29, shift=shift)).endswith(" This rests on only 29 lists.")
+        assert "rests on" not in meaning(_rows(rng, 1, 30, shift=shift))
+
+
+def test_an_auc_near_1_on_few_lists_is_shown() -> None:
+    """.97 on 14 lists, which 14 trials with 13.58 won show to be above one half."""
+    low, high = binomial_interval(0.97 * 14, 14)
+    assert sure_auc({"auc": 0.97, "auc_ci95": [low, high], "queries": 14}, 1) == low > 0.5
+
+
 @pytest.mark.parametrize("choices", [1, 15])
 @pytest.mark.parametrize("queries", [2, 5, 6, 9, 10, 20, 200])
 def test_a_perfect_auc_is_as_sure_as_that_many_won_trials(choices: int, queries: int) -> None:
     """It is better than guessing exactly where so many coins all show heads too rarely."""
-    row = {"auc": 1.0, "auc_ci95": [1.0, 1.0], "queries": queries}
+    row = {"auc": 1.0, "auc_ci95": [0.025 ** (1 / queries), 1.0], "queries": queries}
     level = 0.025 / choices
     won = binomtest(queries, queries).proportion_ci(1 - 2 * level, method="exact")
     assert sure_auc(row, choices) == pytest.approx(won.low, rel=1e-9)
@@ -223,4 +237,4 @@ def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
     one_reads = [*_rows(rng, 1, 200, shift=-0.3), *_rows(rng, 1, 200, shift=0.3)[1:]]
     assert "finds" in meaning(one_reads)
-    assert any("with the wrong sign" in doubt for doubt in doubts(one_reads))
+    assert any("with the wrong sign" in row["warning"] for row in doubt_rows(one_reads))

@@ -15,7 +15,7 @@ from foltr_audit.bootstrap import Score
 from foltr_audit.evidence import Evidence
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import METRICS, Scored, Scorer, list_metrics
-from tests.judged import evidence, random_evidence, resampled
+from tests.judged import evidence, random_evidence, resampled, share_ends
 
 Row = dict[str, float]
 LIST_METRICS = METRICS[:6]
@@ -147,25 +147,27 @@ def test_an_interval_is_the_distribution_over_resampled_queries() -> None:
     clicks = np.array([[True, False], [True, False], [True, False]])
     guess = np.array([[True, False], [True, True], [False, True]])
     judged = evidence(["good", "good", "bad"], clicks, guess)
-    assert interval(scored(judged)["attack"], "accuracy") == (0.0, 0.75)
+    scorer = Scorer(judged, Streams(1))
+    accuracy = scorer.resamples.means(scorer.of_lists("attack")["accuracy"])
+    assert accuracy._replace(share=False).score.ci95 == (0.0, 0.75)
     # Three: each of the 27 resamples is as likely; 1/27 > .025 holds one query three times.
     means = {"a": 1.0, "b": 0.5, "c": 0.0}
     triples = [sum(means[q] for q in triple) / 3 for triple in product("abc", repeat=3)]
     judged = evidence(["a", "b", "c"], clicks, guess)
-    low, high = interval(scored(judged, resamples=5000)["attack"], "accuracy")
-    assert (low, high) == (min(triples), max(triples))
+    scorer = Scorer(judged, Streams(1), 5000)
+    assert scorer.resamples.mean(scorer.of_lists("attack")["accuracy"]).ci95 == (min(triples), max(triples))
 
 
 def by_loop(
     values: NDArray[np.float64], query: NDArray[np.str_], seed: int = 1
 ) -> tuple[float, tuple[float, float]]:
-    """Mean of the defined values, and its interval over 200 resamples of their queries, in plain loops."""
+    """Mean of shares that are defined, and its interval over 200 resamples of queries, in plain loops."""
     defined = ~np.isnan(values)
     n = np.unique(query).size
     draws = Streams(seed).generator("bootstrap").integers(0, n, size=(200, n))
     means = resampled(np.where(defined, values, 0.0), defined.astype(float), query, draws)
-    low, high = np.quantile(means[~np.isnan(means)], [0.025, 0.975])
-    return float(values[defined].mean()), (float(low), float(high))
+    value = float(values[defined].mean())
+    return value, share_ends(value, means, np.unique(query[defined]).size)
 
 
 def test_accuracy_on_identifiable_documents_leaves_out_ties_and_twins() -> None:
@@ -231,7 +233,7 @@ def test_intervals_equal_a_bootstrap_in_plain_loops() -> None:
 
 
 def test_same_seed_same_interval() -> None:
-    judged = random_evidence(7)
+    judged = random_evidence(7, lists=150, queries=50)
     one, two, other = (scored(judged, seed)["attack"].metrics for seed in (1, 1, 2))
     assert one == two
     for name in OF_LISTS:

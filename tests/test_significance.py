@@ -14,7 +14,7 @@ from scipy.stats import binom
 from scipy.stats import t as student
 
 from foltr_audit.errors import UsageError
-from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
+from foltr_audit.significance import PairedTest, bonferroni, mean_interval, paired_t_test, stars
 
 Array = NDArray[np.float64]
 
@@ -154,6 +154,22 @@ def test_false_alarms_among_equal_systems() -> None:
     assert 0 < corrected <= most
     assert plain > most, "without a correction it is caught"
     assert binom.ppf(1e-4, studies, 0.05) <= single <= most
+
+
+def test_two_pairs_show_no_interval() -> None:
+    assert paired_t_test(np.array([0.4, 0.5]), np.array([0.1, 0.3])).ends is None
+    three = paired_t_test(np.array([0.4, 0.5, 0.7]), np.array([0.1, 0.3, 0.3]))
+    assert three.ends == list(three.interval)
+
+
+def test_the_interval_of_a_mean_stays_within_its_ends() -> None:
+    values = np.array([0.4, 0.42, 0.02])
+    low, high = paired_t_test(values, np.zeros(3)).interval
+    assert low < 0
+    assert mean_interval(values) == (0.0, high)
+    assert mean_interval(1 - values) == pytest.approx((1 - high, 1.0))
+    assert mean_interval(-values, -1.0) == pytest.approx((-high, -low))
+    assert mean_interval(values[:2]) is None
 
 
 def test_the_interval_covers_the_true_difference() -> None:

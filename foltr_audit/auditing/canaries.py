@@ -15,6 +15,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins import ClickModel
+from foltr_audit.plugins.answers import clicks_of
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records.privacy import Bounded
 from foltr_audit.registry import make
@@ -239,7 +240,7 @@ class CanarySearch:
             shown = self.clients.lists(np.array([query]))
             labels = self.clients.data.shown_labels(np.array([query, query]), np.repeat(shown, 2, axis=0))
             streams = self.clients.context(int(rng.integers(2**31)), np.arange(2)).streams("typical")
-            zero, one = model.click(labels, setup.collection.largest_label, streams, 0)
+            zero, one = clicks_of(model, labels, setup.collection.largest_label, streams, 0)
             if unit == "click":
                 one = zero.copy()
                 place = int(rng.integers((shown >= 0).sum()))

@@ -9,6 +9,7 @@ import numpy as np
 
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.plugins.answers import claims_of
 from foltr_audit.records.observers import sees_lists, without_lists
 from foltr_audit.records.privacy import PrivacyClaim
 from foltr_audit.setup import Setup
@@ -69,7 +70,7 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
     own = [
         _claimed(claim, unit, interactions, protocol.messages)
         for defense in setup.chain.defenses
-        for claim in defense.claims(context)
+        for claim in claims_of(defense, context)
         if seen in _IMPLIES.get(without_lists(claim.view), ()) and (sees_lists(claim.view) or not lists)
     ]
     if protocol.delta is not None:

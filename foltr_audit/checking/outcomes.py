@@ -13,6 +13,7 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
+from foltr_audit.report.few_lists import how_few
 from foltr_audit.report.plain import short
 
 Status = Literal["holds", "broken", "not judged"]
@@ -150,11 +151,14 @@ def _attack_auc(limits: Limits, subject: Subject) -> _Found:
     refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
     if not subject.attacks:
         return _Found(missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack)
+    found = [_one_attack(limits, row) for row in subject.attacks]
+    worst = max(found, key=lambda one: -1.0 if one.held is None else one.held)
+    if worst.held is not None and worst.held > (limits.max_attack_auc or 0.0):
+        return worst  # whatever the others would find
     if refused and subject.all_attacks:
         return _Found(missing=f"could not run: {refused}; name the attacks to judge by with --method")
-    found = [_one_attack(limits, row) for row in subject.attacks]
     unknown = next((one for one in found if one.held is None), None)
-    return unknown or max(found, key=lambda one: one.held or 0.0)
+    return unknown or worst
 
 
 def _one_attack(limits: Limits, row: Row) -> _Found:
@@ -164,7 +168,9 @@ def _one_attack(limits: Limits, row: Row) -> _Found:
         interval=None if interval is None else (interval[0], interval[1]),
         missing="" if row["auc"] is not None else "no attacked list has both a click and none",
     )
-    return _ended(limits, reading, f"attack {row['method']}", high_is_bad=True)
+    few = how_few([row["lists"]])
+    about = f"attack {row['method']}, {few}" if few else f"attack {row['method']}"
+    return _ended(limits, reading, about, high_is_bad=True)
 
 
 def _audited(limits: Limits, subject: Subject) -> list[Row] | _Found:
@@ -207,12 +213,18 @@ def _exact_eps(limits: Limits, subject: Subject) -> _Found:
     rows = _audited(limits, subject)
     if isinstance(rows, _Found):
         return rows
-    for row in rows:
-        if row["eps_exact"] is None or math.isnan(row["eps_exact"]):
-            missing = "the exact loss of the pair that was played is not computable for this chain"
-            return _Found(about=_about(row), missing=f"{missing} ({_about(row)})")
-    row = max(rows, key=lambda one: float(one["eps_exact"]))
-    return _Found(row["eps_exact"], row["eps_exact"], about=_about(row))
+    worst = max(rows, key=_exact)
+    unknown = min(rows, key=_exact)
+    if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
+        missing = "the exact loss of the pair that was played is not computable for this chain"
+        return _Found(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
+    return _Found(worst["eps_exact"], worst["eps_exact"], about=_about(worst))
+
+
+def _exact(row: Row) -> float:
+    """The exact loss of a row of claims; below any of them where it is not known."""
+    value = row["eps_exact"]
+    return -1.0 if value is None or math.isnan(value) else float(value)
 
 
 def _proven_eps(limits: Limits, subject: Subject) -> _Found:

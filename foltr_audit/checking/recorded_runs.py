@@ -135,4 +135,4 @@ def _interval(recorded: Recorded, path: Path) -> Interval | None:
     model = load_model(path, federation.setup.ranker.n_parameters)
     values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
     queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
-    return Resamples(queries, Streams(spec.seed)).mean(values).ci95
+    return Resamples(queries, Streams(spec.seed)).share(values).ci95

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from foltr_audit.checking.outcomes import Outcome
 from foltr_audit.checking.report import CheckReport
-from foltr_audit.report.layout import print_fitting, print_warnings, table
+from foltr_audit.report.layout import print_fitting, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
 
 
 def print_check(report: CheckReport, console: Console) -> None:
-    """A table per subject with what its rows are of, the warnings, and all of it in one line."""
+    """A table per subject with what its rows are of, and all of it in one line."""
     for subject in dict.fromkeys(one.subject for one in report.outcomes):
         mine = [one for one in report.outcomes if one.subject == subject]
         console.print(escape(subject), style="italic", highlight=False)
@@ -29,7 +29,6 @@ def print_check(report: CheckReport, console: Console) -> None:
         for one in mine:
             console.print(f"  {escape(_behind(one))}", style="dim", highlight=False)
         console.print()
-    print_warnings(report.warnings, console)
     console.print(report.summary, style="bold", highlight=False)
 
 

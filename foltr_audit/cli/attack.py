@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 
 from foltr_audit.cli.common import Common, listed, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, refuse_others
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn_of_unloadable
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn, warn_of_unloadable
 from foltr_audit.cli.preset import Chosen, attack_preset, beside
 from foltr_audit.errors import UsageError
 
@@ -187,7 +186,7 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
         output.save_results(report.json(beside(published)))
-    _show(report, common, published, [warning for cell in cells for warning in cell.warnings])
+    _show(report, common, published)
 
 
 def _only_fresh(options: dict[str, object]) -> None:
@@ -248,19 +247,22 @@ def _show(
     report: AttackReport,
     common: Common,
     published: Comparison | None = None,
-    warnings: Sequence[str] = (),
 ) -> None:
+    """Show the report on stdout, and then its warnings on stderr."""
     if common.json:
         print_line(report.json(beside(published)))
-        return
-    from foltr_audit.report.layout import print_warnings
+    else:
+        _print(report, published)
+    warn(row["warning"] for row in report.warnings)
+
+
+def _print(report: AttackReport, published: Comparison | None) -> None:
     from foltr_audit.report.tables import print_attack
 
     console = stdout_console("" if published is None else published.extent.label)
     if published is not None:
         console.print(published.heading, style="bold", highlight=False, markup=False)
     print_attack(report, console)
-    print_warnings(warnings, console)
     if published is not None:
         console.print()
         published.print(console)

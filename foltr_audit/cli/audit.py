@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from foltr_audit.cli.common import Common, listed, takes_common, use_threads
-from foltr_audit.cli.output import print_line, save_config, stdout_console
+from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
 
 
 @takes_common
@@ -153,5 +153,6 @@ def audit(
         print_line(report.json())
     else:
         print_audit(report, stdout_console())
+    warn(row["warning"] for row in report.warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from foltr_audit.cli.output import (
     refuse_place,
     save_config,
     stdout_console,
+    warn,
     warn_of_unloadable,
     write_file,
 )
@@ -83,7 +84,7 @@ def check(
 ) -> None:
     """Hold limits against a new run, a trace or a comparison.
 
-    Exit code 0 if all hold, 1 if one is broken, 2 if one cannot be judged.
+    Exit code 0 if all hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
     from foltr_audit.checking.limits import Limits
 
@@ -236,15 +237,15 @@ def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Pa
         from foltr_audit.checking.tables import print_check
 
         print_check(report, stdout_console())
+    warn(report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
-    missing = report.of_status("not judged")
-    for outcome in missing:
+    for outcome in report.of_status("not judged"):
         note(f"error: cannot be judged: {outcome.line}")
     if problem is not None:
         raise problem
     if not report.holds:
-        raise typer.Exit(2 if missing else 1)
+        raise typer.Exit(1 if report.of_status("broken") else 2)
 
 
 def _written(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:

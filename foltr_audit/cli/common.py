@@ -191,8 +191,10 @@ class Common:
             return [{"defense": self.defense}]
         if not self.eps:
             return [{}]
+        from foltr_audit.plugins.answers import published_of
+
         learner = _learner_of(table)
-        return [{"defense": list(learner.published_chain(eps, self.sensitivity))} for eps in self.eps]
+        return [{"defense": list(published_of(learner, eps, self.sensitivity))} for eps in self.eps]
 
     def repetition_axis(self, table: Table) -> list[Table]:
         """One point per repetition, with its fold.

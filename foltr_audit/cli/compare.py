@@ -12,7 +12,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, listed, takes_common
 from foltr_audit.cli.grids import grid_of, kept_comparison, numbers
-from foltr_audit.cli.output import print_line, save_config, stdout_console, warn_of_unloadable
+from foltr_audit.cli.output import print_line, save_config, stdout_console, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _compare(
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_panels import draw_comparison
-    from foltr_audit.report.compare_tables import print_compare
+    from foltr_audit.report.compare_tables import print_compare, warnings_by_defense
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
@@ -234,6 +234,7 @@ def _compare(
         print_line(report.json())
     else:
         print_compare(report, stdout_console())
+    warn(warnings_by_defense(report.warnings))
     refuse_contradiction(report.claims)
     worst = comparison.worst(failed)
     if worst is not None:

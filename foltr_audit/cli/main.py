@@ -32,7 +32,7 @@ from foltr_audit.cli import (
     trace,
     train,
 )
-from foltr_audit.cli.output import drop_stdout
+from foltr_audit.cli.output import drop, note
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _failed(error.format_message(), error.exit_code)
     except BrokenPipeError:  # elsewhere than in a command's last words, so its exit code is not known
-        drop_stdout()
+        drop(sys.stdout)
         return READER_GONE
     except MemoryError:
         return _failed("not enough memory; take fewer queries or clients", 1)
@@ -95,6 +95,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
+    except SystemExit as error:  # help that nobody reads to its end; what a command prints does not come here
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        result = 0
     except SystemError as error:  # what Ctrl-C becomes when it comes while a kernel is being called
         if not _comes_of_ctrl_c(error):
             raise
@@ -121,7 +125,7 @@ def _comes_of_ctrl_c(error: BaseException | None) -> bool:
 def _failed(message: str, code: int) -> int:
     line = " ".join(message.split())
     if line:
-        sys.stderr.write(f"error: {line}\n")
+        note(f"error: {line}")
     return code
 
 

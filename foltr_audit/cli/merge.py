@@ -10,7 +10,7 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, use_threads
-from foltr_audit.cli.output import note, print_line, stdout_console
+from foltr_audit.cli.output import note, print_line, stdout_console, warn
 from foltr_audit.cli.preset import beside
 from foltr_audit.errors import FoltrAuditError, UsageError
 
@@ -129,7 +129,6 @@ def play_merging(
     from foltr_audit.extras import require
     from foltr_audit.merging import MergeSpec, run_merging
     from foltr_audit.merging.output import MergeFolder
-    from foltr_audit.merging.tables import print_merging
     from foltr_audit.progress import on_terminal
 
     if common.overwrite and common.out is None:
@@ -155,7 +154,14 @@ def play_merging(
             note(f"wrote {folder.path}")
     if common.json:
         print_line(study.json(beside(published)))
-        return
+    else:
+        _print(study, published)
+    warn(study.notes)
+
+
+def _print(study: MergeStudy, published: FigureComparison | None) -> None:
+    from foltr_audit.merging.tables import print_merging
+
     console = stdout_console("" if published is None else published.extent.label)
     if published is not None:
         console.print(published.heading, style="bold", highlight=False, markup=False)

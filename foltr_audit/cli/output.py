@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from foltr_audit.errors import UsageError
 
@@ -37,7 +37,7 @@ def stdout_console(label: str = "") -> Console:
 
         def on_broken_pipe(self) -> None:
             """Go on without a reader."""
-            drop_stdout()
+            drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Labelled() if fits else Labelled(width=100)
@@ -49,27 +49,42 @@ def print_line(text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        drop_stdout()
+        drop(sys.stdout)
 
 
-def drop_stdout() -> None:
-    """Send all that stdout still gets to nowhere, its reader being gone."""
+def drop(stream: TextIO) -> None:
+    """Send all that a stream still gets to nowhere, its reader being gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def note(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(text + "\n")
+    """One line on stderr; the command goes on if nobody reads it."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        drop(sys.stderr)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Each warning once, on stderr, where it is one line whatever the width."""
+    from rich.console import Console
+    from rich.text import Text
+
+    colours = Console(stderr=True)
+    for warning in dict.fromkeys(" ".join(text.split()) for text in warnings):
+        with colours.capture() as painted:
+            colours.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True, end="")
+        note(painted.get())
 
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:
-    """One line on stderr for each plug-in of a kind that cannot be loaded, where nobody named it."""
+    """A warning for each plug-in of a kind that cannot be loaded, where nobody named it."""
     from foltr_audit.registry import unloadable
 
-    for why in unloadable(kind).values():
-        note(f"warning: {why}; left out")
+    warn(f"{why}; left out" for why in unloadable(kind).values())
 
 
 def save_config(path: Path | None, plan: Plan | Grid) -> None:

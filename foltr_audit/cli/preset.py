@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.plan import Plan
     from foltr_audit.presets import Preset
-    from foltr_audit.report.comparison import Comparison
+    from foltr_audit.report.comparison import Comparison, Overridden
+    from foltr_audit.spec import Spec
     from foltr_audit.study import Cell
 
 Table = dict[str, Any]
@@ -26,11 +27,13 @@ class Chosen:
         preset: the study.
         plans: the plan of each of its cells, by name; two of them may hold the same Spec.
         scale: what rounds, repeats and repetitions were multiplied by.
+        runs: repetitions that --runs asks for; None where it is not given.
     """
 
     preset: Preset
     plans: dict[str, Plan]
     scale: float = 1.0
+    runs: int | None = None
 
     @classmethod
     def of(
@@ -63,7 +66,7 @@ class Chosen:
             cell: spread.plan(point or {}, protocol=protocol, same=same, tables=tables)
             for cell, tables in preset.tables(scale).items()
         }
-        return cls(preset=preset, plans=plans, scale=scale)
+        return cls(preset=preset, plans=plans, scale=scale, runs=common.runs)
 
     @property
     def plan(self) -> Plan:
@@ -81,9 +84,57 @@ class Chosen:
         run = {cell.spec: cell for cell in cells}
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
         data = cells[0].data
-        extent = Extent(data=data["source"], synthetic=data["synthetic"], scale=self.scale)
+        extent = Extent(
+            data=data["source"],
+            synthetic=data["synthetic"],
+            scale=self.scale,
+            overridden=tuple(self._overridden()),
+        )
         kind = AttackComparison if self.preset.published.attacks else FigureComparison
         return kind.of(self.preset, mine, extent)
+
+    def _overridden(self) -> Iterator[Overridden]:
+        """What of the study was given another value, but for its data, seed and --scale."""
+        from foltr_audit.plan import Plan
+        from foltr_audit.report.comparison import Overridden
+
+        tables = self.preset.tables(self.scale)
+        as_it_is = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])
+        now = _values(self.plan.specs)
+        for name in dict.fromkeys((*as_it_is, *now)):
+            values, published = now.get(name, ()), as_it_is.get(name, ())
+            if name not in _NO_PARAMETERS and set(values) != set(published):
+                option = _OPTIONS.get(name) or FIELD_OPTIONS.get(name, name)
+                yield Overridden(option, _text(values), _text(published))
+        repetitions = self.preset.repetitions
+        if self.runs is not None and repetitions is not None and self.runs != repetitions:
+            yield Overridden("--runs", str(self.runs), str(repetitions))
+
+
+_OPTIONS = {
+    "attack.click_models": "--click-model",
+    "attack.methods": "--method",
+    "defense": "--defense",
+    "train.click_model": "--train-click-model",
+}
+
+_NO_PARAMETERS = ("data.source", "data.fold", "data.intents", "repetition", "seed")
+
+
+def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:
+    """The different values of each field of some Specs, as texts."""
+    from foltr_audit.spec import flat
+
+    found: dict[str, dict[str, None]] = {}
+    for spec in specs:
+        for name, value in flat(spec.table()).items():
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            found.setdefault(name, {})[text] = None
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _text(values: Sequence[str]) -> str:
+    return " or ".join(values) or "none"
 
 
 def check_scale(scale: float) -> None:

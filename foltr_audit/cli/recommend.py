@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, takes_common
 from foltr_audit.cli.grids import kept_comparison
-from foltr_audit.cli.output import print_line, save_config, stdout_console
+from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ def _show(report: RecommendReport, *, json: bool) -> None:
         print_line(report.json())
     else:
         print_recommend(report, stdout_console())
+    warn(row["warning"] for row in report.warnings)
 
 
 def _plan(common: Common, method: list[str] | None, click_model: str | None, repeats: int | None) -> Plan:

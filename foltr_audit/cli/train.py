@@ -10,7 +10,7 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, takes_common, use_threads
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console
+from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn
 from foltr_audit.cli.preset import Chosen, beside
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def run_training(
     """
     from foltr_audit.progress import on_terminal
     from foltr_audit.report.curves import check_picture, save_curves
-    from foltr_audit.report.layout import print_warnings
     from foltr_audit.report.train import Speed, TrainReport, WireCost
     from foltr_audit.report.train_tables import print_train
     from foltr_audit.study import Study, run_plan
@@ -82,15 +81,16 @@ def run_training(
         save_curves(picture, cells, report.dataset)
     if common.json:
         print_line(report.json(Speed.of(cells).row() | beside(published)))
+        warn(row["warning"] for row in report.warnings)
         return
     console = stdout_console("" if published is None else published.extent.label)
     if published is not None:
         console.print(published.heading, style="bold", highlight=False, markup=False)
     print_train(report, console, rounds=published is None)
-    print_warnings((warning for cell in cells for warning in cell.warnings), console)
     if published is not None:
         console.print()
         published.print(console)
+    warn(row["warning"] for row in report.warnings)
     note(str(Speed.of(cells)))
     for cell in cells:
         for cost in WireCost.of(cell):

@@ -17,6 +17,7 @@ from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import Defense, RoundContext, plain
+from foltr_audit.plugins.answers import published_of
 from foltr_audit.records.privacy import Summed
 from foltr_audit.registry import names
 from foltr_audit.rng import Streams
@@ -200,6 +201,6 @@ def _filled(part: str, eps: float, sensitivity: float) -> str:
 def _published(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
     learner = setup.learner
     try:
-        return learner.published_chain(eps, sensitivity if learner.sends == "models" else None)
+        return published_of(learner, eps, sensitivity if learner.sends == "models" else None)
     except UsageError as error:
         raise UsageError(f"{PUBLISHED}: {error}") from error

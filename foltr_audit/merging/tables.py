@@ -11,7 +11,7 @@ from foltr_audit.merging import published
 from foltr_audit.merging.compared import MERGED
 from foltr_audit.merging.quality import METRICS, NDCG
 from foltr_audit.merging.study import MergeStudy, Row
-from foltr_audit.report.layout import percent, print_warnings, table
+from foltr_audit.report.layout import percent, table
 from foltr_audit.report.plain import short
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def print_merging(study: MergeStudy, console: Console) -> None:
         console.print()
     for line in (*_verdicts(study.verdicts), *_CAPTION):
         console.print(escape(line), highlight=False)
-    print_warnings(study.notes, console)
 
 
 _CAPTION = (

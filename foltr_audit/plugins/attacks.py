@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from dataclasses import fields
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from foltr_audit.errors import PluginError, did_you_mean
 from foltr_audit.plugins.base import Plugin
 from foltr_audit.rankers import known_ranker
-from foltr_audit.records.view import Inference, View
+from foltr_audit.records.view import Inference, Knowledge, View
 
 
 class Attack(Plugin):
@@ -33,6 +35,18 @@ class Attack(Plugin):
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
     probabilities: ClassVar[bool] = False
     baseline: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+        """Refuse a class that needs what is no name of `Knowledge`."""
+        super().__pydantic_init_subclass__(**more)
+        who = f"attack {getattr(cls, 'name', cls.__name__)}"
+        if not isinstance(cls.needs, frozenset | set):
+            raise PluginError(f"{who}: needs={cls.needs!r}; expected a frozenset of names")
+        known = [each.name for each in fields(Knowledge)]
+        unknown = sorted(cls.needs - set(known))
+        if unknown:
+            raise PluginError(f"{who}: it needs {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
 
     def why_not(self, view: View) -> str | None:
         """Why this attack cannot run on a view, or None if it can."""

@@ -13,8 +13,8 @@ from foltr_audit.evidence import Evidence, combined
 from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
-from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
-from foltr_audit.report.doubts import doubts
+from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
+from foltr_audit.report.doubts import doubt_rows
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.information import information_rows
@@ -81,26 +81,19 @@ class AttackReport(Report):
     refused: list[Row]
     results: list[Row]
 
-    @property
-    def doubts(self) -> list[str]:
-        """What of the results cannot be if the declared facts are right, one line each."""
-        return doubts(self.results)
-
-    def table(self) -> Row:
-        """Everything as one plain table; `doubts` only where there are any."""
-        return {**super().table(), **({"doubts": self.doubts} if self.doubts else {})}
-
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[Cell]) -> AttackReport:
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
         pieces = [rows for group in groups(cells) for rows in _rows(group)]
+        rows = joined(pieces)
         return cls(
             config=plan.table(),
             dataset=dataset_table([cell.data for cell in cells])
             | {"queries_too_short": max(cell.too_short for cell in cells)},
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
-            **joined(pieces),
+            warnings=warning_rows(cells) + doubt_rows(rows["results"]),
+            **rows,
             **joined(pieces, INQUIRIES),
         )
 

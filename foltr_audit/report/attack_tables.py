@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import at_eps, beside, by_method, method_table, of_world, percent, table, world
+from foltr_audit.report.layout import (
+    at_eps,
+    below,
+    beside,
+    by_method,
+    method_table,
+    method_text,
+    of_world,
+    percent,
+    table,
+    world,
+)
 from foltr_audit.report.plain import epsilon, short
 
 if TYPE_CHECKING:
@@ -23,7 +34,12 @@ _SCORES = {
 _RANDOM = "random:k=mean"  # of the random guesses the one that knows most stands beside the scores
 
 
-def scores_table(results: Sequence[Row]) -> Table:
+LESS_OF_SCORES = ("TPR@.1%", "message", "identifiable")
+LESS_OF_ANY_CLICK = ("accuracy",)
+"""What each table does without on a narrow terminal, first to last."""
+
+
+def scores_table(results: Sequence[Row], narrow: bool = False) -> Table:
     """What scores are worth at few false alarms, and on documents that can be told; rows of one world."""
     rows = [row for row in results if not row["method"].startswith("random:") or row["method"] == _RANDOM]
     columns = {
@@ -31,7 +47,7 @@ def scores_table(results: Sequence[Row]) -> Table:
         for name, heading in _SCORES.items()
         if name != "exact_message" or any(row[name] is not None for row in rows)
     }
-    return _metrics_table(None, _scores_caption(rows, columns), columns, rows)
+    return _metrics_table(None, _scores_caption(rows, columns), columns, rows, narrow=narrow)
 
 
 def _scores_caption(rows: Sequence[Row], columns: dict[str, str]) -> str:
@@ -46,7 +62,7 @@ def _scores_caption(rows: Sequence[Row], columns: dict[str, str]) -> str:
     )
 
 
-def any_click_table(rows: Sequence[Row]) -> Table:
+def any_click_table(rows: Sequence[Row], narrow: bool = False) -> Table:
     """Whether a list has any click, beside always saying yes; rows of one world."""
     settings = {(row["eps_claimed"], row["defense"]): row for row in rows}
     always = [
@@ -62,19 +78,23 @@ def any_click_table(rows: Sequence[Row]) -> Table:
         for row in settings.values()
     ]
     title = "any click at all? (every list counts)"
-    return _metrics_table(title, None, {"auc": "AUC", "accuracy": "accuracy"}, [*always, *rows])
+    columns = {"auc": "AUC", "accuracy": "accuracy"}
+    return _metrics_table(title, None, columns, [*always, *rows], narrow=narrow)
 
 
 def _metrics_table(
-    title: str | None, caption: str | None, columns: dict[str, str], rows: Sequence[Row]
+    title: str | None, caption: str | None, columns: dict[str, str], rows: Sequence[Row], *, narrow: bool
 ) -> Table:
-    """One line per row, with each metric's interval beside it."""
-    found = method_table(title, caption, columns.values())
+    """One line per row, with each metric's interval beside it, or below it where it is narrow."""
+    found = method_table(title, caption, columns.values(), narrow=narrow)
+    entry = below if narrow else beside
     for mine in by_method(rows):
         for row in mine:
-            cells = [beside(row, name) for name in columns]
+            cells = [entry(row, name) for name in columns]
             style = "dim" if row["baseline"] else None
-            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *cells, style=style)
+            found.add_row(
+                method_text(row["method"], narrow=narrow), epsilon(row["eps_claimed"]), *cells, style=style
+            )
     return found
 
 

@@ -11,7 +11,7 @@ from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
 from foltr_audit.plan import Plan
 from foltr_audit.records.observers import sees
-from foltr_audit.report.base import Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.study import Cell
 
 
@@ -20,31 +20,24 @@ class AuditReport(Report):
     """The result of `audit`.
 
     Attributes:
-        warnings: wrong pairings in the audited chains, one row per chain and pairing.
         results: one row per run, view, unit and canary.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/audit/1"
 
-    warnings: list[Row]
     results: list[Row]
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[Cell]) -> AuditReport:
         """The report on the cells of a plan."""
-        several = groups(cells)
         return cls(
             config=plan.table(),
             dataset=dataset_table([cell.data for cell in cells]),
             utility=utility_rows(cells),
-            warnings=[
-                {"defense": group.setting["defense"], "warning": warning}
-                for group in several
-                for warning in group.cells[0].warnings
-            ],
+            warnings=warning_rows(cells),
             results=[
                 finding_row(finding, group.setting | {"run": cell.spec.repetition}, cell.spec.train.rounds)
-                for group in several
+                for group in groups(cells)
                 for cell in group.cells
                 for finding in cell.findings
             ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -14,7 +15,7 @@ from foltr_audit.records.observers import with_article
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import verdict_text
-from foltr_audit.report.layout import print_warnings, table
+from foltr_audit.report.layout import print_fitting, table
 from foltr_audit.report.tables import dataset_line
 
 if TYPE_CHECKING:
@@ -38,23 +39,26 @@ _NUMBERS = {
 
 
 def print_audit(report: AuditReport, console: Console) -> None:
-    """The whole report: data, warnings, a table per chain, and why each verdict is what it is."""
+    """The whole report: data, a table per chain, and why each verdict is what it is."""
     console.print(dataset_line(report.dataset, report.config, report.results))
     for chain in dict.fromkeys(row["defense"] for row in report.results):
         rows = [row for row in report.results if row["defense"] == chain]
         console.print()
-        console.print(_table(rows))
+        print_fitting(partial(_table, rows), _LESS, console)
         for row in rows:
             console.print()
             for line in _block(row, several=len({row["run"] for row in rows}) > 1):
                 console.print(line, highlight=False)
         console.print()
-        print_warnings((row["warning"] for row in report.warnings if row["defense"] == chain), console)
         for line in conclusions(rows):
             console.print(escape(line), style="bold", highlight=False)
 
 
-def _table(rows: Sequence[Row]) -> Table:
+_LESS = ("ceiling", "exact", "claimed", "proven")
+"""What the table does without on a narrow terminal, first to last."""
+
+
+def _table(rows: Sequence[Row], narrow: bool) -> Table:
     first, runs = rows[0], {row["run"] for row in rows}
     delta = f", delta {first['delta']:g}" if first["delta"] else ""
     per = "one message" if first["messages"] == 1 else f"{first['messages']} messages of one client, pooled"
@@ -64,17 +68,18 @@ def _table(rows: Sequence[Row]) -> Table:
         "sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was played; "
         f"measured: shown by {first['trials']} trials per hypothesis, each at "
         f"{100 * first['confidence']:g} % confidence, and ceiling: the most that so many can show",
-        space=2,
+        space=1 if narrow else 2,
     )
     found.add_column("sees", no_wrap=True)
     for heading in _NUMBERS.values():
         found.add_column(heading, justify="right", no_wrap=True)
-    found.add_column("verdict")
+    found.add_column("verdict", no_wrap=True)
     for row in rows:
         run = f"run {row['run']}\n" if len(runs) > 1 else ""
         audited = f"{run}{row['sees']}\n{row['unit']}\n{row['canary']}"
         style = _STYLES.get(row["verdict"], "")
-        verdict = Text(verdict_text(row), style=style)
+        words = verdict_text(row)
+        verdict = Text(words.replace("by ", "by\n") if narrow else words, style=style)
         found.add_row(audited, *(_cell(row, name) for name in _NUMBERS), verdict)
     return found
 

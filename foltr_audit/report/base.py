@@ -31,6 +31,7 @@ class Report:
         utility: one row per trained-on click model, claimed epsilon and chain.
         utility_groups: one row per setting and group of clients, worst served first; left out where clients
             do not differ.
+        warnings: wrong pairings in the chains that were run, one row per chain and pairing.
     """
 
     SCHEMA: ClassVar[str]
@@ -40,6 +41,7 @@ class Report:
     dataset: Row
     utility: list[Row]
     utility_groups: list[Row] = field(default_factory=list, kw_only=True)
+    warnings: list[Row] = field(default_factory=list, kw_only=True)
 
     def table(self) -> Row:
         """Everything as one plain table with its schema; the fields `BY_GROUP` only where they hold a row."""
@@ -118,6 +120,16 @@ def dataset_table(facts: Sequence[Row]) -> Row:
             {name: value for name, value in fold.items() if name not in shared} for fold in folds.values()
         ],
     }
+
+
+def warning_rows(cells: Sequence[Cell]) -> list[Row]:
+    """Each wrong pairing of each chain, once."""
+    found: dict[tuple[str, str], Row] = {}
+    for cell in cells:
+        chain = "+".join(cell.spec.defense)
+        for warning in cell.warnings:
+            found.setdefault((chain, warning), {"defense": chain, "warning": warning})
+    return list(found.values())
 
 
 def utility_rows(cells: Sequence[Cell]) -> list[Row]:

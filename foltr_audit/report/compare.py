@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
@@ -25,7 +26,8 @@ from foltr_audit.report.compare_rows import (
     served_rows,
     setting_row,
 )
-from foltr_audit.report.pareto import Choice, beaten_by
+from foltr_audit.report.compare_words import verdicts_on
+from foltr_audit.report.pareto import ByQuery, Choice, beaten_by, front_of
 from foltr_audit.report.plain import json_text
 from foltr_audit.spec import Spec, flat
 
@@ -117,7 +119,7 @@ class CompareReport:
             groups=builder.groups,
             served=builder.served,
             curves=builder.curves,
-            results=with_front(builder.results),
+            results=with_front(builder.results, builder.ndcg),
         )
 
     def table(self) -> Row:
@@ -147,17 +149,33 @@ def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
             )
 
 
-def with_front(rows: Sequence[Row]) -> list[Row]:
-    """The rows with `pareto` and `dominated_by`, among those of the same world."""
+def with_front(rows: Sequence[Row], ndcg: Sequence[ByQuery]) -> list[Row]:
+    """The rows with `pareto` and `dominated_by`, among those of the same world.
+
+    Args:
+        rows: of settings.
+        ndcg: of the queries of each.
+    """
     found: list[Row] = []
+    queries = {id(row): values for row, values in zip(rows, ndcg, strict=True)}
     for rows_of_world in rows_by_world(rows).values():
-        choices = [Choice(_number(row["auc"]), _number(row["ndcg@10"])) for row in rows_of_world]
-        beaten = beaten_by(choices)
+        choices = [_choice(row, queries[id(row)]) for row in rows_of_world]
         several = len({row["learner"] for row in rows_of_world}) > 1
-        for row, choice, numbers in zip(rows_of_world, choices, beaten, strict=True):
+        for row, front, numbers in zip(rows_of_world, front_of(choices), beaten_by(choices), strict=True):
             names = [_named(rows_of_world[number], several=several) for number in numbers]
-            found.append({**row, "pareto": not numbers if choice.known else None, "dominated_by": names})
+            found.append({**row, "pareto": front, "dominated_by": names})
     return found
+
+
+def _choice(row: Row, ndcg: ByQuery) -> Choice:
+    ends = row["auc_ci95"]
+    return Choice(
+        leak=_number(row["auc"]),
+        utility=_number(row["ndcg@10"]),
+        leak_ends=None if ends is None else (ends[0], ends[1]),
+        queries=ndcg,
+        refuted=bool({*FALSE, CONTRADICTION} & set(verdicts_on(row).values())),
+    )
 
 
 def _number(value: float | None) -> float | None:
@@ -251,6 +269,7 @@ class _Builder:
         self.served: list[Row] = []
         self.curves: list[Row] = []
         self.results: list[Row] = []
+        self.ndcg: list[ByQuery] = []
         self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
         self._bases: dict[str, Setting] = {}
         pooled = _pooled([cell for cell in cells if cell.kind == "attack"])
@@ -291,6 +310,7 @@ class _Builder:
         self.served += served_rows(setting)
         self.curves.append(curve_row(setting))
         self.results.append(row)
+        self.ndcg.append(setting.query_ndcg())
         self._add_claims(setting)
         self._add_warnings(setting.cells[0], setting.label)
 

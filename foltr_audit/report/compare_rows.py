@@ -23,7 +23,7 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
-from foltr_audit.significance import paired_t_test
+from foltr_audit.significance import mean_interval, paired_t_test
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""
@@ -202,10 +202,10 @@ def _utility(setting: Setting, base: Setting | None) -> Row:
     """Offline and online nDCG@10 with intervals, and against no defense.
 
     Offline: interval by bootstrap over queries, test over queries that both have. Online: Student's, over
-    runs.
+    three or more runs.
     """
     names, values = setting.query_ndcg()
-    offline = Resamples(names, setting.streams).mean(values) if names.size else Score(float("nan"), None)
+    offline = Resamples(names, setting.streams).share(values) if names.size else Score(float("nan"), None)
     row = {
         **columns("ndcg@10", offline),
         "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
@@ -236,26 +236,24 @@ def _differences(setting: Setting, base: Setting) -> Row:
 
 
 def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Row:
-    """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs."""
+    """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs.
+
+    The interval is one within -1 and 1, of `FEWEST` or more pairs.
+    """
     known = np.isfinite(mine) & np.isfinite(theirs)
     mine, theirs = mine[known], theirs[known]
     if mine.size < 2:
         difference = float(mine.mean() - theirs.mean()) if mine.size else None
         return {f"{name}_difference": difference, f"{name}_difference_ci95": None, f"{name}_p": None}
     test = paired_t_test(mine, theirs)
-    return {
-        f"{name}_difference": test.difference,
-        f"{name}_difference_ci95": list(test.interval),
-        f"{name}_p": test.p,
-    }
+    ends = None if test.ends is None else [max(test.ends[0], -1.0), min(test.ends[1], 1.0)]
+    return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
 
 
 def _over_runs(values: NDArray[np.float64]) -> Score:
-    """Mean with Student's interval over two or more runs in which it is defined."""
+    """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
     values = values[np.isfinite(values)]
-    if values.size < 2:
-        return Score(float(values.mean()) if values.size else float("nan"), None)
-    return Score(float(values.mean()), paired_t_test(values, np.zeros(values.size)).interval)
+    return Score(float(values.mean()) if values.size else float("nan"), mean_interval(values))
 
 
 def _worst_group(setting: Setting) -> Row:

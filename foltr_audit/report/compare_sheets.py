@@ -288,6 +288,8 @@ def _front(world: World, row: Row, *, every: bool = False) -> Entry:
         return NONE
     if row["pareto"]:
         return Entry("on the front")
+    if not row["dominated_by"]:
+        return Entry("not on the front", "claim refuted", "bad")
     first, *others = world.rivals(row)
     names = [first, f"{len(others)} more"] if others and not every else [first, *others]
     return Entry("dominated", f"by {'; '.join(names) if every else ' and '.join(names)}", "dim")

@@ -13,6 +13,7 @@ from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_words import counted, is_or_are, listed, shortened, verdicts_on
 from foltr_audit.report.compare_worlds import World, worlds
+from foltr_audit.report.few_lists import few_lists
 from foltr_audit.report.meaning import sure_auc
 from foltr_audit.report.plain import epsilon, short
 
@@ -198,7 +199,8 @@ def leaks_said(world: World) -> list[str]:
             "The best attack has no interval, so that nothing is shown of it, under "
             f"{shortened(_by_defense(unknown))}."
         )
-    return sentences
+    few = few_lists([leak.row["lists"] for leak in found])
+    return [*sentences, few.strip()] if few else sentences
 
 
 def kept_said(world: World) -> str:
@@ -253,9 +255,11 @@ def front_said(world: World) -> str:
     if len(known) < 2:
         return ""
     front = [world.called(row) for row in known if row["pareto"]]
-    beaten = len(known) - len(front)
-    rest = f"; the other {beaten} {is_or_are(beaten)} dominated by one of these" if beaten else ""
-    return f"On the front of attack AUC and nDCG@10: {shortened(front, 8)}{rest}."
+    beaten = sum(bool(row["dominated_by"]) for row in known)
+    refuted = len(known) - len(front) - beaten
+    rest = f"; {beaten} {is_or_are(beaten)} dominated by one of these" if beaten else ""
+    rest += f"; {refuted} {is_or_are(refuted)} left out for a false claim" if refuted else ""
+    return f"On the front of attack AUC and nDCG@10: {shortened(front, 8) or 'no row'}{rest}."
 
 
 def groups_said(world: World) -> str:

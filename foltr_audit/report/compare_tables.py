@@ -25,7 +25,7 @@ from foltr_audit.report.compare_words import (
     verdict_text,
 )
 from foltr_audit.report.compare_worlds import World, worlds
-from foltr_audit.report.layout import below, name_lines, print_fitting, print_warnings, table
+from foltr_audit.report.layout import below, name_lines, print_fitting, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.tables import dataset_line
 from foltr_audit.spec import Spec
@@ -68,7 +68,6 @@ def _print_rest(report: CompareReport, console: Console) -> None:
         console.print(
             escape(f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}"), style="red"
         )
-    print_warnings(warnings_by_defense(report.warnings), console)
 
 
 def warnings_by_defense(rows: Sequence[Row]) -> list[str]:

@@ -9,8 +9,8 @@ from foltr_audit.records.observers import VIEWS
 from foltr_audit.report.base import Row
 
 FRONT = (
-    "no other row is as good in both and better in one, by the values alone, whatever their intervals; an "
-    "AUC below .5 counts as .5, and values that are equal in three digits are equal"
+    "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
+    "(by the 95 % interval of the difference); an AUC below .5 counts as .5"
 )
 """What the front is."""
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from foltr_audit.presets import Preset
 from foltr_audit.report.base import Row
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+class Overridden(NamedTuple):
+    """A parameter of a published study that was given another value.
+
+    Attributes:
+        option: the option that did it, or the field of the Spec.
+        value: its values now, as text.
+        published: those of the study.
+    """
+
+    option: str
+    value: str
+    published: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,22 +35,29 @@ class Extent:
         data: source of the data here.
         synthetic: whether those are synthetic.
         scale: what rounds, repeats and repetitions were multiplied by.
+        overridden: what else of it was given another value.
     """
 
     data: str
     synthetic: bool
     scale: float = 1.0
+    overridden: tuple[Overridden, ...] = ()
 
     @property
     def label(self) -> str:
-        """What the title of every table has to say; empty of real data at full size."""
-        words = ["synthetic data"] if self.synthetic else []
-        return ", ".join([*words, f"scale {self.scale:g}"] if self.scale < 1 else words)
+        """What the title of every table has to say; empty of the study as it is, on real data."""
+        return ", ".join([*(["synthetic data"] if self.synthetic else []), *self._changes()])
 
     def __str__(self) -> str:
         kind = "synthetic data" if self.synthetic else "data"
-        scale = f", scale {self.scale:g}" if self.scale < 1 else ""
-        return f"{kind} {self.data}{scale}"
+        return ", ".join([f"{kind} {self.data}", *self._changes()])
+
+    def _changes(self) -> Iterator[str]:
+        if self.scale < 1:
+            yield f"scale {self.scale:g}"
+        if self.overridden:
+            given = ", ".join(f"{one.option} {one.value}" for one in self.overridden)
+            yield f"with {given} instead of {' and '.join(one.published for one in self.overridden)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +91,7 @@ class Comparison:
             "data": self.extent.data,
             "synthetic": self.extent.synthetic,
             "scale": self.extent.scale,
+            "overridden": [one._asdict() for one in self.extent.overridden],
             "rows": self.rows,
         }
 

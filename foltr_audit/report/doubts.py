@@ -10,15 +10,16 @@ from foltr_audit.report.meaning import reads_backwards, same_setting
 from foltr_audit.report.plain import short
 
 
-def doubts(results: Sequence[Row]) -> list[str]:
-    """Warnings about attacks that are worse than they can be, one line each.
+def doubt_rows(results: Sequence[Row]) -> list[Row]:
+    """Warnings about attacks that are worse than they can be, a row each.
 
     An AUC significantly below one half is no guessing. `map` weighs every click pattern by the declared
     step; where `lad`, which knows less, is clearly right more often on the same lists, that step is wrong.
     """
     attacks = [row for row in results if not row["baseline"] and not math.isnan(row["auc"])]
     backwards = reads_backwards(attacks)
-    return [*([] if backwards is None else [backwards]), *_map_below_lad(attacks)]
+    texts = [*([] if backwards is None else [backwards]), *_map_below_lad(attacks)]
+    return [{"warning": text} for text in texts]
 
 
 def _map_below_lad(rows: Sequence[Row]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whether declared facts explain messages, on a terminal."""
+"""Whether declared facts explain messages: in lines, and as warnings."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import print_warnings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def print_facts(rows: Sequence[Row], console: Console) -> None:
-    """One line per trace; what must not be overlooked is a warning."""
+    """One line per trace; what must not be overlooked is told again as a warning."""
     for row in rows:
-        which = f"{row['click_model']} clicks: " if len(rows) > 1 else ""
-        if row["text"] not in row["warnings"]:
-            console.print(escape(which + row["text"]), highlight=False)
-        print_warnings((which + text for text in row["warnings"]), console)
+        console.print(escape(_of_one(row, rows) + row["text"]), highlight=False)
+
+
+def fact_warnings(rows: Sequence[Row]) -> list[Row]:
+    """What of the facts must not be overlooked, a row each."""
+    return [{"warning": _of_one(row, rows) + text} for row in rows for text in row["warnings"]]
 
 
 def facts_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """The same lines without style."""
+    """The lines and the warnings without style."""
     for row in rows:
         told = [] if row["text"] in row["warnings"] else [row["text"]]
         yield from (*told, *(f"warning: {text}" for text in row["warnings"]))
+
+
+def _of_one(row: Row, rows: Sequence[Row]) -> str:
+    return f"{row['click_model']} clicks: " if len(rows) > 1 else ""

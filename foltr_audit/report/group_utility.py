@@ -18,7 +18,7 @@ from foltr_audit.report.layout import below, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.rows import columns, known
 from foltr_audit.report.settings import differing, heading, setting_text
-from foltr_audit.significance import paired_t_test
+from foltr_audit.significance import FEWEST, mean_interval
 from foltr_audit.study import Cell
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def rows_of_trainings(trainings: Sequence[Played], setting: Row) -> list[Row]:
     `online_mean` is the mean of the rounds in which the group played, `online_last` that of the last tenth
     of the rounds, `ndcg@10` that of the trained model under the group's own intent where groups differ in
     it. All are means over trainings. Beside each, `_all` is that of all clients in the same trainings and
-    `_difference` the group's less that; intervals are Student's over two or more trainings.
+    `_difference` the group's less that; intervals are Student's over three or more trainings.
 
     Args:
         trainings: repetitions of one setting.
@@ -134,21 +134,17 @@ def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -
     both = ~np.isnan(mine) & ~np.isnan(every)
     mine, every = mine[both], every[both]
     return {
-        **columns(name, _over_trainings(mine, np.zeros(mine.size))),
+        **columns(name, Score(mean_of_rounds(mine), mean_interval(mine))),
         f"{name}_all": known(mean_of_rounds(every)),
-        **columns(f"{name}_difference", _over_trainings(mine, every)),
+        **columns(
+            f"{name}_difference", Score(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0))
+        ),
     }
-
-
-def _over_trainings(a: NDArray[np.float64], b: NDArray[np.float64]) -> Score:
-    """Mean difference a - b over trainings, (runs,) each, with Student's interval of two or more."""
-    interval = paired_t_test(a, b).interval if a.size > 1 else None
-    return Score(mean_of_rounds(a - b), interval)
 
 
 def utility_groups_table(rows: Sequence[Row]) -> Table:
     """Who was served worst, with all clients above; rows of all settings."""
-    several = max(row["runs"] for row in rows) > 1
+    several = max(row["runs"] for row in rows) >= FEWEST
     intervals = "\nbelow each value: its 95 % interval over runs" if several else ""
     found = table(
         "nDCG@10 by group of clients, worst served first",

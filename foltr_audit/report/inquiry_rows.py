@@ -73,8 +73,9 @@ def query_id_rows(evidence: QueryEvidence, where: Row, streams: Streams) -> Iter
         }
         for name, values in metrics.items():
             told = np.where(evidence.has_pairs, values, np.nan)
-            row |= columns(name, resamples.mean(values))
-            row |= columns(f"{name}_with_pairs", resamples.mean(told))
+            average = resamples.mean if name == "rank" else resamples.share
+            row |= columns(name, average(values))
+            row |= columns(f"{name}_with_pairs", average(told))
         yield row
 
 
@@ -113,7 +114,7 @@ def _count_metrics(evidence: CountEvidence, estimates: Floats, resamples: Resamp
         **columns("error", resamples.ratio(np.abs(errors).sum(axis=1), documents)),
         **columns("rmse", resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt)),
         **columns("spearman", resamples.mean(rank_correlations(estimates, evidence.counts, here))),
-        **columns("exact", resamples.ratio(right.sum(axis=1).astype(np.float64), documents)),
+        **columns("exact", resamples.ratio(right.sum(axis=1).astype(np.float64), documents, share=True)),
     }
 
 

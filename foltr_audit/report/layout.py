@@ -57,6 +57,17 @@ def name_lines(name: str, *, narrow: bool) -> str:
     return "\n".join(line.rstrip() for line in lines if line)
 
 
+def method_text(name: str, *, narrow: bool) -> str:
+    r"""The name of a method; where it is narrow, in lines that end after a parameter.
+
+    >>> method_text("higher-distance:compare=positions,more_than=4", narrow=True)
+    'higher-distance:\ncompare=positions,\nmore_than=4'
+    """
+    if not narrow or len(name) <= NAME_WIDTH:
+        return escape(name)
+    return escape("\n".join(re.findall(r".+?(?:[:,]|$)", name)))
+
+
 def print_fitting(build: Callable[[bool], Table], less: Sequence[str], console: Console) -> None:
     """Print a table as wide as it is; where it does not fit, narrower, and with what it leaves out named.
 
@@ -80,9 +91,8 @@ def print_fitting(build: Callable[[bool], Table], less: Sequence[str], console: 
             left_out += [heading] * any(column.header == heading for column in found.columns)
             found.columns = [column for column in found.columns if column.header != heading]
     if left_out:
-        found.caption = "; ".join(
-            [*([str(found.caption)] if found.caption else []), f"no room for {', '.join(left_out)}"]
-        )
+        lost = f"no room for {', '.join(' '.join(heading.split()) for heading in left_out)}"
+        found.caption = "; ".join([*([str(found.caption)] if found.caption else []), lost])
     console.print(found, crop=False)
 
 
@@ -93,10 +103,14 @@ def method_table(
     *,
     justify: Literal["left", "right"] = "left",
     space: int = 1,
+    narrow: bool = False,
 ) -> Table:
-    """An empty table with a method, its claimed epsilon, and what is told of it under `headings`."""
-    found = table(title, caption, space)
-    found.add_column("method", overflow="fold")
+    """An empty table with a method, its claimed epsilon, and what is told of it under `headings`.
+
+    Where it is narrow, methods are in lines of their own making, see `method_text`.
+    """
+    found = table(title, caption, 0 if narrow else space)
+    found.add_column("method", overflow="fold", no_wrap=narrow)
     found.add_column("eps", justify="right", no_wrap=True)
     for heading in headings:
         found.add_column(heading, justify=justify, no_wrap=True)
@@ -148,12 +162,6 @@ def _joined(row: Row, name: str, between: str) -> str:
         return value
     low, high = (short(end, 2).replace("1.00", "1.0") for end in interval)
     return f"{value}{between}{low} to {high}" if low.startswith("-") else f"{value}{between}{low}-{high}"
-
-
-def print_warnings(warnings: Iterable[str], console: Console) -> None:
-    """Wrong pairings of a chain, each once."""
-    for warning in dict.fromkeys(warnings):
-        console.print(f"warning: {escape(warning)}", style="yellow", highlight=False)
 
 
 def percent(value: float | None) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from foltr_audit.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.base import Row
+from foltr_audit.report.few_lists import few_lists
 from foltr_audit.report.plain import epsilon
 
 
@@ -31,14 +33,14 @@ def meaning(results: Sequence[Row]) -> str:
         return (
             f"{claim}, no attack is shown to be better than guessing; the best, {row['method']} on "
             f"{row['click_model']} clicks, has an AUC of {row['auc']:.2f} ({_interval(row)}) on "
-            f"{row['lists']} lists."
+            f"{row['lists']} lists.{few_lists([row['lists']])}"
         )
     guess = next(other for other in results if other["method"] == "random:k=3" and same_setting(other, row))
     return (
         f"{claim}, a server that sees {_several(row['sees'])} finds {_percent(row['recall'])} of the "
         f"{row['click_model']} users' clicks with {row['method']}, and {_percent(row['precision'])} of what "
         f"it names was clicked (three random guesses: {_percent(guess['recall'])} and "
-        f"{_percent(guess['precision'])})."
+        f"{_percent(guess['precision'])}).{few_lists([row['lists']])}"
     )
 
 
@@ -71,20 +73,21 @@ def sure_auc(row: Row, choices: int) -> float:
 
     On the logit scale, where the interval of an AUC is close to symmetric (Pepe 2003, "The statistical
     evaluation of medical tests", section 5.2), with the standard error of the bootstrap and the t
-    distribution over the queries. A perfect AUC has no error and an infinite logit; each of its queries is
-    then one won trial (Clopper & Pearson 1934). Below any AUC where there is no interval.
+    distribution over the queries. Where the interval is that of one trial per query, as close to 1, the
+    lower end is that of these trials (`bootstrap.share_interval`). Below any AUC where there is no interval.
     """
     from scipy.stats import t
 
     if row["auc_ci95"] is None:
         return -1.0
     low, high = row["auc_ci95"]
-    if low == row["auc"] == 1.0:
-        return float((0.025 / choices) ** (1 / row["queries"]))
     queries, edge = row["queries"], 0.5 / (row["queries"] + 1)
+    trials = row["auc"] * queries, queries
+    if low <= binomial_interval(*trials)[0]:
+        return binomial_interval(*trials, TAIL / choices)[0]
     auc = min(max(row["auc"], edge), 1 - edge)
     error = (high - low) / (2 * 1.959964) or math.sqrt(auc * (1 - auc) / queries)
-    step = float(t.ppf(1 - 0.025 / choices, queries - 1)) * error / (auc * (1 - auc))
+    step = float(t.ppf(1 - TAIL / choices, queries - 1)) * error / (auc * (1 - auc))
     return 1 / (1 + math.exp(min(step - math.log(auc / (1 - auc)), 700.0)))
 
 

@@ -42,11 +42,11 @@ def intent_rows(evidence: IntentEvidence, where: Row, streams: Streams) -> Itera
             "left_over": told.left_over,
             "chance": 1.0 / intents,
             "most_frequent": float(counts.max() / told.intent.size),
-            **columns("shown", resamples.mean(shown.first)),
-            **columns("shown_balanced", resamples.ratio(shown.first * weights, weights)),
-            **columns("accuracy", resamples.mean(named.first)),
-            **columns("balanced_accuracy", resamples.ratio(named.first * weights, weights)),
-            **columns("probability", resamples.mean(named.probability)),
+            **columns("shown", resamples.share(shown.first)),
+            **columns("shown_balanced", resamples.ratio(shown.first * weights, weights, share=True)),
+            **columns("accuracy", resamples.share(named.first)),
+            **columns("balanced_accuracy", resamples.ratio(named.first * weights, weights, share=True)),
+            **columns("probability", resamples.share(named.probability)),
             **columns("bits", resamples.mean(bits(told))),
         }
 
@@ -80,8 +80,8 @@ def link_rows(evidence: LinkEvidence, where: Row, streams: Streams) -> Iterator[
             "clients": int(resamples.names.size),
             "chance": float(np.mean(1.0 / sizes)),
             "chance_mrr": float(np.mean(chance_mrr)),
-            **columns("accuracy", resamples.mean(placed.first)),
-            **columns("mrr", resamples.mean(placed.reciprocal_rank)),
+            **columns("accuracy", resamples.share(placed.first)),
+            **columns("mrr", resamples.share(placed.reciprocal_rank)),
             **columns("rank", resamples.mean(placed.rank)),
-            **columns("probability", resamples.mean(placed.probability)),
+            **columns("probability", resamples.share(placed.probability)),
         }

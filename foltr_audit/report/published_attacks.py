@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from foltr_audit.evidence import Evidence
 from foltr_audit.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.report.comparison import Comparison, Extent
-from foltr_audit.report.layout import table
+from foltr_audit.report.layout import method_text, print_fitting, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.study import Cell
 
@@ -53,10 +54,12 @@ class AttackComparison(Comparison):
         settings = list(dict.fromkeys(_setting(row) for row in self.rows))
         for setting in settings:
             rows = [row for row in self.rows if _setting(row) == setting]
-            console.print(self._table(rows, several=len(settings) > 1))
+            less = [escape(cell.name) for cell in self.preset.cells[:-1]]
+            build = partial(self._table, rows, several=len(settings) > 1)
+            print_fitting(build, less, console)
             console.print()
 
-    def _table(self, rows: Sequence[Row], *, several: bool) -> Table:
+    def _table(self, rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
         first = rows[0]
         where = f", eps {epsilon(first['eps_claimed'])}, trained on {first['trained_on']}" if several else ""
         found = table(
@@ -66,13 +69,14 @@ class AttackComparison(Comparison):
         )
         cells = [cell.name for cell in self.preset.cells]
         found.add_column("clicks", no_wrap=True)
-        found.add_column("method", overflow="fold")
+        found.add_column("method", overflow="fold", no_wrap=narrow)
         for heading in ("published", *cells):
             found.add_column(escape(heading), justify="right", no_wrap=True)
         for click_model in dict.fromkeys(row["click_model"] for row in rows):
             mine = [row for row in rows if row["click_model"] == click_model]
-            for number, line in enumerate(_lines(mine, cells)):
-                found.add_row(escape(click_model) if number == 0 else "", *line)
+            for number, (method, *line) in enumerate(_lines(mine, cells)):
+                name = method_text(method, narrow=narrow)
+                found.add_row(escape(click_model) if number == 0 else "", name, *line)
             found.add_section()
         return found
 
@@ -102,7 +106,7 @@ def _lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[list[str]]:
             methods = {row["method"] for row in there}
             published = {key: there[0][f"published_{key}"] for key in COMPARED}
             yield [
-                escape(methods.pop() if len(methods) == 1 else name),
+                methods.pop() if len(methods) == 1 else name,
                 _figures(published, 2),
                 *("-" if row is None else _figures(row, 3) for row in line),
             ]

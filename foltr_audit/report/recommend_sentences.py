@@ -10,6 +10,7 @@ from foltr_audit.recommending.limits import Limits
 from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.few_lists import few_lists
 from foltr_audit.report.plain import epsilon, short
 
 
@@ -88,9 +89,10 @@ def sentence(
     told = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{beside}"
     if evidence["auc"] is not None:
         told += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
+    few = few_lists([evidence["lists"]]) if evidence["lists"] is not None else ""
     if broken:
-        return f"{told}. It is not confirmed: {'; '.join(broken)}."
-    return f"{told}. The limits hold there too."
+        return f"{told}. It is not confirmed: {'; '.join(broken)}.{few}"
+    return f"{told}. The limits hold there too.{few}"
 
 
 def _none(nearest: Sequence[Row], search: Row, limits: Limits) -> str:

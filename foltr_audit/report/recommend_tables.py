@@ -14,7 +14,7 @@ from foltr_audit.report.base import Row
 from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_tables import without_message
 from foltr_audit.report.compare_words import counted
-from foltr_audit.report.layout import below, name_lines, print_fitting, print_warnings, table
+from foltr_audit.report.layout import below, name_lines, print_fitting, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.tables import dataset_line
@@ -44,7 +44,6 @@ def print_recommend(report: RecommendReport, console: Console) -> None:
         console.print()
         print_fitting(partial(_evidence, report, report.evidence), _LESS_OF_EVIDENCE, console)
     _print_rest(report, console)
-    print_warnings((row["warning"] for row in report.warnings), console)
 
 
 def _print_rest(report: RecommendReport, console: Console) -> None:

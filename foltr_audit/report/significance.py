@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from rich.markup import escape
 from foltr_audit.compared_systems import System, matched
 from foltr_audit.errors import UsageError
 from foltr_audit.report.base import Row
-from foltr_audit.report.layout import table
+from foltr_audit.report.layout import print_fitting, table
 from foltr_audit.report.plain import json_text, short
 from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.stored_runs import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
@@ -86,7 +87,7 @@ class SignificanceReport:
         for metric in dict.fromkeys(row["metric"] for row in self.comparisons):
             rows = [row for row in self.comparisons if row["metric"] == metric]
             console.print()
-            console.print(_comparison_table(metric, rows, numbers))
+            print_fitting(partial(_comparison_table, metric, rows, numbers), _LESS, console)
             for row in rows:
                 if math.isinf(row["effect_size"]):
                     pair = _pair(row, numbers)
@@ -138,7 +139,7 @@ def _comparisons(systems: Sequence[System], metric: str, paired_only: bool) -> l
             "b": b.name,
             "pairs": test.pairs,
             "difference": test.difference,
-            "difference_ci95": list(test.interval),
+            "difference_ci95": test.ends,
             "effect_size": test.effect_size,
             "t": test.t,
             "p": test.p,
@@ -158,19 +159,23 @@ def _test(a: System, b: System, metric: str, paired_only: bool) -> PairedTest:
     return paired_t_test(first, second)
 
 
-def _comparison_table(metric: str, rows: Sequence[Row], numbers: dict[str, int]) -> Table:
-    found = table(escape(metric))
+_LESS = ("d_z", "pairs", "95 %", "p")
+"""What a comparison does without on a narrow terminal, first to last."""
+
+
+def _comparison_table(metric: str, rows: Sequence[Row], numbers: dict[str, int], narrow: bool) -> Table:
+    found = table(escape(metric), None, 0 if narrow else 1)
     found.add_column("systems", no_wrap=True)
     for heading in ("pairs", "difference", "95 %", "d_z", "p", "p corrected"):
         found.add_column(heading, justify="right", no_wrap=True)
     found.add_column("", no_wrap=True)
     for row in rows:
-        low, high = row["difference_ci95"]
+        ends = row["difference_ci95"]
         found.add_row(
             _pair(row, numbers),
             str(row["pairs"]),
             _number(row["difference"]),
-            f"{_number(low)} to {_number(high)}",
+            "-" if ends is None else " to ".join(map(_number, ends)),
             "-" if math.isnan(row["effect_size"]) else f"{row['effect_size']:.2f}",
             _p(row["p"]),
             _p(row["p_bonferroni"]),

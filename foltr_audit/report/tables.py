@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -20,9 +21,10 @@ from foltr_audit.report.layout import (
     below,
     by_method,
     method_table,
+    method_text,
     of_world,
     percent,
-    print_warnings,
+    print_fitting,
     table,
     world,
 )
@@ -55,33 +57,31 @@ def print_attack(report: AttackReport, console: Console) -> None:
         console.print(comparison_table(report.information))
         console.print()
     if report.utility:
-        console.print(_utility_table(report.utility, no_relevant(report.config)))
+        words = no_relevant(report.config)
+        print_fitting(partial(_utility_table, report.utility, words), _LESS_OF_UTILITY, console)
         console.print()
     if report.utility_groups:
         console.print(utility_groups_table(report.utility_groups))
         console.print()
     _print_queries(report, console)
     print_inquiries(report, console)
-    closing = ""
     if any(not row["baseline"] for row in report.results) or not (
         report.counts or report.query_identification or report.intent_inference or report.linkage
     ):
-        closing = meaning(report.results)
-    print_warnings((doubt for doubt in report.doubts if doubt not in closing), console)
-    if closing:
-        console.print(escape(closing), style="bold", highlight=False)
+        console.print(escape(meaning(report.results)), style="bold", highlight=False)
 
 
 def _print_world(report: AttackReport, name: str, console: Console) -> None:
     """The tables and lines of one click model and view."""
     rows = of_world(report.results, name)
-    console.print(_results_table(rows))
+    print_fitting(partial(_results_table, rows), _LESS_OF_RESULTS, console)
     console.print()
-    console.print(beside_results.scores_table(rows))
+    print_fitting(partial(beside_results.scores_table, rows), beside_results.LESS_OF_SCORES, console)
     console.print()
     any_click = of_world(report.any_click, name)
     if any(row["auc"] is not None for row in any_click):
-        console.print(beside_results.any_click_table(any_click))
+        said = partial(beside_results.any_click_table, any_click)
+        print_fitting(said, beside_results.LESS_OF_ANY_CLICK, console)
         console.print()
     by_group = of_world(report.groups, name)
     if by_group:
@@ -146,14 +146,21 @@ def no_relevant(config: Row) -> str:
     )
 
 
-def _results_table(rows: Sequence[Row]) -> Table:
-    found = method_table(world(rows[0]), _lists(rows), COLUMNS.values(), justify="right", space=0)
+_LESS_OF_RESULTS = ("F1", "accuracy", "recall", "exact")
+_LESS_OF_UTILITY = ("runs", "clipped", "ceiling", "untrained")
+"""What each table does without on a narrow terminal, first to last."""
+
+
+def _results_table(rows: Sequence[Row], narrow: bool) -> Table:
+    headings = COLUMNS.values()
+    found = method_table(world(rows[0]), _lists(rows), headings, justify="right", space=0, narrow=narrow)
     several = len({row["eps_claimed"] for row in rows}) > 1
     for mine in by_method(rows):
         for row in mine:
             style = "dim" if row["baseline"] else None
             cells = [below(row, name) for name in COLUMNS]
-            found.add_row(escape(row["method"]), epsilon(row["eps_claimed"]), *cells, style=style)
+            name = method_text(row["method"], narrow=narrow)
+            found.add_row(name, epsilon(row["eps_claimed"]), *cells, style=style)
         if several:
             found.add_section()
     return found
@@ -171,17 +178,18 @@ def _lists(rows: Sequence[Row]) -> str:
     return "\n".join([seen, *lines])
 
 
-def _utility_table(rows: Sequence[Row], words: str) -> Table:
+def _utility_table(rows: Sequence[Row], words: str, narrow: bool) -> Table:
     found = table(
         f"nDCG@10 on {' or '.join(sorted({str(row['evaluated_on']) for row in rows}, reverse=True))}",
         f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
+        0 if narrow else 1,
     )
     found.add_column("trained on")
-    apart = [name for name in differing(rows) if name in ("learner", "train.ranker")]
+    apart = [name for name in differing(rows) if name != "trained_on"]
     for name in apart:
         found.add_column(heading(name), overflow="fold")
     for text in ("eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):
-        found.add_column(text, justify="right")
+        found.add_column(text, justify="right", no_wrap=True)
     for row in rows:
         found.add_row(
             escape(row["trained_on"]),

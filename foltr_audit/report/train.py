@@ -12,7 +12,7 @@ from foltr_audit import atomic
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.plan import Plan
 from foltr_audit.plugins import WireDefense
-from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows
+from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.periods import period_rows
 from foltr_audit.report.plain import json_text
@@ -53,6 +53,7 @@ class TrainReport(Report):
             dataset=dataset_table([cell.data for cell in cells]),
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
+            warnings=warning_rows(cells),
             population=_populations(cells),
             periods=period_rows(cells),
             twins=twin_rows(cells),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -12,7 +13,7 @@ from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
 from foltr_audit.report.base import Row
 from foltr_audit.report.group_utility import utility_groups_table
-from foltr_audit.report.layout import percent, table
+from foltr_audit.report.layout import percent, print_fitting, table
 from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.settings import differing, heading, setting_text
 from foltr_audit.report.tables import dataset_line, no_relevant
@@ -35,20 +36,29 @@ def print_train(report: TrainReport, console: Console, *, rounds: bool = True) -
     for made in report.population:
         console.print(population_table(made, report.population))
     if rounds:
-        console.print(_rounds_table(report.rounds))
+        print_fitting(partial(_rounds_table, report.rounds), _LESS_OF_ROUNDS, console)
     if report.periods:
         console.print(periods_table(report.periods))
     if report.twins:
         console.print(twins_table(report.twins))
-    console.print(_utility_table(report.utility, no_relevant(report.config), evaluated_on(report.rounds)))
+    words, part = no_relevant(report.config), evaluated_on(report.rounds)
+    print_fitting(partial(_utility_table, report.utility, words, part), _LESS_OF_UTILITY, console)
     if report.utility_groups:
         console.print(utility_groups_table(report.utility_groups))
 
 
-def _rounds_table(rows: Sequence[Row]) -> Table:
+_LESS_OF_ROUNDS = (
+    *(f"offline\n{OFFLINE[name].label}" for name in ("offline_dcg@10", "offline_map@10", "offline_mrr@10")),
+    f"online\n{ONLINE['maxrr'].label}",
+)
+_LESS_OF_UTILITY = ("runs", "clipped", "online\nsum", "ceiling", "untrained")
+"""What each table does without on a narrow terminal, first to last."""
+
+
+def _rounds_table(rows: Sequence[Row], narrow: bool) -> Table:
     apart, shown = differing(rows), ("online_ndcg@10", *_SHOWN_OFFLINE, "maxrr")
     kinds = list({tuple(str(row.get(name)) for name in apart): row for row in rows}.values())
-    found = table("rounds", _caption(rows))
+    found = table("rounds", _caption(rows), 0 if narrow else 1)
     for name in apart:
         found.add_column(heading(name), overflow="fold")
     for text in (
@@ -106,11 +116,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _utility_table(rows: Sequence[Row], words: str, part: str) -> Table:
+def _utility_table(rows: Sequence[Row], words: str, part: str, narrow: bool) -> Table:
     found = table(
         f"nDCG@10 of the trained model ({part.replace('the ', '')}) and of what its users saw (online)",
         f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
         f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
+        0 if narrow else 1,
     )
     apart = [name for name in differing(rows) if name != "trained_on"]
     found.add_column("trained on")

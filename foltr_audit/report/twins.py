@@ -157,7 +157,7 @@ def _row(group: Group, name: str, metric: str, pairs: Sequence[Pair]) -> Row:
         "mean": float(ours.mean()),
         "mean_twin": float(twin.mean()),
         "difference": float((ours - twin).mean()),
-        "difference_ci95": None if test is None else list(test.interval),
+        "difference_ci95": None if test is None else test.ends,
         "p": None if test is None else test.p,
         "p_bonferroni": None,
         "stars": "",

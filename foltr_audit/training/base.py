@@ -14,6 +14,7 @@ from foltr_audit.errors import DataError
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
 from foltr_audit.plugins import RoundContext
+from foltr_audit.plugins.answers import clicks_of
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
@@ -90,7 +91,7 @@ def play_in_score_order(
         scores, starts = setup.ranker.scores(mine, world.data, queries)
         shown[rows, step] = top_lists(scores, starts, LIST_LENGTH)
         labels = world.clicked_grades(queries, asked.ways[rows, step], shown[rows, step])
-        clicks[rows, step] = click_model.click(labels, largest, streams.at(rows), step)
+        clicks[rows, step] = clicks_of(click_model, labels, largest, streams.at(rows), step)
     return shown, clicks
 
 

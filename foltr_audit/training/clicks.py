@@ -15,6 +15,7 @@ from foltr_audit.learners.pdgd_central import PDGD
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
 from foltr_audit.plugins import CentralLearner, Learnt, RoundContext, Users
+from foltr_audit.plugins.answers import array_of, one_of
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.wired import Wired
 from foltr_audit.records.world import Asked
@@ -75,7 +76,9 @@ class Central:
 
     def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """The first model (P,), with what the learner remembers."""
-        return GlobalModel(parameters, self.learner.first_state(parameters.size))
+        state = self.learner.first_state(parameters.size)
+        who = f"learner {self.learner.name}: first_state"
+        return GlobalModel(parameters, array_of(who, state, (np.size(state),)))
 
     def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
         """See `Training.play`."""
@@ -88,7 +91,11 @@ class Central:
         elif self._steps is not None:
             parameters, lists = self._steps.learn(queries, ways, each)
         else:
-            learnt = self.learner.learn(self._users(each, ways), queries, before.parameters, state)
+            learnt = one_of(
+                f"learner {self.learner.name}: learn",
+                self.learner.learn(self._users(each, ways), queries, before.parameters, state),
+                Learnt,
+            )
             parameters, state, lists = learnt.parameters, learnt.state, _Lists.of(learnt)
         shown, clicks, reported = (
             places.spread(lists.shown),

@@ -9,6 +9,7 @@ from foltr_audit.click_mixture import Tables, declared_tables
 from foltr_audit.errors import UsageError
 from foltr_audit.played import Sent
 from foltr_audit.plugins import MetricLearner, RoundContext
+from foltr_audit.plugins.answers import array_of, arrays_of
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.wired import Wired
@@ -34,12 +35,12 @@ class MetricSenders:
     def send(self, asked: Asked, context: RoundContext) -> Sent:
         """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
-        values = learner.values
+        values = _values(learner)
         seeds = _seeds(context.streams("es/seed"))
         queries, counts = asked.queries, asked.counts
         shown, clicks = self._play(asked, context, seeds)
         learnt = reported_clicks(chain, shown, clicks, context)
-        reported = learner.outcomes(learnt)
+        reported = _outcomes(learner, learnt)
         for step in range(queries.shape[1]):
             reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
         dtype = self.setup.spec.trace.dtype
@@ -48,7 +49,7 @@ class MetricSenders:
         return Sent(
             messages=messages,
             wired=wired,
-            updates=self._means(learner.outcomes(clicks), counts),
+            updates=self._means(_outcomes(learner, clicks), counts),
             interactions=not_clipped(queries, shown, clicks, learnt),
             seeds=seeds,
         )
@@ -99,7 +100,10 @@ class MetricSenders:
     def _step_by_step(
         self, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        perturbed = self.learner.perturbations(seeds, context.parameters.size)
+        who, size = f"learner {self.learner.name}: perturbations", context.parameters.size
+        perturbed: NDArray[np.float64] = array_of(
+            who, self.learner.perturbations(seeds, size), (seeds.size, size)
+        )
         half = (asked.counts[:, np.newaxis] + 1) // 2
 
         def models(step: int) -> NDArray[np.float64]:
@@ -107,6 +111,18 @@ class MetricSenders:
             return np.where(mirrored, context.parameters - perturbed, context.parameters + perturbed)
 
         return play_in_score_order(self.setup, self.world, asked, models, context)
+
+
+def _values(learner: MetricLearner) -> NDArray[np.float64]:
+    """What the metric of one interaction may be."""
+    values = learner.values
+    return array_of(f"learner {learner.name}: values", values, (np.size(values),))
+
+
+def _outcomes(learner: MetricLearner, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Which of these each list's clicks make."""
+    found = learner.outcomes(clicks)
+    return array_of(f"learner {learner.name}: outcomes", found, clicks.shape[:-1], "whole numbers")
 
 
 def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
@@ -135,15 +151,22 @@ class Evolution:
 
     def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """The first model (P,), with the optimiser's first state."""
-        return GlobalModel(parameters, self.learner.first_state(parameters.size))
+        return GlobalModel(parameters, self._first_state(parameters.size))
+
+    def _first_state(self, parameters: int) -> NDArray[np.float64]:
+        found = self.learner.first_state(parameters)
+        return array_of(f"learner {self.learner.name}: first_state", found, (np.size(found),))
 
     def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
         """See `Training.play`: one step of the optimiser."""
         sent = self.senders.send(asked, context)
-        state = self.learner.first_state(before.parameters.size) if before.state is None else before.state
+        state = self._first_state(before.parameters.size) if before.state is None else before.state
         messages = sent.messages.astype(np.float64)
         if sent.seeds is None:
             raise UsageError("FOLtR-ES: messages without seeds")
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            parameters, state = self.learner.update(before.parameters, state, sent.seeds, messages)
+            found = self.learner.update(before.parameters, state, sent.seeds, messages)
+            parameters, state = arrays_of(
+                f"learner {self.learner.name}: update", found, (before.parameters.shape, state.shape)
+            )
         return sent, GlobalModel(finite(parameters, context.round), state)
