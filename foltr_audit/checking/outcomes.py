@@ -13,6 +13,7 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
+from foltr_audit.report.compare_words import listed
 from foltr_audit.report.plain import short
 
 Status = Literal["holds", "broken", "not judged"]
@@ -30,6 +31,7 @@ class Outcome:
         interval: what the value may be as well; None where it has no interval.
         allowed: the limit's own number; None of a limit without.
         about: what the value is of, e.g. the attack.
+        attacks: the attacks that ran, of the limit on them.
         missing: why it cannot be judged.
     """
 
@@ -40,6 +42,7 @@ class Outcome:
     interval: Interval | None = None
     allowed: float | None = None
     about: str = ""
+    attacks: tuple[str, ...] = ()
     missing: str = ""
 
     @property
@@ -128,6 +131,7 @@ def _outcome(name: str, limits: Limits, subject: Subject) -> Outcome:
         interval=found.interval,
         allowed=allowed,
         about=printable(found.about),
+        attacks=tuple(str(row["method"]) for row in subject.attacks) if name == "max_attack_auc" else (),
         missing=printable(found.missing),
     )
 
@@ -152,19 +156,21 @@ def _attack_auc(limits: Limits, subject: Subject) -> _Found:
         return _Found(missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack)
     if refused and subject.all_attacks:
         return _Found(missing=f"could not run: {refused}; name the attacks to judge by with --method")
-    found = [_one_attack(limits, row) for row in subject.attacks]
+    ran = [str(row["method"]) for row in subject.attacks]
+    others = f"the strongest of {listed(ran)}" if len(ran) > 1 else "the only one that ran"
+    found = [_one_attack(limits, row, others) for row in subject.attacks]
     unknown = next((one for one in found if one.held is None), None)
     return unknown or max(found, key=lambda one: one.held or 0.0)
 
 
-def _one_attack(limits: Limits, row: Row) -> _Found:
+def _one_attack(limits: Limits, row: Row, others: str) -> _Found:
     interval = row["auc_ci95"]
     reading = Reading(
         value=row["auc"],
         interval=None if interval is None else (interval[0], interval[1]),
         missing="" if row["auc"] is not None else "no attacked list has both a click and none",
     )
-    return _ended(limits, reading, f"attack {row['method']}", high_is_bad=True)
+    return _ended(limits, reading, f"attack {row['method']}, {others}", high_is_bad=True)
 
 
 def _audited(limits: Limits, subject: Subject) -> list[Row] | _Found:
