@@ -9,6 +9,7 @@ from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007, mslr
 from benchmarks.timing import Contestant, interleave
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.experiment import first_model, make_attacks
 from foltr_audit.fresh import FreshClients
@@ -16,7 +17,6 @@ from foltr_audit.judge import infer_round
 from foltr_audit.observer import Observer
 from foltr_audit.recording import trace_header
 from foltr_audit.setup import Setup
-from foltr_audit.spec import AttackSpec
 
 _ATTACKS = {"olsr": "OLSR", "lad": "LAD", "map": "MAP"}
 

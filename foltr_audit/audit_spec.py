@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from foltr_audit.defaults import TRIALS
 from foltr_audit.records.observers import sees_lists
 from foltr_audit.spec_table import SpecTable, known_parts, not_deterministic, once
 
@@ -33,7 +34,8 @@ class AuditSpec(SpecTable):
             another model along the run.
         claim: epsilon that is checked; None for what the chain itself claims.
         claim_on: views that `claim` speaks of; None for all. Of the others the chain's own claim is checked.
-        delta: delta of the claim; None for what the chain itself claims.
+        delta: delta of the claim; None for what the chain itself claims, `defaults.DELTA` if it claims
+            nothing.
         trials: evaluated trials under each hypothesis; a quarter as many more choose the threshold.
         confidence: of each lower bound by itself.
         estimator: name of an estimator, or `auto`: `gaussian-dp` where all noise is nearly normal, else
@@ -70,7 +72,7 @@ class AuditSpec(SpecTable):
     claim: float | None = Field(None, gt=0)
     claim_on: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] | None = None
     delta: float | None = Field(None, ge=0, lt=1)
-    trials: int = Field(10_000, ge=20, le=10_000_000)
+    trials: int = Field(TRIALS, ge=20, le=10_000_000)
     confidence: float = Field(0.95, gt=0.5, lt=1)
     estimator: str = Field("auto", min_length=1)
     score: str = Field("auto", min_length=1)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Federation
@@ -31,7 +32,6 @@ from foltr_audit.registry import loadable, make, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
 from foltr_audit.setup import Setup
-from foltr_audit.spec import AttackSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -252,13 +252,14 @@ def findings(
         UsageError: no attack of the protocol can run on what its observer sees.
     """
     observer = Observer(recording.header, collection, frozenset(protocol.hide))
-    attacks, clicks = make_attacks(protocol.methods), None
+    methods = protocol.methods_on(recording.header.content)
+    attacks, clicks = make_attacks(methods), None
     if protocol.view == "individual":
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
             clicks = judge(recording, observer, asking(attacks, "clicks"), streams, tick, groups)
     inquiries = inquire(recording, observer, attacks, protocol, streams, progress, name)
     refused = {} if clicks is None else clicks.refused
-    refuse_if_none_runs(protocol.methods, {**refused, **inquiries.refused})
+    refuse_if_none_runs(methods, {**refused, **inquiries.refused})
     return Findings(clicks, inquiries)
 
 

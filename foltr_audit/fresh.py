@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.errors import DataError
 from foltr_audit.online import OnlineMetrics
 from foltr_audit.origin import Origin
@@ -19,7 +20,6 @@ from foltr_audit.plugins import RoundContext
 from foltr_audit.records.dataset import joined
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.setup import Setup
-from foltr_audit.spec import AttackSpec
 from foltr_audit.training import senders
 
 _IDS_PER_PART = 1_000_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.judge_counts import CountEvidence, combined_counts, judge_counts
 from foltr_audit.judge_intents import IntentEvidence, combined_intents, judge_intents
 from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links
@@ -14,7 +15,6 @@ from foltr_audit.plugins import Attack, IntentAttack, LinkAttack
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recording import Recording
 from foltr_audit.rng import Streams
-from foltr_audit.spec import AttackSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foltr_audit import atomic
+from foltr_audit.attack_spec import AttackSpec, changed_protocol
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.fact_check import FactCheck, check_facts
@@ -37,7 +38,7 @@ from foltr_audit.report.group_utility import Played, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import SPEC, RunFolder, writing
 from foltr_audit.setup import Setup
-from foltr_audit.spec import DEFAULT_METHODS, AttackSpec, Spec, changed_protocol
+from foltr_audit.spec import Spec
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.views import check_collection, query_names
@@ -114,10 +115,7 @@ class Recorded:
             for trace in traces.values():
                 if trace.header.spec_hash != spec.hash:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
-        kind = next(iter(traces.values())).header.kind
-        recorded = (
-            spec.attack if spec and spec.attack else AttackSpec(methods=DEFAULT_METHODS.get(kind, ("olsr",)))
-        )
+        recorded = spec.attack if spec and spec.attack else AttackSpec(target="training")
         given = {name: value for name, value in (changes or {}).items() if value is not None}
         return cls(
             path=path,
@@ -134,6 +132,11 @@ class Recorded:
     def has_truth(self) -> bool:
         """Whether every trace can be scored."""
         return all(trace.has_truth for trace in self.traces.values())
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The attacks that run on these messages."""
+        return self.protocol.methods_on(self.header.content)
 
     @property
     def header(self) -> TraceHeader:
@@ -223,7 +226,7 @@ class Recorded:
             facts, streams = _facts(trace.header, self.spec, self.population), Streams(self._seed)
             facts["sees"] = sees(attacked_view(self.protocol.view, self.protocol.hide))
             pieces.append(rows_of(*found, click_model, facts, streams, self.protocol.queries))
-        config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.protocol.methods)}
+        config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.methods)}
         if self.spec is not None:
             config["spec"] = self.spec.table()
         utility, utility_groups = self._utility()
@@ -299,13 +302,13 @@ class Recorded:
     def _guesses(self, click_model: str, trace: Trace, progress: Progress) -> pl.DataFrame:
         import polars as pl
 
-        chosen, pieces = make_attacks(self.protocol.methods), []
+        chosen, pieces = make_attacks(self.methods), []
         attacks, others = asking(chosen, "clicks"), not_for_clicks(chosen)
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():
                 answers = infer_round(record, observer, attacks, self._streams)
-                refuse_if_none_runs(self.protocol.methods, {**answers.refused, **others})
+                refuse_if_none_runs(self.methods, {**answers.refused, **others})
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)
                 for label, answer in answers.guessed.items():

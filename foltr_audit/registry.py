@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlparse
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails
 
 from foltr_audit.errors import PluginError, did_you_mean
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
 
 P = TypeVar("P", bound=Plugin)
+_OURS, _PACKAGE = "foltr-audit", "foltr_audit"
 
 GROUPS: dict[type[Plugin], str] = {
     Attack: "foltr_audit.attacks",
@@ -88,7 +89,12 @@ def _belongs(origin: Path, distribution: Distribution) -> bool:
 
 
 def _refuse_shadowed(point: EntryPoint) -> None:
-    """Refuse a module that another package took the name of: its folder first, then the module."""
+    """Refuse a module that another package took the name of: its folder first, then the module.
+
+    Our own plug-ins belong to the package that is running, be it a checkout beside an installed one.
+    """
+    if point.dist is not None and point.dist.name == _OURS and point.module.startswith(f"{_PACKAGE}."):
+        return
     for name in (point.module.partition(".")[0], point.module):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None or point.dist is None:
@@ -150,6 +156,11 @@ def make(base: type[P], text: str) -> P:
             raise PluginError(f"{who}: parameter {key} given twice in {text!r}")
         given[key] = value
     return _validated(cls, who, given)
+
+
+def canonical(base: type[Plugin]) -> AfterValidator:
+    """What turns the text of a plug-in into its canonical form, in a validated table."""
+    return AfterValidator(lambda text: make(base, text).text)
 
 
 def remade(plugin: P, changes: Mapping[str, object]) -> P:

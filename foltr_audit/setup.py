@@ -231,8 +231,7 @@ class Setup:
     @property
     def message_kind(self) -> str:
         """What a message is before it is encoded: `model`, `update`, `es` or `clicks`."""
-        kinds = {"models": self.spec.trace.message, "metrics": "es", "clicks": "clicks"}
-        return kinds[self.learner.sends]
+        return self.spec.message_kind
 
     def click_model(self, text: str) -> ClickModel:
         """A click model by its text."""

@@ -8,30 +8,21 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.label_columns import canonical_intents
 from foltr_audit.learners.pdgd import PDGD_SETTINGS
-from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin
+from foltr_audit.plugins import ClickModel, Learner
 from foltr_audit.rankers import ranker_text
-from foltr_audit.records.view import KNOWLEDGE
-from foltr_audit.registry import first_problem, make
+from foltr_audit.registry import canonical, first_problem, make
 from foltr_audit.scenario_texts import canonical_scenarios
-from foltr_audit.spec_table import SpecTable, known_parts, not_deterministic, once
-
-P = TypeVar("P", bound=Plugin)
-
-
-def _canonical(base: type[Plugin]) -> AfterValidator:
-    def text_of(text: str) -> str:
-        return make(base, text).text
-
-    return AfterValidator(text_of)
+from foltr_audit.spec_table import SpecTable
 
 
 def _canonical_intents(text: str | None) -> str | None:
@@ -45,18 +36,6 @@ def _only_false(value: bool | None) -> bool | None:
 
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
     return Chain(parse_chain(texts)).texts
-
-
-def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of `KNOWLEDGE`, each once, in its order.
-
-    Raises:
-        ValueError: a name that is none of them.
-    """
-    for value in values:
-        if value not in KNOWLEDGE:
-            raise ValueError(f"unknown knowledge {value!r}; {did_you_mean(value, KNOWLEDGE)}")
-    return tuple(name for name in KNOWLEDGE if name in values)
 
 
 class DataSpec(SpecTable):
@@ -100,10 +79,6 @@ class PopulationSpec(SpecTable):
         return self.clients if self.cohort is None else self.cohort
 
 
-DEFAULT_METHODS = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
-"""Attacks where none is named, by the kind of messages that are no models."""
-
-
 def default_learner(*, attacks: bool) -> str:
     """The learner where none is named: PDGD as published, or as the attack experiment has it."""
     if not attacks:
@@ -125,10 +100,10 @@ class TrainSpec(SpecTable):
         evaluate_every: offline nDCG is taken after every so many rounds, and after the last one.
     """
 
-    learner: Annotated[str, _canonical(Learner)] = default_learner(attacks=False)
+    learner: Annotated[str, canonical(Learner)] = default_learner(attacks=False)
     ranker: Annotated[str, AfterValidator(ranker_text)] = "linear"
     rounds: int = Field(20, ge=1, le=10_000_000)
-    click_model: Annotated[str, _canonical(ClickModel)] = "perfect"
+    click_model: Annotated[str, canonical(ClickModel)] = "perfect"
     init: str | None = None
     no_relevant: Literal["zero", "skip"] = "zero"
     evaluate_every: int = Field(1, ge=1)
@@ -149,71 +124,6 @@ class TraceSpec(SpecTable):
     dtype: Literal["float32", "float64"] = "float32"
     embed_features: bool = False
     every: int = Field(1, ge=0)
-
-
-class AttackSpec(SpecTable):
-    """The attack protocol.
-
-    Attributes:
-        methods: texts of attack plug-ins; baselines are always added.
-        click_models: how the attacked clients click (target `fresh`).
-        target: `fresh` attacks one new client per query of the parts in `on`; `training` attacks the
-            messages of the training rounds.
-        on: parts whose queries are attacked.
-        repeats: how often clicks and noise are drawn for each query.
-        min_documents: shorter queries are left out (target `fresh`).
-        interactions: interactions behind each attacked message (target `fresh`): a client's own query,
-            then others of the attacked ones at random.
-        view: `individual`, a server that sees each message; `aggregate`, one that sees, for each query, the
-            sum over its `repeats` clients only; `pooled`, one that adds up the messages that the same client
-            sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
-        lists: how the lists of fresh clients are made: `deterministic` (None) or `sampled`, as in training.
-        choices: queries that `query-id`, messages that `linkage` has to tell apart.
-        hide: what the observer is to do without, names of `records.view.KNOWLEDGE`.
-        queries: names of queries whose attacked lists are reported one by one.
-    """
-
-    methods: Annotated[
-        tuple[Annotated[str, _canonical(Attack)], ...], Field(min_length=1), AfterValidator(once)
-    ] = ("olsr",)
-    click_models: Annotated[
-        tuple[Annotated[str, _canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
-    ] = ("perfect", "navigational", "informational")
-    target: Literal["fresh", "training"] = "fresh"
-    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)] = ("vali", "test")
-    repeats: int = Field(1, ge=1, le=100_000)
-    min_documents: int = Field(10, ge=1)
-    interactions: int = Field(1, ge=1, le=100)
-    view: Literal["individual", "aggregate", "pooled"] = "individual"
-    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(not_deterministic)] = None
-    choices: int = Field(10, ge=2, le=1000)
-    hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
-    queries: Annotated[tuple[str, ...], AfterValidator(once)] = ()
-
-    @model_validator(mode="after")
-    def _sums_are_of_fresh_clients(self) -> AttackSpec:
-        if self.sums and (self.target != "fresh" or self.interactions > 1):
-            raise ValueError(f"view {self.view}: expected target fresh with one interaction a message")
-        if self.lists == "sampled" and self.target != "fresh":
-            raise ValueError("lists sampled: lists of training rounds are what the learner makes of them")
-        return self
-
-    @property
-    def sums(self) -> bool:
-        """Whether the view is of sums of messages."""
-        return self.view != "individual"
-
-
-def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:
-    """An attack protocol with other values of some fields.
-
-    Raises:
-        UsageError: a refused value.
-    """
-    try:
-        return AttackSpec.model_validate({**protocol.model_dump(), **changes})
-    except ValidationError as error:
-        raise UsageError(first_problem(error, None)) from error
 
 
 class Spec(SpecTable):
@@ -253,11 +163,6 @@ class Spec(SpecTable):
         train = table.get("train") or {}
         if isinstance(train, Mapping) and "learner" not in train:
             return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
-        attack = table.get("attack")
-        if isinstance(attack, Mapping) and isinstance(train, Mapping) and not attack.get("methods"):
-            kind = {"metrics": "es", "clicks": "clicks"}.get(make(Learner, str(train["learner"])).sends, "")
-            if kind:
-                return {**table, "attack": {**attack, "methods": DEFAULT_METHODS[kind]}}
         return table
 
     @model_validator(mode="after")
@@ -278,6 +183,23 @@ class Spec(SpecTable):
         if self.attack is not None and self.attack.target == "training" and self.trace.every == 0:
             raise ValueError("target training: expected messages that are recorded, not --no-trace")
         return self
+
+    @property
+    def message_kind(self) -> str:
+        """What a message is before it is encoded: `model`, `update`, `es` or `clicks`."""
+        kinds = {"models": self.trace.message, "metrics": "es", "clicks": "clicks"}
+        return kinds[make(Learner, self.train.learner).sends]
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """The attacks that run: those that are named, or the default ones; none without a protocol."""
+        return () if self.attack is None else self.attack.methods_on(self.message_kind)
+
+    def with_strong_attacks(self) -> Spec:
+        """The same, attacked by the default attacks as well: a verdict must not rest on weak ones alone."""
+        if self.attack is None:
+            return self
+        return self.model_copy(update={"attack": self.attack.strengthened(self.message_kind)})
 
     @classmethod
     def parse(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit import atomic
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
@@ -29,7 +30,7 @@ from foltr_audit.records.client_groups import ClientGroups
 from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.setup import Setup, as_numbered
-from foltr_audit.spec import AttackSpec, Spec, first_difference
+from foltr_audit.spec import Spec, first_difference
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, Finding

@@ -17,7 +17,7 @@ MOST_LINES = 400
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
-    ("errors", "atomic", "progress"),
+    ("errors", "atomic", "progress", "defaults"),
     (
         *("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp", "metric_response"),
         *("optimisers", "extras"),
@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("chain", "clicks", "learners", "trace", "letor_write", "data_entry", "data_origin"),
         *("label_columns", "scenario_texts", "intent_metrics", "synthetic_topics"),
     ),
+    ("attack_spec",),
     ("spec", "letor", "normalise", "lint", "pairings", "accounting", "click_mixture"),
     ("world", "plan", "sources", "synthetic", "run_folder", "data_cache"),
     ("client", "clientele"),

@@ -17,18 +17,49 @@ def test_the_table_gives_options_to_pass_on() -> None:
     done = run("calibrate", "--target-eps", "1.2", "--parameters", 46)
     assert done.code == 0, done.err
     assert done.err == ""
-    assert "--defense clip:norm=1.5,ord=1" in done.out
-    assert "--defense laplace:eps=1.2,sensitivity=3" in done.out
-    assert "gaussian: impossible: Gaussian noise has no epsilon at delta 0" in done.out
-    assert "click-rr: impossible: randomised clicks hide clicks" in done.out
+    assert "--defense clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3 " in done.out
+    assert "where the server sees the message" in done.out
+    pure = run("calibrate", "--target-eps", "1.2", "--parameters", 46, "--unit", "client", "--delta", 0)
+    assert "gaussian: impossible: Gaussian noise has no epsilon at delta 0" in pure.out
+    assert "click-rr: impossible: randomised clicks hide clicks" in pure.out
+
+
+def test_shares_stand_with_secure_aggregation() -> None:
+    """A message with one of 1,000 shares has next to no noise: the least noise must not recommend it."""
+    asked = ("calibrate", "--target-eps", 1.2, "--parameters", 46)
+    found = run(*asked, "--json").json()
+    assert (found["target"]["view"], found["target"]["unit"]) == ("individual", "interaction")
+    assert found["target"]["delta"] == 1e-5
+    by_name = {row["mechanism"]: row for row in found["results"]}
+    for name in ("skellam", "discrete-gaussian"):
+        assert by_name[name]["sum_only"]
+        assert by_name[name]["defense"][-1] == "secure-aggregation"
+    for name in ("gamma-laplace", "gaussian-shares"):  # a secure sum rounds their shares one by one
+        row = by_name[name]
+        assert row["why_not"] or row["average_sd"] >= by_name["gaussian"]["average_sd"]
+    assert not by_name["laplace"]["sum_only"]
+    table = run(*asked)
+    lines = [line for line in table.out.splitlines() if line.startswith("foltr-audit audit ")]
+    assert all("+secure-aggregation" in line for line in lines if "skellam" in line or "discrete" in line)
+
+
+def test_sums_that_are_taken_for_granted_are_warned_of() -> None:
+    asked = ("calibrate", "--target-eps", 1.2, "--parameters", 46, "--view", "aggregate")
+    done = run(*asked, "--mechanism", "gamma-laplace", "--mechanism", "laplace")
+    assert "sum only" in done.out
+    assert "warning: gamma-laplace: the bound holds for the sum only" in done.err
+    assert "1/1000 of the noise" in done.err
+    found = run(*asked, "--mechanism", "gamma-laplace", "--json").json()
+    assert len(found["warnings"]) == 1
 
 
 @pytest.mark.parametrize(
     "options",
     [
         ("--rounds", 3),
-        ("--view", "individual"),
-        ("--delta", "1e-5"),
+        ("--view", "aggregate"),
+        ("--mechanism", "skellam"),
+        ("--delta", 0),
         ("--view", "individual+lists", "--unit", "query", "--interactions", 2, "--rank-with", "global"),
         ("--view", "colluding", "--colluders", 5, "--delta", "1e-5"),
     ],
@@ -63,7 +94,8 @@ def test_targets_out_of_range(target: str) -> None:
 
 def test_what_its_options_prove() -> None:
     done = run("calibrate", "--target-eps", 0.7, "--delta", 1e-6, "--rounds", 5, "--clients", 60,
-               "--arriving", 50, "--parameters", 12, "--norm", 0.3, "--unit", "query", "--json")  # fmt: skip
+               "--arriving", 50, "--parameters", 12, "--norm", 0.3, "--unit", "query", "--view",
+               "aggregate", "--json")  # fmt: skip
     found = done.json()
     assert found["schema"] == "foltr-audit/calibrate/1"
     assert found["target"] == {
@@ -84,7 +116,7 @@ def test_what_its_options_prove() -> None:
 
 def test_infinity_is_a_text_in_json() -> None:
     (row,) = run(
-        "calibrate", "--target-eps", 1, "--mechanism", "gaussian", "--parameters", 3, "--json"
+        "calibrate", "--target-eps", 1, "--mechanism", "gaussian", "--parameters", 3, "--delta", 0, "--json"
     ).json()["results"]
     assert row["eps_upper"] == "inf"
     assert row["defense"] == []

@@ -52,8 +52,18 @@ def test_a_gate_on_the_interval_lets_nothing_through_that_one_on_values_stops(
 def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_value() -> None:
     rows = [attack("sure", 0.70, (0.69, 0.71)), attack("wide", 0.65, (0.5, 0.8))]
     told = judged("max_attack_auc", 0.75, subject(attacks=rows))
-    assert (told.status, told.about, told.value) == ("broken", "attack wide", 0.65)
-    assert judged("max_attack_auc", 0.75, subject(attacks=rows), use="value").about == "attack sure"
+    assert (told.status, told.about, told.value) == (
+        "broken",
+        "attack wide, the strongest of sure and wide",
+        0.65,
+    )
+    assert judged("max_attack_auc", 0.75, subject(attacks=rows), use="value").about.startswith("attack sure,")
+    assert told.attacks == ("sure", "wide")
+
+
+def test_one_attack_is_said_to_be_the_only_one() -> None:
+    told = judged("max_attack_auc", 0.75, subject(attacks=[attack("weak", 0.5, (0.4, 0.6))]))
+    assert (told.status, told.about) == ("holds", "attack weak, the only one that ran")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +175,10 @@ def test_every_limit_is_held_against_every_subject() -> None:
 
 def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
     line = judged("max_attack_auc", 0.6, subject()).line
-    assert line == "max_attack_auc: toy, perfect clicks: .700 (.600 to .800); at most .6 allowed; attack olsr"
+    assert line == (
+        "max_attack_auc: toy, perfect clicks: .700 (.600 to .800); at most .6 allowed; "
+        "attack olsr, the only one that ran"
+    )
     line = judged("min_ndcg", 0.5, subject()).line
     assert line == "min_ndcg: toy, perfect clicks: .400 (.300 to .500); at least .5 allowed; offline nDCG@10"
 

@@ -11,7 +11,7 @@ from foltr_audit.accounting import UpperBound
 from tests.command import SHARED, SMALL, run
 
 FEW = (*SMALL, "--trials", "300")
-PROVEN = ("--defense", "clip:norm=1.5,ord=1", "--defense", "laplace:eps=1.2,sensitivity=3")
+PROVEN = ("--defense", "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3")
 ROW = {
     "view",
     "unit",

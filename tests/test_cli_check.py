@@ -154,14 +154,41 @@ def test_several_epsilons_are_rows_and_all_must_hold(folder: Path) -> None:
 
 def test_a_saved_plan_is_the_same_check(folder: Path, tmp_path: Path) -> None:
     text = limits(folder, "saved", "max_attack_auc = 0.9")
-    chain = ("--defense", "clip:norm=1", "--defense", "laplace:eps=1e+20,sensitivity=2 + none")
+    chain = ("--defense", "clip:norm=1+laplace:eps=1e20,sensitivity=2 + none")
     options = (*TINY, "--click-model", "perfect", *chain, "--runs", 2)
     first = run("check", text, *options, "--save-config", tmp_path / "plan.toml", "--json").json()
     again = run("check", text, "--config", tmp_path / "plan.toml", "--json").json()
     assert first["config"]["runs"] == 2
     assert [one["value"] for one in first["outcomes"]] == [one["value"] for one in again["outcomes"]]
-    methods = tomllib.loads((tmp_path / "plan.toml").read_text())["attack"]["methods"]
-    assert [text.partition(":")[0] for text in methods] == ["olsr", "lad", "map"]
+    assert "methods" not in tomllib.loads((tmp_path / "plan.toml").read_text())["attack"]
+    assert first["outcomes"][0]["attacks"] == again["outcomes"][0]["attacks"] == ["olsr", "lad", "map"]
+
+
+LEAK = (*TINY, "--click-model", "informational", "--clients", 10, "--eps", 1.2, "--rounds", 2)
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "olsr")])
+def test_a_config_of_attack_does_not_make_the_gate_weaker(
+    folder: Path, tmp_path: Path, method: tuple[str, ...]
+) -> None:
+    """`attack` may have been run with one weak attack; the gate tries the strong ones all the same."""
+    text, spec = limits(folder, "leak", "max_attack_auc = 0.75"), tmp_path / "spec.toml"
+    assert run("attack", *LEAK, *method, "--save-config", spec, "--json").code == 0
+    done = run("check", text, "--config", spec, "--json")
+    assert done.code == 1
+    (told,) = done.json()["outcomes"]
+    assert set(told["attacks"]) == {"olsr", "lad", "map"}
+    assert told["value"] > 0.9
+    assert "the strongest of olsr, lad and map" in told["about"]
+
+
+def test_a_gate_by_one_weak_attack_says_so(folder: Path) -> None:
+    text = limits(folder, "weak", "max_attack_auc = 0.99")
+    done = run("check", text, *LEAK, "--method", "first-position", "--json")
+    (told,) = done.json()["outcomes"]
+    assert told["about"] == "attack first-position, the only one that ran"
+    (warning,) = [one for one in done.json()["warnings"] if "max_attack_auc" in one]
+    assert "not judged by olsr, lad or map, which were not tried" in warning
 
 
 def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:

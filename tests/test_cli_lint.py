@@ -79,7 +79,7 @@ def test_silent_clients_are_found_where_the_truth_says_so(tmp_path: Path) -> Non
 def test_masks_hide_what_is_found_with_masks_off(tmp_path: Path) -> None:
     for masks, leaks in (("true", set()), ("false", {"unmasked"})):
         folder = tmp_path / masks
-        chain = ("--defense", "laplace:eps=1,sensitivity=3", "--defense", f"secure-aggregation:masks={masks}")
+        chain = ("--defense", f"laplace:eps=1,sensitivity=3+secure-aggregation:masks={masks}")
         assert run("train", *SMALL, *chain, "--out", folder).code == 0
         traces = run("trace", "lint", folder, "--json").json()["traces"]
         assert len(traces) == 1

@@ -40,7 +40,7 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     chosen = found["recommended"]
     kept = [row["ndcg@10_validation"] for row in found["candidates"] if row["auc_ci95"][1] <= 0.8]
     assert chosen["ndcg@10_validation"] == max(kept)
-    assert chosen["options"] == " ".join(f"--defense {text}" for text in chosen["defense"])
+    assert chosen["options"] == f"--defense {'+'.join(chosen['defense'])}"
     for path in out.glob("cells/*/spec.toml"):
         spec = Spec.from_toml(path.read_text())
         assert spec.defense == ("none",) or proven(spec) <= 4 * (1 + 1e-9)

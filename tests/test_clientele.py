@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.clientele import Clientele
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.federation import Federation
@@ -14,7 +15,6 @@ from foltr_audit.metrics import ideal_dcg, mean_ndcg
 from foltr_audit.records import Collection
 from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
-from foltr_audit.spec import AttackSpec
 from tests.conftest import SetupOf
 from tests.toys import FEATURES
 from tests.worlds import intent_collection

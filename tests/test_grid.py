@@ -87,7 +87,9 @@ def test_what_does_not_fit_is_left_out_with_its_reason() -> None:
     assert "an audit needs messages that are models" in reasons["foltr-es", "audit"]
     protocols = {cell.spec.train.learner.partition(":")[0]: cell.spec.attack for cell in found[:6]}
     names = [
-        [text.partition(":")[0] for text in one.methods] for one in protocols.values() if one is not None
+        [text.partition(":")[0] for text in one.methods or ()]
+        for one in protocols.values()
+        if one is not None
     ]
     assert names == [["olsr", "lad", "map"], ["es-first-click"]]
 
@@ -136,7 +138,9 @@ def test_the_grid_of_a_spec_has_that_spec() -> None:
     mine = [cell.spec for cell in found if cell.kind == "attack" and cell.spec.defense == spec.defense]
     differ = {name for name, value in flat(mine[0].table()).items() if value != flat(spec.table()).get(name)}
     assert len(mine) == 1
-    assert differ == {"train.click_model", "trace.every"}
+    assert differ == {"train.click_model", "trace.every", "attack.methods"}
+    assert mine[0].attack is not None
+    assert mine[0].attack.methods == spec.attacks
 
 
 @pytest.mark.parametrize(

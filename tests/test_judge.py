@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from foltr_audit import observer as observer_room
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.experiment import attack_fresh, findings, make_attacks, train
@@ -28,7 +29,6 @@ from foltr_audit.records.view import Knowledge
 from foltr_audit.registry import make, names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
-from foltr_audit.spec import AttackSpec
 from tests.toys import FEATURES, Drawing, view
 
 SetupOf = Callable[..., Setup]

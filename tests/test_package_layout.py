@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,10 @@ def test_folders_of_the_user_take_nothing_away(tmp_path: Path) -> None:
 
 
 def test_a_checkout_that_comes_first_on_the_path_is_the_one_that_runs(tmp_path: Path) -> None:
-    done = python(tmp_path, "-c", LISTS, PYTHONPATH=str(ROOT))
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).is_relative_to(ROOT)
+    """Even where another one is installed."""
+    other = tmp_path / "other"
+    shutil.copytree(ROOT / "foltr_audit", other / "foltr_audit", ignore=shutil.ignore_patterns("__pycache__"))
+    for place in (ROOT, other):
+        done = python(tmp_path, "-c", LISTS, PYTHONPATH=str(place))
+        assert done.returncode == 0, done.stderr
+        assert Path(done.stdout.strip()).is_relative_to(place)

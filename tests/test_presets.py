@@ -49,7 +49,7 @@ class TestEveryPreset:
             assert Spec.from_toml(spec.toml) == spec
             assert spec.data.source == load_preset(name).data.twin
             if spec.attack is not None:
-                for text in spec.attack.methods:
+                for text in spec.attacks:
                     assert make(Attack, text).text == text
                 for text in spec.attack.click_models:
                     assert make(ClickModel, text).text == text
@@ -70,7 +70,9 @@ class TestEveryPreset:
             attack = Spec.parse(table).attack
             assert attack is not None
             found = {
-                (text.partition(":")[0], model) for text in attack.methods for model in attack.click_models
+                (text.partition(":")[0], model)
+                for text in attack.methods or ()
+                for model in attack.click_models
             }
             wanted = {(one.method, one.click_model) for one in preset.published.attacks}
             assert found == {pair for pair in wanted if not pair[0].startswith(RANDOM)}
@@ -178,8 +180,8 @@ def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:
     assert corrected.attack is not None
     assert published.data.normalise == "zscore-parts"
     assert corrected.data.normalise == "zscore"
-    assert all("compare=positions" in text for text in published.attack.methods[:3])
-    assert not any("positions" in text for text in corrected.attack.methods)
+    assert all("compare=positions" in text for text in published.attacks[:3])
+    assert not any("positions" in text for text in corrected.attacks)
     same = {"data": corrected.data, "attack": corrected.attack}
     assert published.model_copy(update=same) == corrected
     assert corrected.train.rounds == 200

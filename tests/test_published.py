@@ -21,7 +21,7 @@ PUBLISHED = {
 def _attack(norm: float, *options: object) -> dict[str, Any]:
     report = run(
         "attack", "--data", SHARED / "data" / "mq2008", "--repeats", 30, "--json",
-        "--defense", f"clip:norm={norm}", "--defense", "gamma-laplace:eps=1.2,sensitivity=3", *options,
+        "--defense", f"clip:norm={norm}+gamma-laplace:eps=1.2,sensitivity=3", *options,
     ).json()  # fmt: skip
     return dict(report)
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.spec import AttackSpec, DataSpec, PopulationSpec, Spec, first_difference
+from foltr_audit.spec import DataSpec, PopulationSpec, Spec, first_difference
 from tests.spec_tables import FULL, OTHER, SPEC_TABLES
 
 CANONICAL = """\

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Audit
 from foltr_audit.errors import UsageError
@@ -21,7 +22,6 @@ from foltr_audit.recorded import Recorded
 from foltr_audit.recording import MemoryRecording, trace_header
 from foltr_audit.registry import make
 from foltr_audit.rng import Streams
-from foltr_audit.spec import AttackSpec
 from foltr_audit.trace import Trace
 from tests.command import run
 from tests.conftest import SetupOf

@@ -30,10 +30,11 @@ class Calibrated:
 
     Attributes:
         mechanism: name of the defense that randomises.
-        defense: texts of the chain, each for one `--defense`; empty if none meets the target.
+        defense: texts of the chain, for `--defense` joined by `+`; empty if none meets the target.
         upper: the bound that is proven for that chain, or for the best one that was tried.
         average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
         why_not: why no noise meets the target; None if some does.
+        wired: whether links that were asked for, e.g. secure aggregation, end the chain.
     """
 
     mechanism: str
@@ -41,6 +42,7 @@ class Calibrated:
     upper: UpperBound
     average_sd: float | None
     why_not: str | None = None
+    wired: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +50,14 @@ class _Mechanism:
     """How a chain with one number for its noise is written.
 
     `chain` maps (clip norm, clip order, coordinates P, the number) to texts. `falls` says that a larger
-    number means less noise, `order` which norm the noise builds on.
+    number means less noise, `order` which norm the noise builds on, `in_sums` that clients share one
+    noise, of which a single message carries next to nothing.
     """
 
     chain: Callable[[float, int, int, float], tuple[str, ...]]
     falls: bool = False
     order: int = 1
+    in_sums: bool = False
 
 
 def _clip(norm: float, order: int) -> str:
@@ -92,11 +96,11 @@ def _clicks(norm: float, order: int, parameters: int, eps: float) -> tuple[str, 
 
 _MECHANISMS = {
     "laplace": _Mechanism(chain=_laplace("laplace"), falls=True),
-    "gamma-laplace": _Mechanism(chain=_laplace("gamma-laplace"), falls=True),
+    "gamma-laplace": _Mechanism(chain=_laplace("gamma-laplace"), falls=True, in_sums=True),
     "gaussian": _Mechanism(chain=_gaussian("gaussian"), order=2),
-    "gaussian-shares": _Mechanism(chain=_gaussian("gaussian-shares"), order=2),
-    "discrete-gaussian": _Mechanism(chain=_grid("discrete-gaussian"), order=2),
-    "skellam": _Mechanism(chain=_grid("skellam"), order=2),
+    "gaussian-shares": _Mechanism(chain=_gaussian("gaussian-shares"), order=2, in_sums=True),
+    "discrete-gaussian": _Mechanism(chain=_grid("discrete-gaussian"), order=2, in_sums=True),
+    "skellam": _Mechanism(chain=_grid("skellam"), order=2, in_sums=True),
     "click-rr": _Mechanism(chain=_clicks, falls=True),
 }
 
@@ -107,8 +111,19 @@ def mechanisms() -> tuple[str, ...]:
     return tuple(name for name in _MECHANISMS if name in registered)
 
 
+def in_sums(mechanism: str) -> bool:
+    """Whether clients share one noise, of which a single message carries next to nothing."""
+    return mechanism in _MECHANISMS and _MECHANISMS[mechanism].in_sums
+
+
 def calibrate(
-    mechanism: str, target: float, situation: Situation, *, norm: float = 1.5, order: int | None = None
+    mechanism: str,
+    target: float,
+    situation: Situation,
+    *,
+    norm: float = 1.5,
+    order: int | None = None,
+    wire: tuple[str, ...] = (),
 ) -> Calibrated:
     """The smallest noise of a mechanism for which accounting proves a target epsilon.
 
@@ -120,6 +135,7 @@ def calibrate(
         situation: what the target is for; its delta is the target's.
         norm: radius of the ball that local models are clipped to.
         order: 1 or 2, the norm of that ball; None for the one that the noise builds on.
+        wire: texts of links that end the chain, e.g. secure aggregation.
 
     Raises:
         UsageError: an unknown mechanism, or a value out of range.
@@ -132,7 +148,7 @@ def calibrate(
         raise UsageError(f"--norm: {norm:g}; expected a finite number above 0")
     if order not in (None, 1, 2):
         raise UsageError(f"--ord: {order}; expected 1 or 2")
-    return _Search(_MECHANISMS[mechanism], mechanism, target, situation, norm, order).result()
+    return _Search(_MECHANISMS[mechanism], mechanism, target, situation, norm, order, wire).result()
 
 
 @dataclass
@@ -145,6 +161,7 @@ class _Search:
     situation: Situation
     norm: float
     order: int | None
+    wire: tuple[str, ...]
     tried: dict[float, UpperBound | None] = field(default_factory=dict)
 
     def result(self) -> Calibrated:
@@ -156,12 +173,16 @@ class _Search:
         if upper is None:
             return self._none()
         return Calibrated(
-            mechanism=self.name, defense=self._texts(best), upper=upper, average_sd=self._average_sd(best)
+            mechanism=self.name,
+            defense=self._texts(best),
+            upper=upper,
+            average_sd=self._average_sd(best),
+            wired=bool(self.wire),
         )
 
     def _texts(self, number: float) -> tuple[str, ...]:
         order = self.order or self.kind.order
-        return self.kind.chain(self.norm, order, self.situation.parameters, number)
+        return (*self.kind.chain(self.norm, order, self.situation.parameters, number), *self.wire)
 
     def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
         return Chain(parse_chain(self._texts(number))).events(self._context())
@@ -234,7 +255,9 @@ class _Search:
             why = best.how
         else:
             why = f"the most noise that {self.name} accepts proves {best.epsilon:.4g}: {best.how}"
-        return Calibrated(mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why)
+        return Calibrated(
+            mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why, wired=bool(self.wire)
+        )
 
 
 def _rounded(value: float, how: Callable[[float], int]) -> float:

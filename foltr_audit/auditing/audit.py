@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.accounting import Situation, UpperBound, upper_bound
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.claims import Claim, claim_for
 from foltr_audit.auditing.declarations import Declarations, State, check_declarations
@@ -29,7 +30,6 @@ from foltr_audit.records.observers import without_lists
 from foltr_audit.records.privacy import Opaque
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
-from foltr_audit.spec import AttackSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.audit_spec import AuditSpec
+from foltr_audit.defaults import DELTA
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins.answers import claims_of
 from foltr_audit.records.observers import sees_lists, without_lists
@@ -75,7 +76,7 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
     ]
     if protocol.delta is not None:
         own = [Claim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
-    chain = min(own, default=Claim(math.inf, protocol.delta or 0.0))
+    chain = min(own, default=Claim(math.inf, DELTA if protocol.delta is None else protocol.delta))
     if protocol.claim is None or view not in (protocol.claim_on or (view,)):
         return chain
     return Claim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)

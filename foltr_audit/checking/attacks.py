@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from foltr_audit.attack_spec import AttackSpec, changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.inquiry import not_for_clicks
 from foltr_audit.plugins import Attack
 from foltr_audit.registry import make
 from foltr_audit.report.base import Row
+from foltr_audit.report.compare_words import listed
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
@@ -26,6 +28,22 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
             name, why = next(iter(problem.items()))
             raise UsageError(f"--method {name}: {why}; expected attacks that max_attack_auc can be judged by")
     return tuple(found)
+
+
+def untried(protocol: AttackSpec, kind: str) -> list[str]:
+    """A warning where attacks were named and a default one is not among them, on messages of a kind."""
+    ran = {text.partition(":")[0] for text in protocol.methods_on(kind)}
+    missing = [
+        name
+        for name in changed_protocol(protocol, {"methods": None}).methods_on(kind)
+        if name.partition(":")[0] not in ran
+    ]
+    if not missing:
+        return []
+    return [
+        f"max_attack_auc is not judged by {listed(missing, 'or')}, which were not tried; "
+        "leave out --method to judge by them as well"
+    ]
 
 
 def refusals(rows: Iterable[Row]) -> dict[str, str]:

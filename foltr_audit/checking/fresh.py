@@ -8,22 +8,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from foltr_audit.attack_spec import AttackSpec, changed_protocol
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits
 from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.folder import ComparisonFolder, comparison_folder
-from foltr_audit.comparing.grid import Grid, default_attacks
+from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.plan import Plan
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.spec import Spec, changed_protocol, first_difference
+from foltr_audit.spec import Spec, first_difference
 from foltr_audit.study import Study
-
-TRIALS = 2000
-"""Trials of an audit where no number is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +76,7 @@ class Asked:
         views = [limits.view]
         if limits.no_refuted_claims:
             views = list(dict.fromkeys([*self.audit.get("views", AuditSpec().views), limits.view]))
-        return {"trials": TRIALS, **self.audit, "views": views}
+        return {**self.audit, "views": views}
 
 
 _VARIED = (
@@ -92,25 +90,16 @@ _VARIED = (
 """Fields of a Spec that a grid has in axes of its own."""
 
 
-def with_default_attacks(plan: Plan) -> Plan:
-    """A plan whose Specs are attacked by what fits their learner."""
-    return Plan(tuple(_attacked_by(spec, default_attacks(spec.train.learner)) for spec in plan.specs))
-
-
-def _attacked_by(spec: Spec, methods: Sequence[str]) -> Spec:
-    if spec.attack is None:
-        return spec
-    return spec.model_copy(update={"attack": changed_protocol(spec.attack, {"methods": tuple(methods)})})
+def with_strong_attacks(plan: Plan) -> Plan:
+    """A plan in which the default attacks run on each Spec as well, whatever attacks it names."""
+    return Plan(tuple(spec.with_strong_attacks() for spec in plan.specs))
 
 
 def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
-    """The attacks as a grid names them: none where each Spec has what fits its learner."""
-    first = specs[0].attack
-    if first is None or all(
-        spec == _attacked_by(spec, default_attacks(spec.train.learner)) for spec in specs
-    ):
-        return ()
-    return first.methods
+    """The attacks as a grid names them: none where each Spec has its default ones."""
+    protocols = [(spec.attack or AttackSpec(), spec.message_kind) for spec in specs]
+    unnamed = [changed_protocol(one, {"methods": None}).methods_on(kind) for one, kind in protocols]
+    return () if unnamed == [spec.attacks for spec in specs] else specs[0].attacks
 
 
 def _each(values: Any) -> list[Any]:

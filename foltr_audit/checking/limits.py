@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from foltr_audit.audit_spec import AuditView
+from foltr_audit.defaults import VIEW
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.registry import first_problem
 from foltr_audit.spec_table import SpecTable
@@ -47,7 +48,7 @@ class Limits(SpecTable):
     no_refuted_claims: bool = False
     min_ndcg: float | None = Field(None, gt=0, le=1)
     max_ndcg_loss: float | None = Field(None, ge=0, lt=1)
-    view: AuditView = "individual"
+    view: AuditView = VIEW
     use: Literal["value", "interval"] = "interval"
 
     @model_validator(mode="after")

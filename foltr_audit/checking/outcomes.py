@@ -13,6 +13,7 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
+from foltr_audit.report.compare_words import listed
 from foltr_audit.report.few_lists import how_few
 from foltr_audit.report.plain import short
 
@@ -31,6 +32,7 @@ class Outcome:
         interval: what the value may be as well; None where it has no interval.
         allowed: the limit's own number; None of a limit without.
         about: what the value is of, e.g. the attack.
+        attacks: the attacks that ran, of the limit on them.
         missing: why it cannot be judged.
     """
 
@@ -41,6 +43,7 @@ class Outcome:
     interval: Interval | None = None
     allowed: float | None = None
     about: str = ""
+    attacks: tuple[str, ...] = ()
     missing: str = ""
 
     @property
@@ -129,6 +132,7 @@ def _outcome(name: str, limits: Limits, subject: Subject) -> Outcome:
         interval=found.interval,
         allowed=allowed,
         about=printable(found.about),
+        attacks=tuple(str(row["method"]) for row in subject.attacks) if name == "max_attack_auc" else (),
         missing=printable(found.missing),
     )
 
@@ -151,7 +155,9 @@ def _attack_auc(limits: Limits, subject: Subject) -> _Found:
     refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
     if not subject.attacks:
         return _Found(missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack)
-    found = [_one_attack(limits, row) for row in subject.attacks]
+    ran = [str(row["method"]) for row in subject.attacks]
+    others = f"the strongest of {listed(ran)}" if len(ran) > 1 else "the only one that ran"
+    found = [_one_attack(limits, row, others) for row in subject.attacks]
     worst = max(found, key=lambda one: -1.0 if one.held is None else one.held)
     if worst.held is not None and worst.held > (limits.max_attack_auc or 0.0):
         return worst  # whatever the others would find
@@ -161,7 +167,7 @@ def _attack_auc(limits: Limits, subject: Subject) -> _Found:
     return unknown or worst
 
 
-def _one_attack(limits: Limits, row: Row) -> _Found:
+def _one_attack(limits: Limits, row: Row, others: str) -> _Found:
     interval = row["auc_ci95"]
     reading = Reading(
         value=row["auc"],
@@ -169,7 +175,7 @@ def _one_attack(limits: Limits, row: Row) -> _Found:
         missing="" if row["auc"] is not None else "no attacked list has both a click and none",
     )
     few = how_few([row["lists"]])
-    about = f"attack {row['method']}, {few}" if few else f"attack {row['method']}"
+    about = ", ".join(part for part in (f"attack {row['method']}", others, few) if part)
     return _ended(limits, reading, about, high_is_bad=True)
 
 

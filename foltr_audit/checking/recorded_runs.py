@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from foltr_audit.attack_spec import changed_protocol
 from foltr_audit.bootstrap import Interval, Resamples
 from foltr_audit.checking.attacks import refusals
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
-from foltr_audit.comparing.grid import DEFAULT_ATTACKS
 from foltr_audit.errors import UsageError
 from foltr_audit.evaluation import OFFLINE_NDCG
 from foltr_audit.federation import Federation
@@ -23,7 +23,6 @@ from foltr_audit.report.base import Row
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import MODEL, RunFolder, load_model
 from foltr_audit.setup import Setup
-from foltr_audit.spec import DEFAULT_METHODS, changed_protocol
 from foltr_audit.trace import Trace
 
 _NO_TRUTH = "the trace holds no truth to score attacks with"
@@ -58,7 +57,7 @@ def check_recorded(
     Args:
         path: the Run folder or trace folder.
         limits: what is needed.
-        methods: attacks; none: `DEFAULT_ATTACKS`, or what fits its messages.
+        methods: attacks; none: those that the Run names, and the default ones.
         all_attacks: whether an attack that could not run leaves the AUC open.
         places: `data`, `seed` and `intents` of `Recorded.open`.
         progress: told of all work.
@@ -68,8 +67,10 @@ def check_recorded(
         TraceError: it is damaged, or neither a Run nor a trace.
     """
     recorded = Recorded.open(path, **(places or {}))
-    fitting = methods or DEFAULT_METHODS.get(recorded.header.kind, DEFAULT_ATTACKS)
-    recorded = replace(recorded, protocol=changed_protocol(recorded.protocol, {"methods": tuple(fitting)}))
+    protocol = recorded.protocol.strengthened(recorded.header.content)
+    if methods:
+        protocol = changed_protocol(protocol, {"methods": tuple(methods)})
+    recorded = replace(recorded, protocol=protocol)
     results: list[Row] = []
     refused: list[Row] = []
     if limits.max_attack_auc is not None and recorded.has_truth:
@@ -89,7 +90,7 @@ def check_recorded(
         )
         for click_model in recorded.traces
     ]
-    config: Row = {"trace": str(path), "methods": list(recorded.protocol.methods)}
+    config: Row = {"trace": str(path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()
     return Checked(subjects, config)

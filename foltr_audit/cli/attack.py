@@ -41,7 +41,9 @@ def attack(
     common: Common,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="Attack, e.g. olsr; several, or all. Default: olsr."),
+        typer.Option(
+            "--method", help="Attack, e.g. olsr; several, or all. Default: olsr, lad, map, or what fits."
+        ),
     ] = None,
     click_model: Annotated[
         list[str] | None,

@@ -50,10 +50,10 @@ def audit(
         float | None, typer.Option("--claim", help="Epsilon to check. Default: the chain's own.")
     ] = None,
     delta: Annotated[
-        float | None, typer.Option("--delta", help="Delta of the claim. Default: the chain's own, or 0.")
+        float | None, typer.Option("--delta", help="Delta of the claim. Default: the chain's own, else 1e-5.")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", help="Evaluated trials per hypothesis. Default: 10000.")
+        int | None, typer.Option("--trials", help="Evaluated trials per hypothesis. Default: 2000.")
     ] = None,
     confidence: Annotated[
         float | None, typer.Option("--confidence", help="Of each lower bound. Default: 0.95.")

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.cli.output import print_line, stdout_console, warn
+from foltr_audit.defaults import DELTA, UNIT, VIEW
 from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.accounting import Situation
 
 
 def calibrate(
     target_eps: Annotated[float, typer.Option("--target-eps", help="Epsilon that has to be proven.")],
-    delta: Annotated[float, typer.Option("--delta", help="Delta that goes with it. Default: 0.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Delta that goes with it; 0 for a pure epsilon.")
+    ] = DELTA,
     unit: Annotated[
         str, typer.Option("--unit", help="What neighbours differ in: click, interaction, query or client.")
-    ] = "client",
+    ] = UNIT,
     view: Annotated[
         str,
         typer.Option(
             "--view", help="What the server sees: individual, aggregate or colluding, each also +lists."
         ),
-    ] = "aggregate",
+    ] = VIEW,
     colluders: Annotated[
         int | None,
         typer.Option(
@@ -31,7 +37,7 @@ def calibrate(
     rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the target is for.")] = 1,
     clients: Annotated[int, typer.Option("--clients", help="Clients n of a round.")] = 1000,
     arriving: Annotated[
-        int | None, typer.Option("--arriving", help="How many of their messages arrive. Default: all.")
+        int | None, typer.Option("--arriving", help="How many of their messages arrive.")
     ] = None,
     interactions: Annotated[
         int, typer.Option("--interactions", help="Interactions of a client in a round.")
@@ -63,8 +69,12 @@ def calibrate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Show the least noise with which each mechanism provably meets a target, as options for the others."""
-    from foltr_audit.accounting import Situation, mechanisms
+    """Show the least noise with which each mechanism provably meets a target, as options for the others.
+
+    Mechanisms that share one noise among all clients stand with secure aggregation: a single message carries
+    next to none of it.
+    """
+    from foltr_audit.accounting import Situation, in_sums, mechanisms
     from foltr_audit.accounting import calibrate as least_noise
     from foltr_audit.report.calibration_table import CalibrationReport
 
@@ -87,12 +97,27 @@ def calibrate(
         delta=delta,
     )
     chosen = dict.fromkeys(mechanism or mechanisms())
-    found = [least_noise(name, target_eps, situation, norm=norm, order=order) for name in chosen]
+    summed = _secure_sum(situation)
+    found = [
+        least_noise(name, target_eps, situation, norm=norm, order=order, wire=summed if in_sums(name) else ())
+        for name in chosen
+    ]
     report = CalibrationReport(target=target_eps, situation=situation, found=found)
     if json:
         print_line(report.json())
     else:
         report.print(stdout_console())
+    warn(report.warnings)
+
+
+def _secure_sum(situation: Situation) -> tuple[str, ...]:
+    """Secure aggregation where the server gets messages; it opens no smaller sum than are to arrive."""
+    from foltr_audit.records.observers import without_lists
+
+    if without_lists(situation.view) != VIEW:
+        return ()  # a view of sums takes for granted that there is something of the kind
+    fewest = situation.arriving
+    return ("secure-aggregation" if fewest is None else f"secure-aggregation:threshold={fewest}",)
 
 
 def _features(source: str | None) -> int:

@@ -54,7 +54,10 @@ def check(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="Attack; several, or all. Default: olsr, lad and map, or what fits."),
+        typer.Option(
+            "--method",
+            help="Attack; several, or all. Default: olsr, lad, map, or what fits, and those of --config.",
+        ),
     ] = None,
     click_model: Annotated[
         list[str] | None,
@@ -124,7 +127,6 @@ def _check_fresh(
     for name in audit if not limits.audited else ():
         raise UsageError(f"--{name}: only with a limit that an audit is for: {', '.join(AUDIT_LIMITS)}")
     asked = _asked(common, method, click_model, audit)
-    save_config(common.save_config, asked.plan)
     use_threads(common.threads)
     folder = None
     if common.out is not None:
@@ -135,14 +137,25 @@ def _check_fresh(
     defenses = found.config["defenses"]
     subjects = subjects_of(found, defenses, all_attacks=not _every(method))
     names = {row["name"] for row in found.results if row["alternative"] in defenses}
-    return CheckReport.of(limits, subjects, found.config, list(warnings_of(found, sorted(names))))
+    warnings = [*_untried(limits, asked.plan), *warnings_of(found, sorted(names))]
+    return CheckReport.of(limits, subjects, found.config, warnings)
+
+
+def _untried(limits: Limits, plan: Plan) -> list[str]:
+    """Warnings of default attacks that --method left out."""
+    from foltr_audit.checking.attacks import untried
+
+    protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
+    if limits.max_attack_auc is None:
+        return []
+    return [text for one, kind in protocols if one is not None for text in untried(one, kind)]
 
 
 def _asked(
     common: Common, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
 ) -> Asked:
     from foltr_audit.checking.attacks import click_attacks
-    from foltr_audit.checking.fresh import Asked, with_default_attacks
+    from foltr_audit.checking.fresh import Asked, with_strong_attacks
     from foltr_audit.learners.gamma_shares import DEFAULT_SENSITIVITY
 
     for option, given in (
@@ -159,10 +172,11 @@ def _asked(
     point = {"attack.methods": methods or None, "attack.click_models": click_model or None}
     point = {name: value for name, value in point.items() if value is not None}
     plan = common.plan(point, protocol="attack", same=True, tables=tables)
-    if not methods and not any(table.get("attack", {}).get("methods") for table in tables):
-        plan = with_default_attacks(plan)
+    save_config(common.save_config, plan)
+    if not methods:
+        plan = with_strong_attacks(plan)
     for spec in plan.specs:
-        click_attacks(spec.attack.methods if spec.attack else (), every=False)  # refuses others
+        click_attacks(spec.attacks, every=False)  # refuses others
     defenses, eps = _alternatives(common, plan)
     return Asked(
         plan=plan,
@@ -194,7 +208,7 @@ def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[fl
         without = ("none",) if len(finite) < len(set(common.eps)) else ()
         return (*without, *(("published",) if finite else ())), finite
     if common.defense:
-        return ("+".join(common.defense),), ()
+        return tuple(dict.fromkeys(common.defense)), ()
     return tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)), ()
 
 

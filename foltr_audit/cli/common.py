@@ -188,7 +188,7 @@ class Common:
         if self.sensitivity is not None and not self.eps:
             raise UsageError("--sensitivity: only with --eps; a --defense states its own sensitivity")
         if self.defense:
-            return [{"defense": self.defense}]
+            return [{"defense": [chain]} for chain in self.defense]
         if not self.eps:
             return [{}]
         from foltr_audit.plugins.answers import published_of
@@ -341,8 +341,8 @@ def read_config(config: Path) -> list[Table]:
 
 
 def _trained_on_each(table: Table) -> list[Table]:
+    from foltr_audit.attack_spec import AttackSpec
     from foltr_audit.plan import changed
-    from foltr_audit.spec import AttackSpec
 
     models = table["attack"].get("click_models", AttackSpec().click_models)
     return [changed(table, {"train.click_model": name, "attack.click_models": [name]}) for name in models]

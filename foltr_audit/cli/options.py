@@ -185,7 +185,7 @@ Defense = Annotated[
     list[str] | None,
     typer.Option(
         "--defense",
-        help="A chain, e.g. clip:norm=3+gamma-laplace:eps=1.2,sensitivity=3; several are appended.",
+        help="A chain, links joined by +, e.g. clip:norm=3+gaussian:sigma=2. Several: as many systems.",
         rich_help_panel="Defense",
     ),
 ]

@@ -11,6 +11,7 @@ from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, takes_common
 from foltr_audit.cli.grids import kept_comparison
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
+from foltr_audit.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ def recommend(
             "too.",
             rich_help_panel=_LIMITS,
         ),
-    ] = "individual",
+    ] = VIEW,
     delta: Annotated[
         float, typer.Option("--delta", help="Delta of what has no pure bound.", rich_help_panel=_LIMITS)
-    ] = 1e-5,
+    ] = DELTA,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", help="Attack; several. Default: olsr, lad, map.", rich_help_panel=_LIMITS),
@@ -85,7 +86,7 @@ def recommend(
     trials: Annotated[
         int,
         typer.Option("--trials", help="Trials per hypothesis of its audit.", rich_help_panel=_EFFORT),
-    ] = 2000,
+    ] = TRIALS,
     click_model: Annotated[
         str | None,
         typer.Option("--click-model", help="How users click, in training and attacked. Default: perfect."),
@@ -148,18 +149,17 @@ def _show(report: RecommendReport, *, json: bool) -> None:
 
 def _plan(common: Common, method: list[str] | None, click_model: str | None, repeats: int | None) -> Plan:
     """The one experiment that all options mean."""
-    from foltr_audit.comparing.grid import DEFAULT_ATTACKS
+    from foltr_audit.attack_spec import AttackSpec, changed_protocol
     from foltr_audit.plan import Plan
     from foltr_audit.plugins import Attack
     from foltr_audit.registry import make
-    from foltr_audit.spec import AttackSpec, changed_protocol
 
     if common.fold == "all":
         raise UsageError(
             "--fold all: a query that chooses in one fold is tested on in another; expected one fold"
         )
     given: dict[str, object] = {
-        "attack.methods": method or (None if common.config else list(DEFAULT_ATTACKS)),
+        "attack.methods": method,
         "attack.repeats": repeats,
         "attack.target": "fresh",
         "attack.view": "individual",
@@ -170,7 +170,9 @@ def _plan(common: Common, method: list[str] | None, click_model: str | None, rep
         raise UsageError(f"recommend: {len(plan.specs)} experiments; expected one learner and one world")
     spec = plan.specs[0]
     protocol = changed_protocol(spec.attack or AttackSpec(), {"click_models": [spec.train.click_model]})
-    for text in protocol.methods:
+    if not method:
+        protocol = protocol.strengthened(spec.message_kind)
+    for text in protocol.methods_on(spec.message_kind):
         asks = make(Attack, text).asks
         if asks != "clicks":
             raise UsageError(f"--method: {text} tells the {asks}; expected attacks that tell clicks")

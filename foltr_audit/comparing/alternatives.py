@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.accounting import Situation, calibrate, mechanisms, upper_bound
+from foltr_audit.accounting import Situation, calibrate, in_sums, mechanisms, upper_bound
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.noise_laws.texts import parts
@@ -41,7 +41,6 @@ PUBLISHED_SENSITIVITIES = {1.2: 3.0, 2.3: 3.0, 4.5: 5.0, 10.0: 5.0}
 Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4.2.
 """
 
-_IN_SUMS = ("gamma-laplace", "gaussian-shares", "discrete-gaussian", "skellam")
 _WITH_DELTA = ("gaussian", "gaussian-shares", "discrete-gaussian", "skellam")
 _ROUNDING = 1e-6
 _PLACES = ("{eps}", "{sensitivity}", "{clip}")
@@ -181,7 +180,7 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> Situation:
     Not in lists that follow from clicks, but for clicks that are randomised before.
     """
     return Situation(
-        view="aggregate" if mechanism in _IN_SUMS else "individual",
+        view="aggregate" if in_sums(mechanism) else "individual",
         unit="interaction",
         parameters=setup.ranker.n_parameters,
         shares=setup.spec.population.cohort_size,

@@ -7,35 +7,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative
+from foltr_audit.defaults import DELTA
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
-from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin
-from foltr_audit.registry import first_problem, make
+from foltr_audit.plugins import Attack, ClickModel, Learner
+from foltr_audit.registry import canonical, first_problem
 from foltr_audit.scenario_texts import canonical_scenarios
-from foltr_audit.spec import DEFAULT_METHODS, AttackSpec, DataSpec, Spec, default_learner
+from foltr_audit.spec import DataSpec, Spec, default_learner
 from foltr_audit.spec_table import SpecTable, once
-
-
-def _known(base: type[Plugin]) -> AfterValidator:
-    """The canonical text of a plug-in; refuses one that is not there, or that refuses its parameters."""
-    return AfterValidator(lambda text: make(base, text).text)
-
 
 Kind = Literal["attack", "audit", "select"]
 
-DEFAULT_ATTACKS = ("olsr", "lad", "map")
-"""Attacks on models where none is named."""
-
 SPEC_SCHEMA = "foltr-audit/spec/1"
-_AUDIT = {"trials": 2000, "views": ["individual", "individual+lists", "aggregate"]}
-
-
-def default_attacks(learner: str) -> tuple[str, ...]:
-    """The attacks that fit what a learner sends, where none is named."""
-    sends = make(Learner, learner).sends
-    return DEFAULT_METHODS.get({"metrics": "es"}.get(sends, sends), DEFAULT_ATTACKS)
+_AUDIT = {"views": ["individual", "individual+lists", "aggregate"]}
 
 
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
@@ -52,7 +39,7 @@ class Grid(SpecTable):
         sensitivity_grid: Deltas of which the best on the validation part is taken, for each epsilon.
         delta: of proven claims whose noise has no pure bound.
         defenses: alternatives, see `foltr_audit.comparing.alternatives`.
-        attacks: what reads clicks out of messages; none named: `DEFAULT_ATTACKS`, or what fits the learner.
+        attacks: what reads clicks out of messages; none named: `AttackSpec.methods_on`.
         click_models, learners, scenarios: further axes; users click alike in training and attack.
         folds: folds of the data; 0 where they have none.
         audit: whether each claim is checked as well, once per learner, scenario and defense.
@@ -64,14 +51,14 @@ class Grid(SpecTable):
     eps: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.2, 2.3, 4.5, 10.0)
     sensitivity: float | None = Field(None, gt=0)
     sensitivity_grid: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    delta: float = Field(1e-5, gt=0, lt=1)
+    delta: float = Field(DELTA, gt=0, lt=1)
     defenses: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)] = DEFAULT_ALTERNATIVES
-    attacks: Annotated[tuple[Annotated[str, _known(Attack)], ...], AfterValidator(once)] = ()
+    attacks: Annotated[tuple[Annotated[str, canonical(Attack)], ...], AfterValidator(once)] = ()
     click_models: Annotated[
-        tuple[Annotated[str, _known(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
+        tuple[Annotated[str, canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
     ] = ("perfect", "navigational", "informational")
     learners: Annotated[
-        tuple[Annotated[str, _known(Learner)], ...], Field(min_length=1), AfterValidator(once)
+        tuple[Annotated[str, canonical(Learner)], ...], Field(min_length=1), AfterValidator(once)
     ] = (default_learner(attacks=True),)
     scenarios: Annotated[
         tuple[Annotated[str, AfterValidator(canonical_scenarios)], ...],
@@ -140,7 +127,7 @@ class Grid(SpecTable):
             "learners": [_drop(table, "train.learner")],
             "scenarios": [_drop(table, "population.scenario")],
             "click_models": _drop(table, "attack.click_models") or [spec.train.click_model],
-            "attacks": _drop(table, "attack.methods") or (),
+            "attacks": spec.with_strong_attacks().attacks if _drop(table, "attack.methods") else (),
         }
         _drop(table, "train.click_model")
         _drop(table, "schema")
@@ -183,14 +170,12 @@ class Grid(SpecTable):
         if kind == "attack" and self.spec.get("attack", {}).get("target") == "training":
             del table["trace"]["every"]  # what is attacked has to be kept
         if kind == "attack":
-            more = {"methods": self._methods(learner), "click_models": [click_model]}
+            more = {"methods": self.attacks or None, "click_models": [click_model]}
             table["attack"] = {**self.spec.get("attack", {}), **more}
         elif kind == "audit":
             table["audit"] = self.spec.get("audit", {})
-        return Spec.parse(table, "")
-
-    def _methods(self, learner: str) -> list[str]:
-        return list(self.attacks or default_attacks(learner))
+        spec = Spec.parse(table, "")
+        return spec if self.attacks else spec.with_strong_attacks()  # a cell says which attacks it ran
 
 
 def _refuse_protocol(name: str, kind: type[SpecTable], table: Any) -> None:

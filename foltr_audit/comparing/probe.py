@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.cells import ARRAYS, LISTS, Files, files_of
 from foltr_audit.comparing.pace import Sort, sort_of
@@ -26,7 +27,7 @@ from foltr_audit.errors import FoltrAuditError
 from foltr_audit.plan import Table, changed
 from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records import Collection
-from foltr_audit.spec import AttackSpec, Spec
+from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
 ROUNDS, QUERIES, TRIALS = 3, 24, (100, 400)

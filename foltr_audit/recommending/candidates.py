@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foltr_audit.attack_spec import changed_protocol
 from foltr_audit.bootstrap import Interval
 from foltr_audit.comparing import comparison
 from foltr_audit.comparing.cells import StoredCell
@@ -20,7 +21,7 @@ from foltr_audit.recommending.search import Score
 from foltr_audit.recommending.space import Accountant, Point, Proven, Refused
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import Scorer
-from foltr_audit.spec import Spec, changed_protocol
+from foltr_audit.spec import Spec
 
 VALIDATION = "vali"
 

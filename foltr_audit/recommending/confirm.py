@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foltr_audit.attack_spec import AttackSpec, changed_protocol
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
@@ -16,7 +17,7 @@ from foltr_audit.comparing.workers import Workers
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.space import Point
-from foltr_audit.spec import AttackSpec, Spec, changed_protocol
+from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
 TEST = "test"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from foltr_audit.defaults import DELTA, VIEW
 from foltr_audit.errors import UsageError
 from foltr_audit.records.observers import without_lists
 
@@ -35,8 +36,8 @@ class Limits:
 
     max_eps: float
     max_auc: float | None = None
-    view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = "individual"
-    delta: float = 1e-5
+    view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = VIEW
+    delta: float = DELTA
 
     def __post_init__(self) -> None:
         if not self.max_eps >= LEAST_EPS:

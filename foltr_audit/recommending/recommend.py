@@ -11,6 +11,7 @@ from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.defaults import TRIALS
 from foltr_audit.errors import UsageError
 from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.candidates import Candidates, Judged
@@ -40,7 +41,7 @@ class Effort:
     candidates: int = 40
     search_runs: int = 1
     runs: int = 3
-    trials: int = 2000
+    trials: int = TRIALS
 
     def __post_init__(self) -> None:
         for name in ("candidates", "search_runs", "runs"):

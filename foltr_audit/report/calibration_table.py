@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from foltr_audit.accounting import Calibrated, Situation
+from foltr_audit.accounting import Calibrated, Situation, in_sums
 from foltr_audit.records.observers import sees, with_article
+from foltr_audit.report.compare_words import listed
 from foltr_audit.report.layout import table
 from foltr_audit.report.plain import json_text
 
@@ -37,7 +38,12 @@ class CalibrationReport:
     def json(self) -> str:
         """Everything as one JSON object; an infinite bound is `"inf"`."""
         return json_text(
-            {"schema": SCHEMA, "target": self._asked(), "results": [_row(one) for one in self.found]}
+            {
+                "schema": SCHEMA,
+                "target": self._asked(),
+                "results": [_row(one) for one in self.found],
+                "warnings": self.warnings,
+            }
         )
 
     def print(self, console: Console) -> None:
@@ -78,10 +84,11 @@ class CalibrationReport:
             f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
         )
         found.add_column("mechanism", no_wrap=True)
+        found.add_column("noise in", no_wrap=True)
         found.add_column("proven", justify="right", no_wrap=True)
         found.add_column("average sd", justify="right", no_wrap=True)
         for one in self.found:
-            found.add_row(one.mechanism, *_cells(one))
+            found.add_row(one.mechanism, _place(one), *_cells(one))
         return found
 
     def _commands(self) -> Iterator[str]:
@@ -96,17 +103,41 @@ class CalibrationReport:
         ranks = " --rank-with global" if there.ranked_with == "global" else ""
         for one in self.found:
             if not one.why_not:
-                options = " ".join(f"--defense {text}" for text in one.defense)
                 yield (
-                    f"foltr-audit audit {options} --clients {there.shares} --unit {there.unit} "
-                    f"--view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
+                    f"foltr-audit audit --defense {'+'.join(one.defense)} --clients {there.shares} "
+                    f"--unit {there.unit} --view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
                     f"--claim {self.target:g}{delta}"
                 )
 
     def _lines(self) -> Iterator[str]:
         for one in self.found:
             said = f"impossible: {one.why_not}" if one.why_not else one.upper.how
-            yield f"{one.mechanism}: {said}"
+            summed = ", with secure aggregation" if one.wired else ""
+            yield f"{one.mechanism}{summed}: {said}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader of the table should know."""
+        shares = [one.mechanism for one in self.found if _place(one) == _SUM_ONLY and not one.why_not]
+        if not shares or all(one.wired for one in self.found if one.mechanism in shares):
+            return []
+        return [
+            f"{listed(shares)}: the bound holds for the sum only; a single message carries "
+            f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
+            "add +secure-aggregation to the chain"
+        ]
+
+
+_SUM_ONLY = "sum only"
+
+
+def _place(one: Calibrated) -> str:
+    """Where the noise is that the bound rests on."""
+    if in_sums(one.mechanism) and (one.why_not or "in the sum of" in one.upper.how):
+        return _SUM_ONLY
+    if one.why_not:
+        return "-"
+    return "clicks" if one.average_sd is None else "message"
 
 
 def _cells(one: Calibrated) -> tuple[str, str]:
@@ -119,6 +150,7 @@ def _cells(one: Calibrated) -> tuple[str, str]:
 def _row(one: Calibrated) -> dict[str, Any]:
     return {
         "mechanism": one.mechanism,
+        "sum_only": _place(one) == _SUM_ONLY,
         "defense": list(one.defense),
         "eps_upper": one.upper.epsilon,
         "delta": one.upper.delta,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from foltr_audit.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.base import Row
+from foltr_audit.report.compare_words import listed
 from foltr_audit.report.few_lists import few_lists
 from foltr_audit.report.plain import epsilon
 
@@ -30,11 +31,7 @@ def meaning(results: Sequence[Row]) -> str:
     if backwards is not None and not sure:
         return f"{claim}, {backwards}."
     if not sure_auc(row, len(rows)) > 0.5:
-        return (
-            f"{claim}, no attack is shown to be better than guessing; the best, {row['method']} on "
-            f"{row['click_model']} clicks, has an AUC of {row['auc']:.2f} ({_interval(row)}) on "
-            f"{row['lists']} lists.{few_lists([row['lists']])}"
-        )
+        return f"{claim}, {_not_shown(row, rows)}"
     guess = next(other for other in results if other["method"] == "random:k=3" and same_setting(other, row))
     return (
         f"{claim}, a server that sees {_several(row['sees'])} finds {_percent(row['recall'])} of the "
@@ -61,6 +58,29 @@ def _mirrored(row: Row) -> Row:
     ci95 = row["auc_ci95"]
     other = None if ci95 is None else [1 - ci95[1], 1 - ci95[0]]
     return {**row, "auc": 1 - row["auc"], "auc_ci95": other}
+
+
+_STRONGEST = {"map", "joint-map", "aggregate", "es-first-click", "seen-clicks"}
+"""Attacks that are the strongest on some kind of messages."""
+
+
+def _not_shown(row: Row, rows: Sequence[Row]) -> str:
+    """That no attack is shown to be better than guessing, and which attacks that is said of."""
+    ran = list(dict.fromkeys(str(one["method"]) for one in rows))
+    numbers = f"an AUC of {row['auc']:.2f} ({_interval(row)}) on {row['lists']} lists"
+    if len(ran) == 1:
+        found = (
+            f"{ran[0]}, the only attack that ran, is not shown to be better than guessing: on "
+            f"{row['click_model']} clicks it has {numbers}."
+        )
+    else:
+        found = (
+            f"none of {listed(ran)} is shown to be better than guessing; the best, {row['method']} on "
+            f"{row['click_model']} clicks, has {numbers}."
+        )
+    if not {name.partition(":")[0] for name in ran} & _STRONGEST:
+        found += " Stronger attacks were not tried: leave out --method to run them."
+    return found + few_lists([row["lists"]])
 
 
 def _several(sees: str) -> str:

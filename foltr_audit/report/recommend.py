@@ -155,7 +155,7 @@ def _outcome(one: Judged, limits: Limits) -> str:
 
 def options(defense: Iterable[str]) -> str:
     """A chain as options of the other commands."""
-    return " ".join(f"--defense {text}" for text in defense)
+    return f"--defense {'+'.join(defense)}"
 
 
 def _counts(rows: Sequence[Row], found: Recommendation) -> Row:
