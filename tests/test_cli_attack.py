@@ -43,7 +43,8 @@ def test_json_is_one_object_with_every_field() -> None:
         assert row["lists"] + row["skipped"] <= 24
     methods = {row["method"] for row in report["results"]}
     priors = {"position-prior", "relevance-prior"}
-    assert methods == {"random:k=3", "random:k=4", "random:k=mean", "first-position", "olsr"} | priors
+    attacks = {"olsr", "lad", "map"}
+    assert methods == {"random:k=3", "random:k=4", "random:k=mean", "first-position"} | attacks | priors
     assert {row["click_model"] for row in report["results"]} == {"perfect", "navigational", "informational"}
 
 

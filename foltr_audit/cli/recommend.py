@@ -128,7 +128,8 @@ def recommend(
         from foltr_audit.progress import on_terminal
 
         progress = on_terminal()
-        found = recommend(plan.specs[0], limits, effort, folder, workers, progress)
+        spec = plan.specs[0] if method else plan.specs[0].with_strong_attacks()
+        found = recommend(spec, limits, effort, folder, workers, progress)
         report = RecommendReport.of(found, folder, progress)
         folder.save_results(report.json())
     _show(report, json=common.json)
@@ -170,8 +171,6 @@ def _plan(common: Common, method: list[str] | None, click_model: str | None, rep
         raise UsageError(f"recommend: {len(plan.specs)} experiments; expected one learner and one world")
     spec = plan.specs[0]
     protocol = changed_protocol(spec.attack or AttackSpec(), {"click_models": [spec.train.click_model]})
-    if not method:
-        protocol = protocol.strengthened(spec.message_kind)
     for text in protocol.methods_on(spec.message_kind):
         asks = make(Attack, text).asks
         if asks != "clicks":
