@@ -50,8 +50,8 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert chosen["options"] in again.out
     monkeypatch.setattr(Workers, "results", last_first)
     base = ("--config", tmp_path / "base.toml", "--runs", "1", "--trials", "40", "--jobs", "1")
-    base = (*base, "--method", "olsr")  # a Spec alone leaves out no strong attack
-    assert run("recommend", *limits, *base, "--json").json() == found
+    same = ("--method", "olsr")  # a Spec alone leaves out no strong attack
+    assert run("recommend", *limits, *base, *same, "--json").json() == found
 
 
 def proven(spec: Spec) -> float:

@@ -33,11 +33,8 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
 def untried(protocol: AttackSpec, kind: str) -> list[str]:
     """A warning where attacks were named and a default one is not among them, on messages of a kind."""
     ran = {text.partition(":")[0] for text in protocol.methods_on(kind)}
-    missing = [
-        name
-        for name in changed_protocol(protocol, {"methods": None}).methods_on(kind)
-        if name.partition(":")[0] not in ran
-    ]
+    usual = [make(Attack, text) for text in changed_protocol(protocol, {"methods": None}).methods_on(kind)]
+    missing = [attack.label for attack in usual if attack.name not in ran]
     if not missing:
         return []
     return [
