@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlparse
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from foltr_audit.errors import PluginError, did_you_mean
+from foltr_audit.errors import PluginError, did_you_mean, shown
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
 
 P = TypeVar("P", bound=Plugin)
@@ -190,7 +190,7 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
         return message
     if details["type"] == "value_error":
         return f"{where}: {message}"
-    return f"{where}={details['input']}: {message}"
+    return f"{where}={shown(details['input'])}: {message}"
 
 
 def parameters(cls: type[Plugin]) -> list[dict[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
@@ -12,6 +11,7 @@ from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
 from foltr_audit.plugins import Attack, ClickModel, Learner, Plugin
+from foltr_audit.reading import toml_table
 from foltr_audit.registry import first_problem, make
 from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec import DEFAULT_METHODS, AttackSpec, DataSpec, Spec, default_learner
@@ -122,10 +122,7 @@ class Grid(SpecTable):
         Raises:
             UsageError: it is no TOML, or neither a valid grid nor a valid Spec.
         """
-        try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where}: not TOML: {error}") from error
+        table = toml_table(text, where, UsageError)
         if table.get("schema") == SPEC_SCHEMA:
             return cls.of_spec(Spec.parse(table, where))
         return cls.parse(table, where)
