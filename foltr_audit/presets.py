@@ -226,12 +226,12 @@ class Preset(_Table):
 
     def _shortened(self, table: Table, scale: float) -> Table:
         """A table with fewer rounds and repeats; never with fewer clients, on which the noise depends."""
+        if scale == 1:
+            return changed(table, {})
         train, attack = table.get("train", {}), table.get("attack")
         rounds = train.get("rounds", TrainSpec().rounds)
-        point: dict[str, Any] = {}
-        if scale < 1:
-            point["train.rounds"] = self.periods * shortened(rounds / self.periods, scale)
-        if scale < 1 and attack is not None:
+        point: dict[str, Any] = {"train.rounds": self.periods * shortened(rounds / self.periods, scale)}
+        if attack is not None:
             point["attack.repeats"] = shortened(attack.get("repeats", 1), scale)
         return changed(table, point)
 

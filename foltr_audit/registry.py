@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -16,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from foltr_audit.errors import PluginError, did_you_mean, shown
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
+from foltr_audit.reading import json_table
 
 P = TypeVar("P", bound=Plugin)
 
@@ -74,10 +74,11 @@ def _roots(distribution: Distribution) -> list[Path]:
     text = distribution.read_text("direct_url.json")
     if not text:
         return []
-    record = json.loads(text)
-    if not record.get("dir_info", {}).get("editable"):
+    record = json_table(text, f"plug-ins: direct_url.json of {distribution.name}", PluginError)
+    editable, url = record.get("dir_info"), record.get("url")
+    if not (isinstance(editable, dict) and editable.get("editable") and isinstance(url, str)):
         return []
-    return [Path(unquote(urlparse(record["url"]).path)).resolve()]
+    return [Path(unquote(urlparse(url).path)).resolve()]
 
 
 def _belongs(origin: Path, distribution: Distribution) -> bool:

@@ -79,7 +79,9 @@ def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[Any]:
             return array_in(stream, path.stat().st_size)
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
-    except (OSError, ValueError, MemoryError) as problem:
+    except OSError as problem:
+        raise error(f"{path}: cannot be read: {problem.strerror or problem}") from problem
+    except (ValueError, MemoryError) as problem:
         raise error(f"{path}: no .npy file with one plain array: {_said(problem)}") from problem
 
 

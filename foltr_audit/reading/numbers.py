@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-_DIGITS = re.compile(r"[0-9]{1,18}")
+_DIGITS = re.compile(r"[0-9]{1,20}")
 
 
 def whole_number(text: str, least: int, most: int) -> int | None:
     """The number that a text of plain decimal digits names, if it lies between two bounds; else None.
 
-    Digits of other scripts (`²`, `٣`), signs, spaces and more than 18 digits are no number here.
+    Digits of other scripts (`²`, `٣`), signs, spaces and more than 20 digits are no number here.
 
     >>> whole_number("12", 1, 99), whole_number("²", 1, 99), whole_number("100", 1, 99)
     (12, None, None)

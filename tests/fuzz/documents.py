@@ -164,6 +164,7 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
 
 def command_lines(folder: Path) -> Feed:
     """Commands whose words are others; none of them plays a round."""
+    from foltr_audit.comparing.workers import Workers
     from foltr_audit.study import Study
 
     def stopped(*_: object, **__: object) -> None:
@@ -177,8 +178,8 @@ def command_lines(folder: Path) -> Feed:
             odd = rng.choice([*ODD_TEXTS, changed_text(rng, word).decode("utf-8", "surrogateescape")])
             words[place : place + rng.choice([0, 1, 1, 1])] = [odd[:8000]]
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
-            for name in ("run", "with_twins"):
-                patch.setattr(Study, name, stopped)
+            for owner, name in ((Study, "run"), (Study, "with_twins"), (Workers, "results")):
+                patch.setattr(owner, name, stopped)
             patch.chdir(folder)
             said = io.StringIO()
             with contextlib.redirect_stderr(said):
