@@ -27,11 +27,16 @@ from numpy.typing import NDArray
 
 from foltr_audit import atomic
 from foltr_audit.errors import DataError
+from foltr_audit.reading import file_bytes, json_table
+from foltr_audit.reading.arrays import map_array
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.names import StoredNames
 
 META = "meta.json"
 SCHEMA = "foltr-audit/data-cache/1"
+MOST_META_BYTES = 16 << 20
+"""A longer file of facts is not read: it names every file of a data set."""
+
 _FORMS = {
     "features": ("<f4", "<f8"),
     "labels": ("<i8",),
@@ -51,10 +56,10 @@ def seal(table: dict[str, Any]) -> str:
 def unseal(path: Path) -> dict[str, Any] | None:
     """The object of a sealed JSON file; None if it is missing, damaged or of another schema."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        table = json_table(file_bytes(path, DataError, MOST_META_BYTES), str(path), DataError)
+    except DataError:
         return None
-    if not isinstance(table, dict) or table.get("schema") != SCHEMA:
+    if table.get("schema") != SCHEMA:
         return None
     return table if table.pop("sha256", None) == _digest(table) else None
 
@@ -149,7 +154,7 @@ def map_entry(folder: Path, *, source: str, fold: int, intents_from: str | None 
             normalised=str(meta["normalised"]),
             intents_from=intents_from,
         )
-    except (OSError, ValueError, KeyError, IndexError, TypeError, DataError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, DataError):
         return None
 
 
@@ -160,18 +165,19 @@ def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
         if kind == "intents" and path.name not in forms:
             continue
         form = forms[path.name]
-        if _header(path, form["header"][0]) != form["header"]:  # NumPy believes a damaged one, or fails oddly
-            raise ValueError(f"{path.name} has another header")
-        # Without the subclass memmap, kernels see the type that they were compiled for.
-        array = np.asarray(np.lib.format.open_memmap(path, mode="r"))
+        array = map_array(path)
         if array.dtype.str not in dtypes or _form(path, array, kind) != form:
             raise ValueError(f"{path.name} is not what was written")
         arrays[kind] = array
+    queries = StoredNames(arrays["query_ids"], arrays["offsets"].size - 1)
+    documents = StoredNames(arrays["document_ids"], arrays["labels"].size)
+    if not (queries.is_sound and documents.is_sound):
+        raise ValueError("names that are not what was written")
     return Dataset(
         features=arrays["features"],
         labels=arrays["labels"],
         offsets=arrays["offsets"],
-        query_ids=tuple(StoredNames(arrays["query_ids"], arrays["offsets"].size - 1)),
-        document_ids=StoredNames(arrays["document_ids"], arrays["labels"].size),
+        query_ids=tuple(queries),
+        document_ids=documents,
         intents=arrays.get("intents"),
     )

@@ -16,6 +16,8 @@ import numpy as np
 DECIDING = (
     *("atomic", "errors", "rng", "load", "normalise", "sources", "synthetic", "data_entry"),
     *("letor", "letor_features", "letor_lines", "letor_write"),
+    *("reading", "reading.arrays", "reading.files", "reading.json_text", "reading.numbers"),
+    *("reading.toml_text", "reading.values"),
     *("label_columns", "qrels", "synthetic_columns", "synthetic_intents", "synthetic_topics"),
     *("kernels", "kernels.bell", "kernels.jit", "kernels.philox", "kernels.topic_documents"),
     *("records", "records.dataset", "records.frozen", "records.names", "records.rounds"),

@@ -51,6 +51,19 @@ class ContradictionError(FoltrAuditError):
     exit_code: ClassVar[int] = 70
 
 
+def shown(value: object, most: int = 80) -> str:
+    """A foreign value for a message, cut to so many characters.
+
+    >>> shown(1.5), shown("x" * 100, 5)
+    ('1.5', 'xxxxx...')
+    """
+    try:
+        text = str(value)
+    except ValueError:  # Python does not write numbers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """End of a message on an unknown name: the nearest known one and all of them.
 

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.errors import TraceError
+
 FOLLOWED = ("followed by other lists", "last of its message")
 """Groups of lists: of the first, a client's later lists may tell as well as its message."""
 
@@ -175,11 +177,29 @@ def answered(parts: Sequence[Mapping[str, object]], refused: Mapping[str, str]) 
     return [name for name in parts[0] if name not in refused and all(name in part for part in parts)]
 
 
+def _refuse_other_sorts(
+    pieces: Sequence[Evidence], with_lists: Sequence[Evidence], labels: Sequence[str]
+) -> None:
+    """Refuse pieces that cannot be of one system, as cells of unknown origin may be.
+
+    Raises:
+        TraceError: their lists have room for other numbers of documents, or other attacks answered.
+    """
+    rooms = {piece.shown.shape[1] for piece in pieces}
+    if len(rooms) > 1:
+        raise TraceError(f"judged lists with room for {sorted(rooms)} documents; expected one number")
+    for piece in with_lists:
+        missing = [label for label in labels if label not in piece.guessed]
+        if missing:
+            raise TraceError(f"judged lists without the answers of {missing[0]}; expected them of every cell")
+
+
 def combined(pieces: Sequence[Evidence]) -> Evidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
     refused = refused_in(pieces)
     with_lists = [piece for piece in pieces if piece.query.size] or pieces[:1]
     labels = [label for label in with_lists[0].guessed if label not in refused]
+    _refuse_other_sorts(pieces, with_lists, labels)
     counts = [int(piece.message.max()) + 1 if piece.message.size else 0 for piece in pieces]
     firsts = np.concatenate([[0], np.cumsum(counts)])[:-1]
     arrays = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from foltr_audit.errors import DataError
 from foltr_audit.qrels import joined_with, qrels_files, read_qrels
+from foltr_audit.reading import whole_number
 from foltr_audit.records import Dataset
 from foltr_audit.synthetic_intents import FEWEST, MOST, USUAL, synthetic_intents
 
@@ -25,9 +26,10 @@ def canonical_intents(text: str) -> str:
         raise ValueError(f"intents {text!r}: expected a folder of qrels, or synthetic:I")
     if number is None:
         return text
-    if not (number.isdecimal() and number.isascii() and FEWEST <= int(number) <= MOST):
-        raise ValueError(f"intents {text!r}: expected synthetic:I with I from {FEWEST} to {MOST}")
-    return f"synthetic:{int(number)}"
+    count = whole_number(number, FEWEST, MOST)
+    if count is None:
+        raise ValueError(f"intents {text[:40]!r}: expected synthetic:I with I from {FEWEST} to {MOST}")
+    return f"synthetic:{count}"
 
 
 def _synthetic(text: str) -> str | None:

@@ -22,6 +22,9 @@ from foltr_audit.records.frozen import Features
 
 __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorPart", "read_letor", "write_letor"]
 
+_MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
+"""Features of all rows, which are stored whether given or not: so many, or so many times the given."""
+
 _DOCUMENT = re.compile(rb"\bdocid\s*=\s*(\S+)")
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -162,6 +165,12 @@ def _grouped(path: Path, groups: Path, rows: int) -> tuple[NDArray[np.int64], tu
 def _assemble(blocks: list[Block], width: int, name: str, dtype: str) -> Features:
     """One matrix of all blocks, which are dropped on the way so that memory stays low."""
     rows = sum(block.counts.size for block in blocks)
+    given = sum(int(block.counts.sum()) for block in blocks)
+    if rows * width > max(_MOST_PLACES, _PLACES_PER_VALUE * given):
+        raise DataError(
+            f"letor: {name}: {rows} rows of {width} features, of which {given} are given; "
+            f"expected at least one in {_PLACES_PER_VALUE}"
+        )
     try:
         features: Features = np.zeros((rows, width), dtype=dtype)
     except MemoryError as error:

@@ -8,12 +8,15 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from foltr_audit.errors import DataError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20  # a batch that stays in the cache reads faster than 20,000 wide rows at once
+_MOST_LINE_BYTES = 16 << 20  # a line of all features that there may be has some two million
+_MOST_UNPACKED = (8 << 20, 200)  # so many bytes, or so many times the packed ones
 _FOLD = re.compile(r"Fold\d+")
 _GROUP_SIZE = re.compile(rb"\d{1,18}")
 
@@ -43,8 +46,8 @@ def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[byt
     try:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == _GZIP_MAGIC
-            stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
-            while lines := stream.readlines(_BATCH_BYTES):
+            stream = cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw))) if packed else raw
+            for lines in _batches(stream, raw, f"{who}: {name}"):
                 if number == 1 and lines[0].startswith(_BYTE_ORDER_MARK):
                     lines[0] = lines[0][len(_BYTE_ORDER_MARK) :]
                 _refuse_binary(lines, number, f"{who}: {name}")
@@ -60,8 +63,35 @@ def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[byt
         raise DataError(f"{who}: {path}: cannot be read: {error.strerror or error}") from error
 
 
+def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes]]:
+    """Lines of a stream without their ends, some megabytes at a time.
+
+    Args:
+        stream: what is read.
+        raw: the file behind it, which may be packed.
+        where: names the file in messages.
+
+    Raises:
+        DataError: a line without an end, or a packed file of nothing but repetitions.
+    """
+    rest, total = b"", 0
+    while piece := stream.read(_BATCH_BYTES):
+        total += len(piece)
+        if stream is not raw and raw.seekable():  # a pipe does not tell how far it is
+            packed = raw.tell()
+            if total > max(_MOST_UNPACKED[0], _MOST_UNPACKED[1] * packed):
+                raise DataError(f"{where}: {packed} bytes unpack to {total} and more; expected data")
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > _MOST_LINE_BYTES:
+            raise DataError(f"{where}: a line of more than {_MOST_LINE_BYTES} bytes; expected shorter ones")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
 def _refuse_binary(lines: list[bytes], first: int, where: str) -> None:
-    text = b"".join(lines)
+    text = b"\n".join(lines)
     if b"\0" not in text and (text.isascii() or _is_utf8(text)):
         return
     for number, line in enumerate(lines, first):

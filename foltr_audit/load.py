@@ -10,6 +10,7 @@ from foltr_audit.data_cache import cached
 from foltr_audit.data_origin import Origin
 from foltr_audit.errors import UsageError
 from foltr_audit.label_columns import are_synthetic, intent_files, with_intents
+from foltr_audit.reading import whole_number
 from foltr_audit.records import Collection
 from foltr_audit.records.dataset import joint_fingerprint
 from foltr_audit.spec import DataSpec
@@ -90,7 +91,8 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
     if data.fold:
         raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")
     like, _, queries = data.source.partition(":")[2].partition(":")
-    if queries and not queries.isdigit():
+    number = whole_number(queries, 0, 10**9)  # those that are too many are refused where they are made
+    if queries and number is None:
         raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
     origin = Origin(
         name=data.source + _judged_by(data.intents),
@@ -102,7 +104,6 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
         files=intent_files(data.intents),
         intents=data.intents,
     )
-    number = int(queries) if queries else None
 
     def generate() -> Collection:
         made = replace(synthesise(like, queries=number), source=data.source)

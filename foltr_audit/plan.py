@@ -6,13 +6,13 @@ rest for each Spec. A plan of one Spec is that Spec's own TOML.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import UsageError, shown
+from foltr_audit.reading import toml_table
 from foltr_audit.spec import Spec
 
 Table = dict[str, Any]
@@ -57,10 +57,7 @@ def read_tables(text: str, where: str) -> list[Table]:
     Raises:
         UsageError: the text is no TOML, or `cells` is no list of tables.
     """
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not TOML: {error}") from error
+    table = toml_table(text, where, UsageError)
     cells = table.pop("cells", [{}])
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise UsageError(f"{where}: cells: expected [[cells]] tables")
@@ -80,13 +77,19 @@ def expand(tables: Sequence[Table], *axes: Sequence[Point]) -> list[Table]:
 
 
 def changed(table: Table, point: Point) -> Table:
-    """A copy of a table with the changes of a point."""
+    """A copy of a table with the changes of a point.
+
+    Raises:
+        UsageError: a field is to be changed inside of something that is no table.
+    """
     new = deepcopy(table)
     for dotted, value in point.items():
         *path, last = dotted.split(".")
         inner = new
         for name in path:
             inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise UsageError(f"{name}={shown(inner)}: expected a table, in which {dotted} is a field")
         inner[last] = value
     return new
 

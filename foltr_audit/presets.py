@@ -12,10 +12,10 @@ A preset of kind `merge` has a `[merge]` table instead of Specs: that study send
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
+from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -23,11 +23,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.plan import Plan, Point, Table, changed, expand
 from foltr_audit.plugins import Attack, ClickModel
+from foltr_audit.reading import toml_table, whole_number
 from foltr_audit.registry import first_problem, make
 from foltr_audit.spec import Spec, TrainSpec, flat
 
 RANDOM = "random:k="
 """What the name of random guessing starts with; the number of named documents follows."""
+
+MOST_SPECS = 10_000
+"""A grid of more Specs is not spelt out."""
 
 _PACKAGE, _FOLDER, _ENDING = "foltr_audit.scenarios", "presets", ".toml"
 _SOURCE = "data.source"
@@ -42,7 +46,7 @@ class _Table(BaseModel):
 
 def _known_method(text: str) -> str:
     if text.startswith(RANDOM):
-        if not text.removeprefix(RANDOM).isdecimal():
+        if whole_number(text.removeprefix(RANDOM), 0, 10**6) is None:
             raise ValueError(f"{text!r}; expected {RANDOM} and the number of documents")
         return text
     return make(Attack, text).name
@@ -222,12 +226,12 @@ class Preset(_Table):
 
     def _shortened(self, table: Table, scale: float) -> Table:
         """A table with fewer rounds and repeats; never with fewer clients, on which the noise depends."""
+        if scale == 1:
+            return changed(table, {})
         train, attack = table.get("train", {}), table.get("attack")
         rounds = train.get("rounds", TrainSpec().rounds)
-        point: dict[str, Any] = {}
-        if scale < 1:
-            point["train.rounds"] = self.periods * shortened(rounds / self.periods, scale)
-        if scale < 1 and attack is not None:
+        point: dict[str, Any] = {"train.rounds": self.periods * shortened(rounds / self.periods, scale)}
+        if attack is not None:
             point["attack.repeats"] = shortened(attack.get("repeats", 1), scale)
         return changed(table, point)
 
@@ -270,16 +274,19 @@ def read_preset(text: str, name: str) -> Preset:
         UsageError: the text is no TOML, a field is unknown or refused, or a cell is no valid Spec.
     """
     where = f"preset {name}"
+    table = toml_table(text, where, UsageError)
     try:
-        preset = Preset.model_validate({**tomllib.loads(text), "name": name})
+        preset = Preset.model_validate({**table, "name": name})
     except ValidationError as error:
         raise UsageError(f"{where}: {first_problem(error)}") from error
     except UsageError as error:  # an unknown plug-in
         raise UsageError(f"{where}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not TOML: {error}") from error
     _check_grids(preset, where)
-    for mine in preset.tables().values():
+    try:
+        tables = preset.tables()
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+    for mine in tables.values():
         for spec in Plan.of(mine, where).specs:
             _check_spec(preset, spec, where)
     return preset
@@ -290,6 +297,10 @@ def _check_grids(preset: Preset, where: str) -> None:
     for name, values in (item for grid in grids for item in flat(grid).items()):
         if not isinstance(values, list) or not values:
             raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
+    axes = [flat({**preset.grid, **cell.grid}).values() for cell in preset.cells]
+    most = max((prod(map(len, one)) for one in axes), default=1)
+    if most > MOST_SPECS:
+        raise UsageError(f"{where}: grid: {most} Specs of one cell; expected {MOST_SPECS} at most")
     tables = [preset.shared, preset.merge, *grids, *(cell.spec for cell in preset.cells)]
     fields = [flat(table) for table in tables]
     if any(_SOURCE in mine for mine in fields):

@@ -13,7 +13,7 @@ import numpy as np
 
 from foltr_audit import atomic
 from foltr_audit.attack_spec import AttackSpec, changed_protocol
-from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean
+from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.fact_check import FactCheck, check_facts
 from foltr_audit.inquiry import asking, not_for_clicks
@@ -26,6 +26,7 @@ from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.observer import Observer
 from foltr_audit.progress import SILENT, Progress
+from foltr_audit.reading import whole_number
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ClientGroups
 from foltr_audit.records.observers import attacked_view, sees
@@ -173,7 +174,11 @@ class Recorded:
         numbered = header.knowledge.get("intents_numbered")
         if not isinstance(numbered, list) or len(numbered) != 2:
             return collection
-        seed, repetition = (int(text) for text in numbered)
+        seed, repetition = (whole_number(text, 0, 2**63 - 1) for text in numbered)
+        if seed is None or repetition is None:
+            raise TraceError(
+                f"{self.path}: fact intents_numbered is {shown(numbered)}; expected a seed and a repetition"
+            )
         return balanced_collection(collection, Streams(seed, repetition))
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -14,8 +13,9 @@ from urllib.parse import unquote, urlparse
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from foltr_audit.errors import PluginError, did_you_mean
+from foltr_audit.errors import PluginError, did_you_mean, shown
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
+from foltr_audit.reading import json_table
 
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"
@@ -75,10 +75,11 @@ def _roots(distribution: Distribution) -> list[Path]:
     text = distribution.read_text("direct_url.json")
     if not text:
         return []
-    record = json.loads(text)
-    if not record.get("dir_info", {}).get("editable"):
+    record = json_table(text, f"plug-ins: direct_url.json of {distribution.name}", PluginError)
+    editable, url = record.get("dir_info"), record.get("url")
+    if not (isinstance(editable, dict) and editable.get("editable") and isinstance(url, str)):
         return []
-    return [Path(unquote(urlparse(record["url"]).path)).resolve()]
+    return [Path(unquote(urlparse(url).path)).resolve()]
 
 
 def _belongs(origin: Path, distribution: Distribution) -> bool:
@@ -201,7 +202,7 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
         return message
     if details["type"] == "value_error":
         return f"{where}: {message}"
-    return f"{where}={details['input']}: {message}"
+    return f"{where}={shown(details['input'])}: {message}"
 
 
 def parameters(cls: type[Plugin]) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foltr_audit.errors import TraceError
+from foltr_audit.reading import file_bytes
 from foltr_audit.run_folder import FRESH, MODEL, TRAINING
 from foltr_audit.spec import flat
 from foltr_audit.stored_runs import StoredRun
@@ -169,7 +170,7 @@ def _digests(run: StoredRun) -> dict[str, tuple[str, ...]]:
     """SHA-256 (hex) of each file by name; of a table of a trace those of all parts, which are checked."""
     found: dict[str, tuple[str, ...]] = {}
     if (run.path / MODEL).is_file():
-        found[MODEL] = (hashlib.sha256((run.path / MODEL).read_bytes()).hexdigest(),)
+        found[MODEL] = (hashlib.sha256(file_bytes(run.path / MODEL, TraceError)).hexdigest(),)
     traces = [] if run.trace is None else [(TRAINING, run.trace)]
     for folder in sorted(path for path in (run.path / FRESH).glob("*") if path.is_dir()):
         trace = Trace.open(folder)

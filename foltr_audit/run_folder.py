@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.reading import file_text
+from foltr_audit.reading.arrays import read_array
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
 
@@ -92,8 +94,8 @@ class RunFolder:
             TraceError: it is damaged.
         """
         try:
-            return Spec.from_toml((self.path / SPEC).read_text(encoding="utf-8"), f"{self.path / SPEC}")
-        except (UsageError, UnicodeDecodeError) as error:
+            return Spec.from_toml(file_text(self.path / SPEC, UsageError), f"{self.path / SPEC}")
+        except UsageError as error:
             raise TraceError(f"damaged Run: {error}") from error
 
     @property
@@ -154,15 +156,11 @@ def load_model(path: Path, parameters: int) -> NDArray[np.float64]:
     Raises:
         UsageError: the file is missing, no plain array, of another length, or not finite.
     """
-    file = path / MODEL if path.is_dir() else path
+    file = path / MODEL if os.path.isdir(path) else path
     try:
-        model = np.load(file, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise UsageError(f"--init: {file}: no such file") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"--init: {file}: no .npy file with a plain array of numbers") from error
-    if not isinstance(model, np.ndarray):
-        raise UsageError(f"--init: {file}: several arrays; expected a .npy file with one")
+        model = read_array(file, UsageError)
+    except UsageError as error:
+        raise UsageError(f"--init: {error}") from error
     if model.shape != (parameters,) or model.dtype.kind not in "fiu":
         raise UsageError(
             f"--init: {file}: an array of {model.dtype} and shape {model.shape}; "

@@ -6,7 +6,6 @@ Command-line options, configuration files and cells of a comparison are nothing 
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from foltr_audit.label_columns import canonical_intents
 from foltr_audit.learners.pdgd import PDGD_SETTINGS
 from foltr_audit.plugins import ClickModel, Learner
 from foltr_audit.rankers import ranker_text
+from foltr_audit.reading import toml_table
 from foltr_audit.registry import canonical, first_problem, make
 from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec_table import SpecTable
@@ -240,11 +240,7 @@ class Spec(SpecTable):
         Raises:
             UsageError: the text is no TOML, or no valid Spec.
         """
-        try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # too many digits, too deep
-            raise UsageError(f"{where}: not TOML: {error}") from error
-        return cls.parse(table, where)
+        return cls.parse(toml_table(text, where, UsageError), where)
 
     @property
     def hash(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from foltr_audit.errors import did_you_mean
 
@@ -16,6 +18,14 @@ class SpecTable(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
     )
+
+    @model_validator(mode="after")
+    def _no_text_with_nul(self) -> Self:
+        for value in vars(self).values():
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str) and "\0" in text:
+                    raise ValueError(f"{text[:40]!a}: expected text without NUL")
+        return self
 
 
 def once(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from foltr_audit.errors import TraceError, UsageError, did_you_mean
 from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.plan import Plan, read_tables
+from foltr_audit.reading import file_text
 from foltr_audit.run_folder import PLAN, SPEC, RunFolder
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
@@ -171,6 +172,6 @@ def stored_plan(path: Path) -> Plan:
     """
     where = str(path / PLAN)
     try:
-        return Plan.of(read_tables((path / PLAN).read_text(encoding="utf-8"), where), where)
-    except (UsageError, UnicodeDecodeError) as error:
+        return Plan.of(read_tables(file_text(path / PLAN, UsageError), where), where)
+    except UsageError as error:
         raise TraceError(f"damaged Run: {error}") from error

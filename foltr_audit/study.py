@@ -20,7 +20,7 @@ from foltr_audit.inquiry import Inquiries
 from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
 from foltr_audit.named_queries import refuse_unknown_queries
-from foltr_audit.plan import Plan, read_tables
+from foltr_audit.plan import Plan
 from foltr_audit.plugins import Environment, Learner
 from foltr_audit.plugins.answers import facts_of
 from foltr_audit.population_facts import population_facts
@@ -31,6 +31,7 @@ from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.setup import Setup, as_numbered
 from foltr_audit.spec import Spec, first_difference
+from foltr_audit.stored_runs import stored_plan
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, Finding
@@ -266,9 +267,7 @@ class Output:
         if several and len(plan.specs) == 1:
             raise UsageError(f"--resume: {self.path} holds several Runs, and one is asked for")
         if several:
-            text = (self.path / PLAN).read_text(encoding="utf-8")
-            there = Plan.of(read_tables(text, str(self.path / PLAN)), str(self.path / PLAN))
-            lost = [spec for spec in there.specs if spec not in plan.specs]
+            lost = [spec for spec in stored_plan(self.path).specs if spec not in plan.specs]
             if lost:
                 difference = first_difference(lost[0], plan.specs[0])
                 raise UsageError(f"--resume: {self.path} holds a Run that is not asked for: {difference}")

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from foltr_audit.plugins import Population, Scenario, Surroundings, Trait, Value
+from foltr_audit.reading.numbers import whole_number
 
 
 class Skew(Scenario):
@@ -67,7 +68,8 @@ class LabelSkew(Skew):
     @field_validator("grades", mode="before")
     @classmethod
     def _whole(cls, value: object) -> object:
-        return int(value) if isinstance(value, str) and value.isdecimal() else value
+        number = whole_number(value, 0, 9) if isinstance(value, str) else None
+        return value if number is None else number
 
     def values(self, around: Surroundings) -> tuple[Value, ...]:
         """One kind of clients for each set of grades."""
@@ -119,10 +121,10 @@ class QuantitySkew(Scenario):
     @field_validator("batches")
     @classmethod
     def _numbers(cls, text: str) -> str:
-        sizes = text.split("/")
-        if not all(size.isdecimal() and 1 <= int(size) <= 10_000 for size in sizes):
+        sizes = [whole_number(size, 1, 10_000) for size in text.split("/")]
+        if None in sizes:
             raise ValueError("expected whole numbers from 1 to 10000 with / between them")
-        return "/".join(str(int(size)) for size in sizes)
+        return "/".join(map(str, sizes))
 
     def sizes(self, interactions: int) -> list[int]:
         """Interactions of each kind, for a learner's own number of interactions."""

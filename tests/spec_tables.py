@@ -6,6 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+"""Every text that a file can hold."""
+
 FULL: dict[str, Any] = {
     "schema": "foltr-audit/spec/1",
     "seed": 5,
@@ -147,7 +150,7 @@ SPEC_TABLES = st.fixed_dictionaries(
         "data": st.fixed_dictionaries(
             {},
             optional={
-                "source": st.text(min_size=1),
+                "source": TEXTS.filter(bool),
                 "fold": st.integers(0, 9),
                 "normalise": st.sampled_from(["zscore", "zscore-parts", "query-minmax", "none"]),
                 "intents": st.sampled_from(["qrels", "synthetic", "synthetic:2"]),
@@ -164,7 +167,7 @@ SPEC_TABLES = st.fixed_dictionaries(
                 "ranker": st.sampled_from(["linear", "neural", "neural:hidden=3,layers=2"]),
                 "rounds": st.integers(1, 10**7),
                 "click_model": _click_models,
-                "init": st.text(),
+                "init": TEXTS,
                 "no_relevant": st.sampled_from(["zero", "skip"]),
             },
         ),

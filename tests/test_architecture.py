@@ -18,6 +18,7 @@ MOST_LINES = 400
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("errors", "atomic", "progress", "defaults"),
+    ("reading",),
     (
         *("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp", "metric_response"),
         *("optimisers", "extras"),
@@ -93,6 +94,7 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.noise_laws",
     "foltr_audit.pattern_answers",
     "foltr_audit.rank_changes",
+    "foltr_audit.reading",
     "foltr_audit.records",
     "foltr_audit.relaxed",
     "foltr_audit.replay",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.comparing.cells import FACTS
 from foltr_audit.comparing.expansion import Expansion
+from foltr_audit.comparing.facts import FACTS
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import run_cell

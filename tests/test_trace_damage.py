@@ -307,7 +307,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "observed/messages-00000.parquet").unlink(),
         r"messages-00000.parquet: missing, though part-00000.json is there",
     ),
-    "cut marker": (cut("part-00003.json", 40), r"part-00003.json: is cut or is not JSON"),
+    "cut marker": (cut("part-00003.json", 40), r"part-00003.json: not JSON: "),
     "marker with a path": (
         edit("part-00000.json", "observed/messages-00000", "../messages-00000"),
         r"part-00000.json: names the files",

@@ -34,7 +34,7 @@ HEADER = TraceHeader(
     [
         ({"kind": "post"}, "kind is 'post', expected model or update"),
         ({"dtype": "float16"}, "dtype is 'float16'"),
-        ({"parameters": 0}, "parameters is 0, expected 1 or more"),
+        ({"parameters": 0}, "parameters is 0, expected 1 to 2147483647"),
         ({"parameters": True}, "parameters is True, expected a whole number"),
         ({"k": 2.0}, "k is 2.0, expected a whole number"),
         ({"has_truth": 1}, "has_truth is 1, expected true or false"),
@@ -194,9 +194,9 @@ def trace(tmp_path: Path) -> Path:
     [
         ("trace/1", "trace/2", "schema is 'foltr-audit/trace/2', expected foltr-audit/trace/1 (a newer"),
         ("foltr-audit/trace/1", "x", "schema is 'x', expected foltr-audit/trace/1"),
-        ("kind =", "kind", "broken TOML: Expected '=' after a key in a key/value pair (at line 2"),
-        ("k = 4", "k = 4\nk = 5", "broken TOML: Cannot overwrite a value (at line"),
-        ("letor", "\udcff", "broken TOML: 'utf-8' codec can't decode byte 0xff"),
+        ("kind =", "kind", "not TOML: Expected '=' after a key in a key/value pair (at line 2"),
+        ("k = 4", "k = 4\nk = 5", "not TOML: Cannot overwrite a value (at line"),
+        ("letor", "\udcff", "byte 202 is not UTF-8"),
         ('"model"', '"post"', "kind is 'post', expected model or update"),
         ("k = 4\n", "", "field k is missing"),
         ("fold = 0\n", "", "field dataset.fold is missing"),

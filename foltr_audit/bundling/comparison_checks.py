@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 
-from foltr_audit.bundling.arrays import cell_arrays
 from foltr_audit.bundling.checks import FOREIGN, Check, NotPossibleError, said
 from foltr_audit.bundling.contents import failed_key, failures, missing_cells
 from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
-from foltr_audit.comparing.cells import ARRAYS, FACTS, SCHEMA
 from foltr_audit.comparing.comparison import tried_in
 from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned
+from foltr_audit.comparing.facts import read_facts
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.progress import SILENT, Progress
+from foltr_audit.reading import file_text, json_table
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.plain import json_text
 from foltr_audit.run_folder import RESULTS
@@ -36,9 +36,7 @@ _NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.])")
 def finished_specs(root: Path, manifest: Manifest) -> list[Spec]:
     """The Specs of the cells that are in a bundle, in order of their names."""
     folder = ComparisonFolder(root)
-    specs = (
-        Spec.from_toml((root / name).read_text(encoding="utf-8"), name) for name in sorted(manifest.specs)
-    )
+    specs = (Spec.from_toml(file_text(root / name, UsageError), name) for name in sorted(manifest.specs))
     return [spec for spec in specs if folder.done(spec)]
 
 
@@ -71,12 +69,9 @@ def _mistaken(cells: list[Planned]) -> Iterator[Planned]:
 
 def _check_cell(folder: ComparisonFolder, spec: Spec, *, lists: bool) -> None:
     if lists:
-        cell_arrays(folder.cell(spec) / ARRAYS)
         folder.read(spec)
-        return
-    facts = json.loads((folder.cell(spec) / FACTS).read_text(encoding="utf-8"))
-    if facts["schema"] != SCHEMA or facts["spec_sha256"] != spec.hash:
-        raise TraceError(f"{FACTS}: made by another Spec, or another schema than {SCHEMA}")
+    else:
+        read_facts(folder.cell(spec), spec)
 
 
 def check_results(root: Path, tolerance: Tolerance, progress: Progress = SILENT) -> Check:
@@ -103,10 +98,10 @@ def compare_results(
     root: Path, text: str, how: str, tolerance: Tolerance, beside: tuple[str, ...] = ()
 ) -> Check:
     """Whether the results are those of a report in JSON; fields `beside` it are not of the report."""
-    stored_text = (root / RESULTS).read_text(encoding="utf-8")
+    stored_text = file_text(root / RESULTS, TraceError)
     if stored_text == text + "\n":
         return Check("results", "holds", (f"{RESULTS} is {how}, byte for byte",))
-    stored, found = json.loads(stored_text), json.loads(text)
+    stored, found = json_table(stored_text, RESULTS, TraceError), json.loads(text)
     others = [name for name in beside if name in stored and name not in found]
     found |= {name: stored[name] for name in others}
     problems = named(table_differences(stored, found, tolerance))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from foltr_audit.bundling.manifest import Kind
-from foltr_audit.comparing.cells import ARRAYS, FACTS
+from foltr_audit.comparing.cell_arrays import ARRAYS
 from foltr_audit.comparing.expansion import Planned
+from foltr_audit.comparing.facts import FACTS, read_facts
 from foltr_audit.comparing.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.reading import file_bytes, json_table
 from foltr_audit.report.train import ROUNDS
 from foltr_audit.run_folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
 from foltr_audit.spec import Spec
@@ -23,6 +24,8 @@ from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
 
 CellName = tuple[Any, ...]
 """What names a cell in the results of a comparison: chain, learner, click model and repetition."""
+
+_FAILED = ("defense", "learner", "click_model", "run")
 
 
 @dataclass(frozen=True)
@@ -113,14 +116,7 @@ def _add_cell(found: Contents, folder: ComparisonFolder, spec: Spec) -> None:
         return
     found.add(folder.path, f"{inside}/{FACTS}")
     if found.lists:
-        found.files[f"{inside}/{ARRAYS}"] = Source(root / ARRAYS, _arrays_digest(root / FACTS))
-
-
-def _arrays_digest(path: Path) -> str:
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["arrays_sha256"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TraceError(f"{path}: damaged: {error}") from error
+        found.files[f"{inside}/{ARRAYS}"] = Source(root / ARRAYS, read_facts(root, spec)[0]["arrays_sha256"])
 
 
 def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:
@@ -137,14 +133,14 @@ def failures(path: Path) -> list[tuple[CellName, str]]:
     Raises:
         TraceError: the results are damaged.
     """
-    try:
-        rows = json.loads((path / RESULTS).read_text(encoding="utf-8"))["failed"]
-        names = ("defense", "learner", "click_model", "run")
-        return [((*(row[name] for name in names),), str(row["why"])) for row in rows]
-    except FileNotFoundError:
+    file = path / RESULTS
+    if not file.is_file():
         return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TraceError(f"{path / RESULTS}: damaged: {error}") from error
+    rows = json_table(file_bytes(file, TraceError), str(file), TraceError).get("failed")
+    try:
+        return [(tuple(row[name] for name in _FAILED), str(row["why"])) for row in rows or ()]
+    except (KeyError, TypeError) as error:
+        raise TraceError(f"{file}: damaged: failed: expected rows with {', '.join(_FAILED)}, why") from error
 
 
 def failed_key(spec: Spec) -> CellName:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
 from foltr_audit.errors import TraceError
+from foltr_audit.reading import json_table
 from foltr_audit.registry import first_problem
 from foltr_audit.run_folder import SPEC
 from foltr_audit.spec_table import SpecTable
@@ -66,13 +67,11 @@ class Manifest(SpecTable):
         Raises:
             TraceError: it is none, of another schema, or not in its one form.
         """
+        table = json_table(content, f"{where}: {NAME}", TraceError)
         try:
-            table: Any = json.loads(content.decode("utf-8"))
             manifest = cls.model_validate(table)
         except ValidationError as error:
             raise TraceError(f"{where}: {NAME}: {first_problem(error, None)}") from error
-        except (ValueError, RecursionError) as error:
-            raise TraceError(f"{where}: {NAME}: not JSON: {error}") from error
         if manifest.text.encode() != content:
             raise TraceError(f"{where}: {NAME}: not written as foltr-audit writes it")
         return manifest

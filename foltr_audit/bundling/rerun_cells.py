@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foltr_audit.bundling.arrays import cell_arrays
 from foltr_audit.bundling.checks import NotPossibleError
 from foltr_audit.bundling.differences import (
     EXACT,
@@ -18,7 +17,9 @@ from foltr_audit.bundling.differences import (
     table_differences,
 )
 from foltr_audit.bundling.place import Place
-from foltr_audit.comparing.cells import ARRAYS, FACTS, Files
+from foltr_audit.comparing.cell_arrays import ARRAYS, cell_arrays
+from foltr_audit.comparing.cells import Files
+from foltr_audit.comparing.facts import FACTS, read_facts
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import run_cell
 from foltr_audit.comparing.workers import Workers
@@ -130,8 +131,7 @@ class CellsAgain:
         return str(self._facts(spec)["data"]["fingerprint"])
 
     def _facts(self, spec: Spec) -> dict[str, Any]:
-        facts = json.loads((self.folder.cell(spec) / FACTS).read_text(encoding="utf-8"))
-        return dict(facts)
+        return read_facts(self.folder.cell(spec), spec)[0]
 
     def _compare(self, spec: Spec, again: Again) -> Compared:
         if again.missing or again.problem:

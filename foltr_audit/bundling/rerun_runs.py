@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.arrays import vector
 from foltr_audit.bundling.checks import Check, NotPossibleError
 from foltr_audit.bundling.comparison_checks import compare_results
 from foltr_audit.bundling.differences import EXACT, Tolerance, array_differences, named, table_differences
@@ -18,6 +16,9 @@ from foltr_audit.bundling.run_checks import stored_results
 from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.plan import Plan
 from foltr_audit.progress import SILENT, Progress
+from foltr_audit.reading import file_bytes, file_text, toml_table
+from foltr_audit.reading.arrays import read_array
+from foltr_audit.reading.parquet import parquet_frame
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Report
@@ -139,7 +140,7 @@ def _first_number(here: Path, again: Path, name: str) -> str:
 
 
 def _vector_differences(here: Path, again: Path, tolerance: Tolerance) -> Iterator[str]:
-    stored, found = ({"model": vector(root / MODEL)} for root in (here, again))
+    stored, found = ({"model": read_array(root / MODEL, TraceError)} for root in (here, again))
     yield from array_differences(stored, found, tolerance)
 
 
@@ -155,7 +156,9 @@ def _differences(here: Path, again: Path, names: Sequence[str], tolerance: Toler
 
 
 def _trace_differences(here: Path, again: Path, name: str, tolerance: Tolerance) -> Iterator[str]:
-    before, after = (tomllib.loads((root / HEADER).read_text(encoding="utf-8")) for root in (here, again))
+    before, after = (
+        toml_table(file_text(root / HEADER, TraceError), HEADER, TraceError) for root in (here, again)
+    )
     yield from table_differences(before, after, tolerance, f"{name}/{HEADER}")
     stored, found = Trace.open(here), Trace.open(again)
     if [part.n_rounds for part in stored.parts] != [part.n_rounds for part in found.parts]:
@@ -168,13 +171,11 @@ def _trace_differences(here: Path, again: Path, name: str, tolerance: Tolerance)
 
 
 def _frame_differences(stored: Path, found: Path, name: str, tolerance: Tolerance) -> Iterator[str]:
-    import polars as pl
-
-    try:
-        pair = pl.read_parquet(stored), pl.read_parquet(found)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{name}: damaged: {error}") from error
-    yield from _unequal(*pair, name, tolerance)
+    pair = [
+        parquet_frame(file_bytes(path, TraceError), f"{name}: damaged", TraceError)
+        for path in (stored, found)
+    ]
+    yield from _unequal(pair[0], pair[1], name, tolerance)
 
 
 def _unequal(stored: Any, found: Any, name: str, tolerance: Tolerance) -> Iterator[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.arrays import vector
 from foltr_audit.bundling.checks import FOREIGN, Check, said
 from foltr_audit.bundling.differences import EXACT, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
+from foltr_audit.errors import TraceError
 from foltr_audit.plan import Plan
+from foltr_audit.reading import file_bytes, json_table
+from foltr_audit.reading.arrays import read_array
 from foltr_audit.report.plain import json_ready
 from foltr_audit.run_folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
 from foltr_audit.stored_runs import stored_plan
@@ -21,7 +22,7 @@ from foltr_audit.trace import Trace
 def stored_results(root: Path) -> dict[str, Any] | None:
     """The results of a bundle of Runs; None where it has none."""
     path = root / RESULTS
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return json_table(file_bytes(path, TraceError), RESULTS, TraceError) if path.is_file() else None
 
 
 def plan_of(root: Path, manifest: Manifest) -> Plan:
@@ -60,7 +61,7 @@ def check_runs(root: Path, manifest: Manifest) -> Check:
 def _check_run(folder: RunFolder, manifest: Manifest) -> int:
     """Look at the model and the traces of a Run; how many traces there are."""
     if (folder.path / MODEL).is_file():
-        vector(folder.path / MODEL)
+        read_array(folder.path / MODEL, TraceError)
     elif not manifest.partial:
         raise ValueError(f"{MODEL}: missing")
     problems = folder.problems()

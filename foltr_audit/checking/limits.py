@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -11,6 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from foltr_audit.audit_spec import AuditView
 from foltr_audit.defaults import VIEW
 from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.reading import toml_table
 from foltr_audit.registry import first_problem
 from foltr_audit.spec_table import SpecTable
 
@@ -91,10 +91,9 @@ class Limits(SpecTable):
             UsageError: it is no TOML, or holds no valid limits.
         """
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where}: not TOML: {error}{_hint(text, str(error))}") from error
-        return cls.parse(table, where)
+            return cls.parse(toml_table(text, where, UsageError), where)
+        except UsageError as error:
+            raise UsageError(f"{error}{_hint(text, str(error))}") from error
 
     def table(self) -> dict[str, Any]:
         """The limits as a plain table, those that were not given left out."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foltr_audit.cli.common import Common, listed, takes_common, use_threads
-from foltr_audit.cli.given import methods_of, refuse_others
+from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn, warn_of_unloadable
 from foltr_audit.cli.preset import Chosen, attack_preset, beside
 from foltr_audit.errors import UsageError
@@ -205,11 +206,8 @@ def _named(queries: str | None) -> list[str] | None:
     """
     if queries is None:
         return None
-    path = Path(queries)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else queries.split(",")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--queries: {path}: not a readable UTF-8 text") from error
+    named = os.path.isfile(queries)
+    lines = read_text(Path(queries), "--queries").splitlines() if named else queries.split(",")
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not names:
         raise UsageError(f"--queries: {queries!r}: no query id in it; expected ID,... or a file of ids")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from foltr_audit.cli import options as o
 from foltr_audit.cli.given import read_text
 from foltr_audit.errors import UsageError
+from foltr_audit.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.plan import Plan
@@ -307,9 +308,10 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
     if text is None:
         return ()
     if text != "all":
-        if not text.isdigit() or int(text) < 1:
-            raise UsageError(f"--fold: {text!r}; expected the number of a fold, or all")
-        return (int(text),)
+        fold = whole_number(text, 1, 999_999)
+        if fold is None:
+            raise UsageError(f"--fold: {text[:40]!r}; expected the number of a fold, or all")
+        return (fold,)
     from foltr_audit.load import folds
     from foltr_audit.spec import DataSpec, Spec
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from foltr_audit.errors import UsageError
+from foltr_audit.reading import file_text
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
@@ -49,8 +50,6 @@ def read_text(path: Path, option: str) -> str:
         UsageError: it cannot be read, or is something else.
     """
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{option}: {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{option}: {path}: not UTF-8 text") from error
+        return file_text(path, UsageError)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import Common, changed_learner, folds_of
+from foltr_audit.cli.given import read_text
 from foltr_audit.cli.output import note
 from foltr_audit.errors import UsageError
 
@@ -69,13 +70,7 @@ def numbers(text: str | None, option: str) -> list[float] | None:
 def _read(path: Path) -> Grid:
     from foltr_audit.comparing.grid import Grid
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--config: {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--config: {path}: not UTF-8 text") from error
-    return Grid.from_toml(text, str(path))
+    return Grid.from_toml(read_text(path, "--config"), str(path))
 
 
 def _learners(common: Common, present: Sequence[str]) -> list[str]:

@@ -13,37 +13,37 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.comparing.cell_arrays import (
+    ARRAYS,
+    ROUNDS,
+    Arrays,
+    arrays_of,
+    cell_arrays,
+    evidence_in,
+    rounds_in,
+)
+from foltr_audit.comparing.facts import FACTS, SCHEMA, read_facts
+from foltr_audit.errors import TraceError
 from foltr_audit.evaluation import Evaluation
-from foltr_audit.evidence import Evidence, Guessed
+from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Federation
 from foltr_audit.message_size import bytes_per_client
+from foltr_audit.reading import file_bytes
+from foltr_audit.reading.arrays import MOST_UNPACKED
 from foltr_audit.run_folder import SPEC
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 
-FACTS, ARRAYS = "cell.json", "arrays.npz"
-SCHEMA = "foltr-audit/cell/1"
-
-LISTS = ("lists/", "guessed/")
-"""How the names of arrays begin that have a row for every attacked list."""
-
-Arrays = dict[str, NDArray[Any]]
 Files = dict[str, bytes]
 """Contents by name; the last name is written last and says that a cell is finished."""
-
-_GUESSED = tuple(each.name for each in fields(Guessed))
-_LISTS = (
-    *("query", "message", "shown", "clicks", "observed", "told", "rank", "unknowns", "surprisal", "group"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +78,7 @@ def files_of(cell: Cell, setup: Setup) -> Files:
     evidence = next(iter(cell.evidence.values()), None)
     if evidence is not None:
         facts["evidence"] = _described(evidence)
-        arrays |= _arrays(evidence)
+        arrays |= arrays_of(evidence)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()
@@ -93,55 +93,26 @@ def read_cell(folder: Path, spec: Spec) -> StoredCell:
     Raises:
         TraceError: it is damaged, or of another Spec.
     """
-    try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        if facts["schema"] != SCHEMA:
-            raise TraceError(f"{folder / FACTS}: schema {facts['schema']!r}; expected {SCHEMA!r}")
-        if facts["spec_sha256"] != spec.hash:
-            raise TraceError(f"{folder / FACTS}: made by another Spec than {spec.hash[:12]}")
-        packed = (folder / ARRAYS).read_bytes()
-        if hashlib.sha256(packed).hexdigest() != facts["arrays_sha256"]:
-            raise TraceError(
-                f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; without {folder} "
-                "compare --resume makes the cell anew"
-            )
-        with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        rounds = {name.removeprefix("rounds/"): arrays[name] for name in arrays if name.startswith("rounds/")}
-        evidence = _evidence(facts["evidence"], arrays) if "evidence" in facts else None
-        _check(facts)
-        return StoredCell(
-            spec=spec, facts=facts, rounds=rounds, query_ndcg=arrays["query_ndcg"], evidence=evidence
-        )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
-        why = f"{type(error).__name__}: {error}"
+    facts, described = read_facts(folder, spec)
+    packed = file_bytes(folder / ARRAYS, TraceError, MOST_UNPACKED)
+    if hashlib.sha256(packed).hexdigest() != facts["arrays_sha256"]:
         raise TraceError(
-            f"{folder}: damaged cell: {why}; without it compare --resume makes it anew"
+            f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; without {folder} "
+            "compare --resume makes the cell anew"
+        )
+    arrays = cell_arrays(packed, str(folder / ARRAYS))
+    try:
+        return StoredCell(
+            spec=spec,
+            facts=facts,
+            rounds=rounds_in(arrays, spec.train.rounds),
+            query_ndcg=arrays["query_ndcg"],
+            evidence=None if described is None else evidence_in(arrays, described),
+        )
+    except (ValueError, KeyError) as error:
+        raise TraceError(
+            f"{folder}: damaged cell: {error}; without it compare --resume makes it anew"
         ) from error
-
-
-_NUMBERS = (
-    *("eps_claimed", "ndcg@10", "ndcg@10_validation", "ndcg@10_untrained", "ndcg@10_ceiling"),
-    *("online_sum", "online_mean", "clipped", "too_short"),
-)
-_OTHERS = {"learner": str, "pdgd": str, "data": dict, "warnings": list, "groups": list, "findings": list}
-
-
-def _check(facts: Mapping[str, Any]) -> None:
-    """Refuse facts of which one is missing or of another kind.
-
-    Raises:
-        KeyError, TypeError, ValueError: one is.
-    """
-    for name in _NUMBERS:
-        float(facts[name])
-    for name, kind in _OTHERS.items():
-        if not isinstance(facts[name], kind):
-            raise TypeError(f"{name}: expected {kind.__name__}")
-    if facts["bytes_per_client"] is not None:
-        float(facts["bytes_per_client"])
-    for name in ("fold", "fingerprint"):
-        facts["data"][name]
 
 
 def _facts(cell: Cell) -> dict[str, Any]:
@@ -188,7 +159,7 @@ def _rounds(cell: Cell) -> Arrays:
     rounds = cell.trained.rounds
     names = dict.fromkeys(name for row in rounds for name in row)
     return {
-        f"rounds/{name}": np.array([row.get(name, np.nan) for row in rounds], dtype=np.float64)
+        f"{ROUNDS}{name}": np.array([row.get(name, np.nan) for row in rounds], dtype=np.float64)
         for name in names
     }
 
@@ -206,32 +177,3 @@ def _described(evidence: Evidence) -> dict[str, Any]:
         "steps": evidence.steps,
         "clipped": evidence.clipped,
     }
-
-
-def _arrays(evidence: Evidence) -> Arrays:
-    found: Arrays = {f"lists/{name}": getattr(evidence, name) for name in _LISTS}
-    for number, guessed in enumerate(evidence.guessed.values()):
-        for name in _GUESSED:
-            values = getattr(guessed, name)
-            if values is not None:
-                found[f"guessed/{number}/{name}"] = values
-    return found
-
-
-def _evidence(facts: Mapping[str, Any], arrays: Arrays) -> Evidence:
-    guessed = {
-        label: Guessed(**{name: arrays.get(f"guessed/{number}/{name}") for name in _GUESSED})  # type: ignore[arg-type]
-        for number, label in enumerate(facts["guessed"])
-    }
-    return Evidence(
-        **{name: arrays[f"lists/{name}"] for name in _LISTS},
-        guessed=guessed,
-        baselines=frozenset(facts["baselines"]),
-        probabilities=frozenset(facts["probabilities"]),
-        exact=frozenset(facts["exact"]),
-        same_message=facts["same_message"],
-        groups=tuple(facts["groups"]),
-        refused=facts["refused"],
-        steps=facts["steps"],
-        clipped=facts["clipped"],
-    )

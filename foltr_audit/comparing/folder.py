@@ -26,10 +26,13 @@ from pydantic import Field, ValidationError
 
 from foltr_audit import atomic
 from foltr_audit.comparing.alternatives import Alternative
-from foltr_audit.comparing.cells import ARRAYS, FACTS, Files, StoredCell, read_cell
+from foltr_audit.comparing.cell_arrays import ARRAYS
+from foltr_audit.comparing.cells import Files, StoredCell, read_cell
 from foltr_audit.comparing.expansion import Label, LeftOut, Planned, Tried
+from foltr_audit.comparing.facts import FACTS
 from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.reading import file_bytes, file_text, json_table
 from foltr_audit.registry import first_problem
 from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
 from foltr_audit.spec import Spec
@@ -224,11 +227,11 @@ class ComparisonFolder:
             TraceError: it is missing or damaged.
         """
         try:
-            text = (self.path / GRID).read_text(encoding="utf-8")
+            text = file_text(self.path / GRID, UsageError)
             if "schema" not in text:
                 raise TraceError(f"{self.path / GRID}: damaged: expected a grid with its schema")
             return Grid.from_toml(text, str(self.path / GRID))
-        except (OSError, UnicodeDecodeError, UsageError) as error:
+        except UsageError as error:
             raise TraceError(f"damaged comparison: {error}") from error
 
     def cells(self) -> list[Planned]:
@@ -257,23 +260,24 @@ class ComparisonFolder:
 
     def _planned(self, row: _Listed) -> Planned:
         file = self.path / CELLS / row.spec[:12] / SPEC
+        if not file.is_file():
+            raise TraceError(f"{file}: missing; compare --resume makes it again")
         try:
-            spec = Spec.from_toml(file.read_text(encoding="utf-8"), str(file))
+            spec = Spec.from_toml(file_text(file, UsageError), str(file))
             if spec.hash != row.spec:
                 raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
             name = Alternative(row.alternative).text
             return Planned(spec, row.kind, Label(name, row.eps, row.sensitivity))
-        except (UnicodeDecodeError, UsageError) as error:
+        except UsageError as error:
             raise TraceError(f"{self.path / INDEX}: damaged comparison: {error}") from error
-        except OSError as error:
-            raise TraceError(f"{file}: missing; compare --resume makes it again") from error
 
     def _index(self) -> _Index:
+        file = self.path / INDEX
+        table = json_table(file_bytes(file, TraceError), str(file), TraceError)
         try:
-            return _Index.model_validate_json((self.path / INDEX).read_bytes())
-        except (OSError, ValidationError) as error:
-            why = first_problem(error, None) if isinstance(error, ValidationError) else error
-            raise TraceError(f"{self.path / INDEX}: damaged: {why}") from error
+            return _Index.model_validate(table)
+        except ValidationError as error:
+            raise TraceError(f"{file}: damaged: {first_problem(error, None)}") from error
 
     def stored(self) -> Iterator[tuple[Planned, StoredCell]]:
         """Every cell of the last grid with what it found.
@@ -286,11 +290,11 @@ class ComparisonFolder:
 
     def results(self) -> dict[str, Any]:
         """The results that were written last; empty if there are none that can be read."""
+        file = self.path / RESULTS
         try:
-            found = json.loads((self.path / RESULTS).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            return json_table(file_bytes(file, TraceError), str(file), TraceError)
+        except TraceError:
             return {}
-        return found if isinstance(found, dict) else {}
 
     def save_results(self, text: str) -> None:
         """Write the results of the whole comparison."""

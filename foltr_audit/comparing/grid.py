@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
@@ -14,6 +13,7 @@ from foltr_audit.defaults import DELTA
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
 from foltr_audit.plugins import Attack, ClickModel, Learner
+from foltr_audit.reading import toml_table
 from foltr_audit.registry import canonical, first_problem
 from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec import DataSpec, Spec, default_learner
@@ -109,10 +109,7 @@ class Grid(SpecTable):
         Raises:
             UsageError: it is no TOML, or neither a valid grid nor a valid Spec.
         """
-        try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where}: not TOML: {error}") from error
+        table = toml_table(text, where, UsageError)
         if table.get("schema") == SPEC_SCHEMA:
             return cls.of_spec(Spec.parse(table, where))
         return cls.parse(table, where)

@@ -21,7 +21,8 @@ import numpy as np
 
 from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
-from foltr_audit.comparing.cells import ARRAYS, LISTS, Files, files_of
+from foltr_audit.comparing.cell_arrays import ARRAYS, LISTS
+from foltr_audit.comparing.cells import Files, files_of
 from foltr_audit.comparing.pace import Sort, sort_of
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.plan import Table, changed

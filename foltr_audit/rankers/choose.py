@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from foltr_audit.errors import UsageError
 from foltr_audit.rankers.base import Ranker
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.rankers.neural import NeuralRanker, neural_text
+from foltr_audit.reading import whole_number
 
 _EXPECTED = "expected linear or neural:hidden=H,layers=L"
 _DEFAULTS = {"hidden": 64, "layers": 1}
@@ -68,6 +67,7 @@ def _hidden_layers(text: str) -> tuple[int, int] | None:
 
 def _whole(parameter: str, value: str, text: str) -> int:
     most = _MOST[parameter]
-    if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= most:
+    number = whole_number(value, 1, most)
+    if number is None:
         raise ValueError(f"{parameter}={value} in {text!r}; expected a whole number from 1 to {most}")
-    return int(value)
+    return number

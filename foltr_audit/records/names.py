@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from foltr_audit.records.frozen import read_only
 
 _BATCH_NAMES = 8_192  # strings of this many names at a time
+_PIECE_BYTES = 1 << 20
 
 
 class StoredNames(Sequence[str]):
@@ -42,6 +44,20 @@ class StoredNames(Sequence[str]):
         if text.count(0) != count:
             raise ValueError("a name holds a NUL")
         return cls(read_only(np.frombuffer(text, dtype=np.uint8), np.uint8), count)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the bytes are as many names as were said, each of valid text; of bytes that were stored."""
+        if np.count_nonzero(self.text == 0) != self._count or (self.text.size and self.text[-1] != 0):
+            return False
+        decoder = getincrementaldecoder("utf-8")("surrogatepass")
+        try:
+            for first in range(0, self.text.size, _PIECE_BYTES):
+                decoder.decode(self.text[first : first + _PIECE_BYTES].tobytes())
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        return True
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.reading.parquet import parquet_frame, parquet_schema
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.marker import Part, file_name
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Frames = Mapping[str, "pl.DataFrame"]
 
+_MOST_PADDED, _PADDED_PER_ENTRY = 1 << 24, 1000
+"""Places that lists may be padded to: so many, or so many times the documents that are there."""
+
 
 def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFrame:
     """A table from the bytes of its file.
@@ -28,21 +31,16 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFra
     Raises:
         TraceError: no Parquet, or other columns, types or missing values than the schema has.
     """
-    import polars as pl
-
-    try:
-        found = dict(pl.read_parquet_schema(io.BytesIO(data)))
-        expected = columns(header, table, feature_form(found))
-        for name in expected | found:
-            if found.get(name) != expected.get(name):
-                raise TraceError(
-                    f"trace: {path}: column {name} is {found.get(name, 'missing')}, "
-                    f"expected {expected.get(name, 'no such column')}"
-                )
-        frame = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise TraceError(f"trace: {path}: cannot be read as Parquet: {reason}") from None
+    where = f"trace: {path}"
+    found = parquet_schema(data, where, TraceError)
+    expected = columns(header, table, feature_form(found))
+    for name in expected | found:
+        if found.get(name) != expected.get(name):
+            raise TraceError(
+                f"{where}: column {name} is {found.get(name, 'missing')}, "
+                f"expected {expected.get(name, 'no such column')}"
+            )
+    frame = parquet_frame(data, where, TraceError)
     for series in frame:
         if series.null_count():
             raise TraceError(f"trace: {path}: column {series.name} has missing values")
@@ -207,6 +205,8 @@ class _Rows:
         if entries.null_count():
             raise self._error(f"column {name} has missing values")
         flat = entries.to_numpy()
+        if lengths.size * k > max(_MOST_PADDED, _PADDED_PER_ENTRY * len(flat)):
+            raise self._error(f"{len(flat)} documents in {lengths.size} lists, expected more for k = {k}")
         out = np.full((lengths.size, k, *flat.shape[1:]), fill, dtype=dtype)
         out[np.arange(k) < lengths[:, None]] = flat
         return out

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import tomli_w
 
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.reading import file_bytes, toml_table, whole_number
+from foltr_audit.reading.files import decoded
 from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 SCHEMA = "foltr-audit/trace/1"
@@ -30,6 +31,9 @@ ENCODED = "uint64"
 """Number format of masked messages."""
 
 MOST_PARTS = 256  # a part's index is stored in 8 bits
+MOST_WHOLE = 2**31 - 1  # of parameters, of documents in a list, and of rounds
+MOST_HEADER_BYTES = 1 << 20
+"""A longer header is not read."""
 
 Fact = str | int | float | bool | list[str]
 
@@ -105,7 +109,8 @@ class TraceHeader:
         formats = (ENCODED,) if self.kind == "masked" else DTYPES
         _check(self.dtype in formats, "dtype", self.dtype, f"{' or '.join(formats)} of kind {self.kind}")
         for name in ("parameters", "k", "rounds_per_part"):
-            _check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+            value = getattr(self, name)
+            _check(1 <= value <= MOST_WHOLE, name, value, f"1 to {MOST_WHOLE}")
         for name, value in self.knowledge.items():
             _check(isinstance(name, str), "knowledge", name, "names that are text")
             _check_fact(name, value)
@@ -212,7 +217,7 @@ class TraceHeader:
 
     def _flat(self) -> dict[str, object]:
         flat: dict[str, object] = {}
-        for name, value in tomllib.loads(self.to_toml()).items():
+        for name, value in toml_table(self.to_toml(), "header", TraceError).items():
             below = value.items() if isinstance(value, dict) else ()
             flat |= {f"{name}.{key}": fact for key, fact in below} if below else {name: value}
         return flat
@@ -225,17 +230,13 @@ def read_header(folder: Path) -> tuple[TraceHeader, str]:
         TraceError: no header, broken TOML, a newer schema, a missing, unknown or bad field.
     """
     path = folder / HEADER
+    if not path.is_file():
+        raise TraceError(f"trace: {folder}: no {HEADER} in it, so it is not a trace")
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise TraceError(f"trace: {folder}: no {HEADER} in it, so it is not a trace") from None
-    except OSError as error:
-        raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None
-    try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise TraceError(f"trace: {path}: broken TOML: {reason}") from None
+        data = file_bytes(path, TraceError, MOST_HEADER_BYTES)
+        table = toml_table(decoded(data, str(path), TraceError), str(path), TraceError)
+    except TraceError as error:
+        raise TraceError(f"trace: {error}") from None
     try:
         return header_from(table), hashlib.sha256(data).hexdigest()
     except TraceError as error:
@@ -268,7 +269,7 @@ def _check(good: bool, name: str, value: object, expected: str) -> None:
 def _check_schema(schema: object) -> None:
     family, _, version = SCHEMA.rpartition("/")
     found, _, other = str(schema).rpartition("/")
-    newer = found == family and other.isdecimal() and int(other) > int(version)
+    newer = found == family and (whole_number(other, 0, 10**9) or 0) > int(version)
     _check(schema == SCHEMA, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
 
 

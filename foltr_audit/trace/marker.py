@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.errors import TraceError
+from foltr_audit.reading import file_bytes, json_table
 from foltr_audit.trace.header import TraceHeader
 
 PART_SCHEMA = "foltr-audit/trace-part/1"
 OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")
 TRUTH = ("truth/rounds", "truth/messages", "truth/clicks")
-_MARKER = re.compile(r"part-([0-9]{5,})\.json")
-_FILE = re.compile(r"(?:rounds|messages|interactions|clicks)-([0-9]{5,})\.parquet")
+MOST_MARKER_BYTES = 1 << 20
+"""A longer marker is not read."""
+
+_MARKER = re.compile(r"part-([0-9]{5,18})\.json")
+_FILE = re.compile(r"(?:rounds|messages|interactions|clicks)-([0-9]{5,18})\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +123,10 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> Part:
         TraceError: not a marker of this schema, of another part or trace, or files that do not fit.
     """
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise TraceError(f"trace: {path}: is cut or is not JSON") from None
-    if not isinstance(table, dict) or table.get("schema") != PART_SCHEMA:
+        table = json_table(file_bytes(path, TraceError, MOST_MARKER_BYTES), str(path), TraceError)
+    except TraceError as error:
+        raise TraceError(f"trace: {error}") from None
+    if table.get("schema") != PART_SCHEMA:
         raise TraceError(f"trace: {path}: expected a JSON object with schema {PART_SCHEMA}")
     if table.get("trace") != trace_id:
         raise TraceError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.reading import file_bytes
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace import decode
 from foltr_audit.trace.header import TraceHeader, read_header
@@ -142,7 +143,7 @@ class Trace:
         except OSError:
             raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} is there") from None
         if size != expected.size:
-            told = self._whose(part, table, hashlib.sha256(_bytes(path)).hexdigest())
+            told = self._whose(part, table, hashlib.sha256(_bytes(path, size)).hexdigest())
             raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {told}")
 
     def content(self, part: Part, table: str) -> bytes:
@@ -153,7 +154,7 @@ class Trace:
         """
         self.check_size(part, table)
         path = self.folder / file_name(table, part.index)
-        data = _bytes(path)
+        data = _bytes(path, part.files[table].size)
         digest = hashlib.sha256(data).hexdigest()
         if digest != part.files[table].sha256:
             told = self._whose(part, table, digest)
@@ -196,8 +197,8 @@ class Trace:
         return "it was cut, altered or taken from another trace"
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, size: int) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise TraceError(f"trace: {path}: cannot be read: {error.strerror}") from None
+        return file_bytes(path, TraceError, size)
+    except TraceError as error:
+        raise TraceError(f"trace: {error}") from None

@@ -1,0 +1,153 @@
+"""The arrays of a stored cell: metrics of its rounds, nDCG by query, judged lists and what was guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.comparing.facts import DescribedEvidence
+from foltr_audit.errors import TraceError
+from foltr_audit.evidence import Evidence, Guessed
+from foltr_audit.reading.arrays import read_archive
+from foltr_audit.reading.forms import Form, refuse_other_forms
+
+ARRAYS = "arrays.npz"
+ROUNDS = "rounds/"
+LISTS = ("lists/", "guessed/")
+"""How the names of arrays begin that have a row for every attacked list."""
+
+Arrays = dict[str, NDArray[Any]]
+
+_MOST = 2.0**40  # of what is counted
+_PER_LIST = (
+    "query",
+    "message",
+    "shown",
+    "clicks",
+    "observed",
+    "told",
+    "rank",
+    "unknowns",
+    "surprisal",
+    "group",
+)
+_GUESSED = tuple(each.name for each in fields(Guessed))
+_FORMS = {
+    r"rounds/.+": Form("f8", "T"),
+    r"query_ndcg": Form("f8", "Q", 0, 1),
+    r"lists/query": Form("U", "L"),
+    r"lists/(message|rank|unknowns|group)": Form("i8", "L", 0, _MOST),
+    r"lists/shown": Form("i8", "Lk", -1, _MOST),
+    r"lists/(clicks|observed|told)": Form("b1", "Lk"),
+    r"lists/surprisal": Form("f8", "L"),
+    r"guessed/\d+/scores": Form("f8", "Lk"),
+    r"guessed/\d+/guess": Form("b1", "Lk"),
+    r"guessed/\d+/(any_click|surprisal)": Form("f8", "L"),
+}
+_CURVES = ("round", "online_ndcg@10", "offline_ndcg@10")
+"""Metrics that the rounds of every cell have."""
+
+
+def cell_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
+    """The arrays of a cell, of a file or its content.
+
+    Raises:
+        TraceError: something else, also where it would unpack to far more than it is.
+    """
+    arrays = read_archive(content, where, TraceError)
+    try:
+        refuse_other_forms(arrays, _FORMS)
+    except ValueError as error:
+        raise TraceError(f"{where}: damaged: {error}") from error
+    return arrays
+
+
+def arrays_of(evidence: Evidence) -> Arrays:
+    """Judged lists and guesses as arrays."""
+    found: Arrays = {f"lists/{name}": getattr(evidence, name) for name in _PER_LIST}
+    for number, guessed in enumerate(evidence.guessed.values()):
+        for name in _GUESSED:
+            values = getattr(guessed, name)
+            if values is not None:
+                found[f"guessed/{number}/{name}"] = values
+    return found
+
+
+def rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, NDArray[np.float64]]:
+    """Metrics of the training rounds by name, float64 (T,) each.
+
+    Raises:
+        ValueError: others than of `number` rounds, or one that every cell has is missing.
+    """
+    rounds = {name.removeprefix(ROUNDS): arrays[name] for name in arrays if name.startswith(ROUNDS)}
+    missing = [name for name in _CURVES if name not in rounds]
+    if missing:
+        raise ValueError(f"{ROUNDS}{missing[0]}: missing")
+    if not np.array_equal(rounds["round"], np.arange(number)):
+        raise ValueError(f"{ROUNDS}round: expected the {number} rounds of the Spec")
+    for name in _CURVES[1:]:
+        if np.any((rounds[name] < 0) | (rounds[name] > 1)):
+            raise ValueError(f"{ROUNDS}{name}: a value outside of 0 to 1")
+    return rounds
+
+
+def evidence_in(arrays: Mapping[str, NDArray[Any]], described: DescribedEvidence) -> Evidence:
+    """Judged lists and guesses out of arrays and what is said of them.
+
+    Raises:
+        ValueError: an array is missing or too many, or they do not fit each other.
+    """
+    expected = {f"lists/{name}" for name in _PER_LIST}
+    expected |= {f"guessed/{name}" for name in _expected(described)}
+    there = {name for name in arrays if name.startswith(LISTS)}
+    if there != expected:
+        odd = min(there ^ expected)
+        raise ValueError(f"{odd}: {'missing' if odd in expected else 'not expected'}")
+    lists = {name: arrays[f"lists/{name}"] for name in _PER_LIST}
+    _refuse_odd_lists(lists, len(described.groups))
+    guessed = {
+        label: Guessed(**{name: arrays.get(f"guessed/{number}/{name}") for name in _GUESSED})  # type: ignore[arg-type]
+        for number, label in enumerate(described.guessed)
+    }
+    for label, one in guessed.items():
+        if np.isnan(one.scores[lists["shown"] >= 0]).any():
+            raise ValueError(f"scores of {label}: NaN for a document")
+    return Evidence(
+        **lists,
+        guessed=guessed,
+        baselines=frozenset(described.baselines),
+        probabilities=frozenset(described.probabilities),
+        exact=frozenset(described.exact),
+        same_message=described.same_message,
+        groups=tuple(described.groups),
+        refused=described.refused,
+        steps=described.steps,
+        clipped=described.clipped,
+    )
+
+
+def _expected(described: DescribedEvidence) -> Iterator[str]:
+    for number, label in enumerate(described.guessed):
+        yield from (f"{number}/{name}" for name in _GUESSED if name != "surprisal")
+        if label in described.surprised:
+            yield f"{number}/surprisal"
+
+
+def _refuse_odd_lists(lists: Mapping[str, NDArray[Any]], groups: int) -> None:
+    """Refuse lists whose values do not fit each other.
+
+    Raises:
+        ValueError: they do not.
+    """
+    shown, clicks = lists["shown"] >= 0, lists["clicks"]
+    if np.any(shown[:, 1:] & ~shown[:, :-1]):
+        raise ValueError("lists/shown: a document after the padding")
+    if np.any(clicks & ~shown):
+        raise ValueError("lists/clicks: a click where the list is padded")
+    if lists["group"].max(initial=0) >= groups:
+        raise ValueError(f"lists/group: {lists['group'].max()}; expected less than {groups}")

@@ -1,0 +1,187 @@
+"""The facts of a stored cell, checked before anything reckons with them: a cell may be a stranger's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from foltr_audit.audit_spec import AuditView
+from foltr_audit.auditing.declarations import State
+from foltr_audit.auditing.verdict import Verdict
+from foltr_audit.errors import TraceError, shown
+from foltr_audit.reading import file_bytes, json_table
+from foltr_audit.registry import first_problem
+from foltr_audit.spec import Spec
+
+FACTS = "cell.json"
+SCHEMA = "foltr-audit/cell/1"
+
+MOST_FACTS_BYTES = 64 << 20
+"""Facts of one cell that are longer are not read."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+
+def _number(value: object) -> object:
+    """A number, also one that is not finite, which stands in JSON as text.
+
+    Raises:
+        ValueError: something else.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    if value in _NOT_FINITE:
+        return float(str(value))
+    raise ValueError("expected a number")
+
+
+def _text(value: str) -> str:
+    if _CONTROL.search(value):
+        raise ValueError("expected text without control characters")
+    return value
+
+
+def _different(values: list[str]) -> list[str]:
+    if len(set(values)) < len(values):
+        raise ValueError("expected different names")
+    return values
+
+
+Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
+Names = Annotated[list[Text], AfterValidator(_different)]
+Number = Annotated[float, BeforeValidator(_number)]
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+def _share(value: float) -> float:
+    if value < 0 or value > 1:  # NaN: it is not defined
+        raise ValueError("expected a number from 0 to 1")
+    return value
+
+
+Share = Annotated[Number, AfterValidator(_share)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Data(_Table):
+    source: Text
+    synthetic: bool
+    normalised: Text
+    features: Count
+    fold: Count
+    fingerprint: Text
+    train: Count
+    vali: Count
+    test: Count
+    test_without_relevant: Count
+    intents: Count | None = None
+    intents_from: Text | None = None
+
+
+class _Upper(_Table):
+    epsilon: Number
+    delta: Number
+    how: Text
+
+
+class _Lower(_Table):
+    estimator: Text
+    epsilon: Number
+    ceiling: Number
+    confidence: Number
+    delta: Number
+    trials: Count
+    assumes: Text
+
+
+class _Finding(_Table):
+    """As `auditing.Finding`."""
+
+    view: AuditView
+    unit: Text
+    canary: Text
+    colluders: Count | None
+    about: Text
+    model: Text
+    interactions: Count
+    messages: Count
+    eps_claimed: Number
+    delta: Number
+    upper: _Upper
+    upper_run: _Upper
+    exact: Number | None
+    lower: _Lower
+    estimates: list[_Lower]
+    score: Text
+    declared: State
+    declared_why: Text
+    verdict: Verdict
+    why: Text
+
+
+class DescribedEvidence(_Table):
+    """What is said of judged lists beside their arrays; as `Evidence`."""
+
+    guessed: Names
+    surprised: Names
+    baselines: Names
+    probabilities: Names
+    exact: Names
+    same_message: Annotated[bool, Field(strict=True)]
+    groups: Annotated[Names, Field(min_length=1)]
+    refused: dict[Text, Text]
+    steps: Count
+    clipped: Count
+
+
+class _Facts(_Table):
+    schema_: Literal["foltr-audit/cell/1"] = Field(alias="schema")
+    spec_sha256: Digest
+    arrays_sha256: Digest
+    eps_claimed: Number
+    learner: Text
+    pdgd: Text
+    data: _Data
+    warnings: list[Text]
+    population: dict[str, Any] | None
+    groups: Names
+    ndcg: Share = Field(alias="ndcg@10")
+    untrained: Share = Field(alias="ndcg@10_untrained")
+    ceiling: Share = Field(alias="ndcg@10_ceiling")
+    validation: Share = Field(alias="ndcg@10_validation")
+    online_sum: Number
+    online_mean: Share
+    clipped: Share
+    too_short: Count
+    bytes_per_client: Number | None
+    findings: list[_Finding]
+    evidence: DescribedEvidence | None = None
+
+
+def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], DescribedEvidence | None]:
+    """The facts of a finished cell as they were written, and what they say of its judged lists.
+
+    Raises:
+        TraceError: they are damaged, of another Spec or schema, or one is missing or of another kind.
+    """
+    path = folder / FACTS
+    table = json_table(file_bytes(path, TraceError, MOST_FACTS_BYTES), str(path), TraceError)
+    if table.get("schema", SCHEMA) != SCHEMA:
+        raise TraceError(f"{path}: schema {shown(table['schema'])!r}; expected {SCHEMA!r}")
+    try:
+        facts = _Facts.model_validate(table)
+    except ValidationError as error:
+        raise TraceError(
+            f"{path}: damaged cell: {first_problem(error)}; without it compare --resume makes it anew"
+        ) from error
+    if facts.spec_sha256 != spec.hash:
+        raise TraceError(f"{path}: made by another Spec than {spec.hash[:12]}")
+    return table, facts.evidence

@@ -1,0 +1,202 @@
+"""Arrays in NumPy's format, alone or in an archive: read only if they are as large as they claim to be.
+
+NumPy's own reader evaluates the header as Python, allocates what it claims, and raises whatever comes of it.
+Here a header is matched against the one form that NumPy writes, and its claim is held against the bytes that
+are there before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from math import prod
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import FoltrAuditError
+
+KINDS = "fiubU"
+"""Kinds of numbers, truth values and text that an array may hold."""
+
+UNPACKS_TO = (256 << 20, 100)
+"""What an archive may unpack to: so many bytes, or so many times its own size if that is more."""
+
+MOST_UNPACKED = 8 << 30
+"""Bytes that no archive may unpack to, however large it is."""
+
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    r"\{'descr': '([<>|=]?)([a-zA-Z])(\d{1,6})', 'fortran_order': (True|False), "
+    r"'shape': \(((?:\d{1,18}, ?)*(?:\d{1,18})?),?\),? ?\}\s*"
+)
+_MOST_AXES = 8
+_MOST_LENGTH = 1 << 20  # of an axis of an array without values, which no byte vouches for
+_MOST_MEMBERS = 100_000
+_NAME = re.compile(r"([^/\\\0][^\\\0]*)\.npy")
+_COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_BROKEN = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError, MemoryError),
+    *(NotImplementedError, RuntimeError, ValueError, ArithmeticError, LookupError),
+)
+"""What the zip reader raises on files that are none, or damaged."""
+
+
+class Header(NamedTuple):
+    """What an array claims to be.
+
+    Attributes:
+        dtype: the type of its values.
+        shape: its axes.
+        fortran: its first axis is the one that varies fastest.
+        start: where its values begin.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of header and values."""
+        return self.start + prod(self.shape) * self.dtype.itemsize
+
+
+def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[Any]:
+    """The array of a `.npy` file, read-only.
+
+    Raises:
+        FoltrAuditError: of the given kind: the file is missing, or holds something else than one plain array
+            of its own size.
+    """
+    try:
+        with path.open("rb") as stream:
+            return array_in(stream, path.stat().st_size)
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except OSError as problem:
+        raise error(f"{path}: cannot be read: {problem.strerror or problem}") from problem
+    except (ValueError, MemoryError) as problem:
+        raise error(f"{path}: no .npy file with one plain array: {_said(problem)}") from problem
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """The array of a `.npy` file, mapped into memory and read-only.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds something else than one plain array of numbers of its own size.
+    """
+    with path.open("rb") as stream:
+        header = header_in(stream, path.stat().st_size)
+    # Without the subclass memmap, kernels see the type that they were compiled for.
+    return np.asarray(
+        np.memmap(
+            path,
+            dtype=header.dtype,
+            mode="r",
+            offset=header.start,
+            shape=header.shape,
+            order="F" if header.fortran else "C",
+        )
+    )
+
+
+def read_archive(content: bytes | Path, where: str, error: type[FoltrAuditError]) -> dict[str, NDArray[Any]]:
+    """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
+
+    Raises:
+        FoltrAuditError: of the given kind: it is damaged, holds something else than plain arrays, or would
+            unpack to more than its own size explains.
+    """
+    try:
+        size = len(content) if isinstance(content, bytes) else content.stat().st_size
+        with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
+            return _members(archive, size)
+    except _BROKEN as problem:
+        raise error(f"{where}: damaged: {_said(problem)}") from problem
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
+    infos = archive.infolist()
+    most = min(MOST_UNPACKED, max(UNPACKS_TO[0], UNPACKS_TO[1] * size))
+    if len(infos) > _MOST_MEMBERS or sum(info.file_size for info in infos) > most:
+        raise ValueError(f"it unpacks to more than {most} bytes; expected that at most")
+    found: dict[str, NDArray[Any]] = {}
+    for info in infos:
+        match = _NAME.fullmatch(info.filename)
+        if match is None or match[1] in found:
+            raise ValueError(f"{info.filename[:80]!a}: no array, or given twice")
+        if info.compress_type not in _COMPRESSED:
+            raise ValueError(f"{info.filename[:80]!a}: compressed in another way than NumPy does")
+        with archive.open(info) as stream:
+            found[match[1]] = array_in(stream, info.file_size)
+    return found
+
+
+def array_in(stream: IO[bytes], size: int) -> NDArray[Any]:
+    """One array, which is all of a stream of so many bytes.
+
+    Raises:
+        ValueError: it is something else than one plain array, or of another size.
+    """
+    header = header_in(stream, size)
+    content = stream.read(size - header.start)
+    if len(content) != size - header.start or stream.read(1):
+        raise ValueError(f"{header.start + len(content)} bytes, or more; expected {size}")
+    if not prod(header.shape):
+        return np.empty(header.shape, header.dtype)
+    flat = np.frombuffer(content, dtype=header.dtype)
+    _refuse_odd_values(flat)
+    return flat.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def header_in(stream: IO[bytes], size: int) -> Header:
+    """What stands before the values of an array, if it claims as many bytes as there are.
+
+    Raises:
+        ValueError: it is no header of a plain array, or claims another size.
+    """
+    magic, length = stream.read(len(_MAGIC)), int.from_bytes(stream.read(2), "little")
+    if magic != _MAGIC:
+        raise ValueError("another beginning than that of NumPy's format 1.0")
+    match = _HEADER.fullmatch(stream.read(length).decode("latin-1"))
+    if match is None:
+        raise ValueError("no header of a plain array")
+    order, kind, width, fortran, axes = match.groups()
+    shape = tuple(int(axis) for axis in axes.replace(" ", "").split(",") if axis)
+    if kind not in KINDS or not int(width) or len(shape) > _MOST_AXES:
+        raise ValueError(f"an array of {kind}{width} with {len(shape)} axes; expected plain numbers or text")
+    try:
+        dtype = np.dtype(f"{order}{kind}{width}")
+    except TypeError as problem:
+        raise ValueError(f"an array of {kind}{width}; expected plain numbers or text") from problem
+    header = Header(dtype, shape, fortran == "True", len(_MAGIC) + 2 + length)
+    if header.size != size:
+        raise ValueError(f"{size} bytes; its header claims {header.size}, for shape {shape}")
+    if not prod(shape) and max(shape) > _MOST_LENGTH:
+        raise ValueError(f"an array without values of shape {shape}")
+    return header
+
+
+def _refuse_odd_values(flat: NDArray[Any]) -> None:
+    """Refuse bytes that are no value of their type, which NumPy trusts.
+
+    Raises:
+        ValueError: a truth value that is neither 0 nor 1, or a number that is no character.
+    """
+    if flat.dtype.kind == "b" and flat.view(np.uint8).max() > 1:
+        raise ValueError("a truth value that is neither 0 nor 1")
+    if flat.dtype.kind == "U":
+        letters = flat.view(f"{flat.dtype.str[0]}u4")
+        if letters.max() > 0x10FFFF or np.any((letters >= 0xD800) & (letters <= 0xDFFF)):
+            raise ValueError("text with a number that is no character")
+
+
+def _said(problem: Exception) -> str:
+    return " ".join(str(problem).split()) or type(problem).__name__

@@ -1,0 +1,75 @@
+"""JSON as RFC 8259 has it, of files whose origin nobody knows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NoReturn
+
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.reading.files import decoded
+from foltr_audit.reading.values import RefusedValueError, refuse_odd
+
+
+def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        content: the text, or its UTF-8 bytes.
+        where: names the text in messages.
+        error: what to raise.
+
+    Raises:
+        FoltrAuditError: of the given kind: it is no JSON, a table has a key twice, or it holds NaN, an
+            infinity, a whole number beyond 64 bits, half of a character or too many levels.
+    """
+    text = decoded(content, where, error) if isinstance(content, bytes) else content
+    try:
+        value = json.loads(text, object_pairs_hook=_table, parse_int=_whole, parse_constant=_refuse_constant)
+        refuse_odd(value, finite=True)
+    except RecursionError as problem:
+        raise error(f"{where}: not JSON: too many levels of lists and tables; expected fewer") from problem
+    except ValueError as problem:
+        raise error(f"{where}: not JSON: {problem}") from problem
+    return value
+
+
+def json_table(content: bytes | str, where: str, error: type[FoltrAuditError]) -> dict[str, Any]:
+    """The object of a JSON text.
+
+    Raises:
+        FoltrAuditError: of the given kind: as `json_value`, or it is no object.
+    """
+    value = json_value(content, where, error)
+    if not isinstance(value, dict):
+        raise error(f"{where}: {_KINDS[type(value)]}; expected a JSON object")
+    return value
+
+
+_KINDS = {
+    list: "a list",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+_MOST_DIGITS = 20  # of 2^64
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise RefusedValueError(f"{twice[:40]!a} is given twice; expected each name once")
+    return table
+
+
+def _whole(digits: str) -> int:
+    if len(digits.removeprefix("-")) > _MOST_DIGITS:
+        raise RefusedValueError("a whole number beyond 64 bits; expected a smaller one")
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise RefusedValueError(f"{name}; expected finite numbers")

@@ -1,0 +1,46 @@
+"""TOML of files whose origin nobody knows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.reading.values import MOST_LEVELS, refuse_odd
+
+MOST_CHARACTERS = 4 << 20
+"""A longer text is not parsed: it would take seconds."""
+
+_PART = r"""(?:[\w-]{1,99}+|"[^"\n]{0,99}+"|'[^'\n]{0,99}+')"""
+_DOTTED = re.compile(rf"(?<![\w-])(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}+")
+"""A name of many parts: the parser's time grows with the square of their number."""
+
+
+def toml_table(text: str, where: str, error: type[FoltrAuditError]) -> dict[str, Any]:
+    """The table of a TOML text.
+
+    Raises:
+        FoltrAuditError: of the given kind: it is no TOML, too long, or holds a whole number beyond 64 bits, a
+            date, or too many levels.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise error(f"{where}: more than {MOST_CHARACTERS} characters; expected fewer")
+    if _DOTTED.search(text):
+        raise error(f"{where}: not TOML: more than {MOST_LEVELS} levels of tables; expected fewer")
+    try:
+        table = tomllib.loads(text)
+        refuse_odd(table, finite=False)
+    except RecursionError as problem:
+        raise error(f"{where}: not TOML: too many levels of lists and tables; expected fewer") from problem
+    except ValueError as problem:
+        raise error(f"{where}: not TOML: {_reason(problem)}") from problem
+    return table
+
+
+def _reason(problem: ValueError) -> str:
+    """What the parser says, on one line; without what Python says of numbers of thousands of digits."""
+    text = " ".join(str(problem).split())
+    return (
+        "a whole number beyond 64 bits; expected a smaller one" if "set_int_max_str_digits" in text else text
+    )

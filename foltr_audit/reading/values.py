@@ -1,0 +1,63 @@
+"""What values read from JSON or TOML may be: numbers of 64 bits, valid Unicode, few levels."""
+
+from __future__ import annotations
+
+import math
+
+MOST_LEVELS = 32
+"""Lists and tables inside each other; no file of ours has ten."""
+
+LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
+
+
+class RefusedValueError(ValueError):
+    """A value that no file of ours holds; the message says what it is and what was expected."""
+
+
+def refuse_odd(value: object, *, finite: bool) -> None:
+    """Look at a value and at everything in it.
+
+    Args:
+        value: what a parser returned.
+        finite: whether infinity and NaN are refused.
+
+    Raises:
+        RefusedValueError: a number beyond 64 bits, text that is not valid Unicode, a date, too many levels,
+            or, where refused, a number that is not finite.
+    """
+    below: list[object] = [value]
+    for _ in range(MOST_LEVELS):
+        level, below = below, []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.keys()
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+            else:
+                _refuse_odd_leaf(one, finite=finite)
+        if not below:
+            return
+    raise RefusedValueError(f"more than {MOST_LEVELS} levels of lists and tables; expected fewer")
+
+
+def _refuse_odd_leaf(value: object, *, finite: bool) -> None:
+    if isinstance(value, str):
+        if not value.isascii():
+            _refuse_surrogates(value)
+    elif isinstance(value, float):
+        if finite and not math.isfinite(value):
+            raise RefusedValueError("a number that is not finite; expected finite numbers")
+    elif isinstance(value, int):
+        if not LEAST_WHOLE <= value <= MOST_WHOLE:
+            raise RefusedValueError("a whole number beyond 64 bits; expected a smaller one")
+    elif value is not None:
+        raise RefusedValueError(f"a {type(value).__name__}; expected text, numbers, lists and tables")
+
+
+def _refuse_surrogates(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        where = ascii(text[max(0, error.start - 10) : error.end])
+        raise RefusedValueError(f"text {where} with half of a character; expected valid Unicode") from error

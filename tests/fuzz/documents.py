@@ -1,0 +1,190 @@
+"""Readers of texts: Specs, plans, grids, limits, presets, plug-ins and command lines."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.checking.limits import Limits
+from foltr_audit.cli.main import main
+from foltr_audit.comparing.alternatives import Alternative
+from foltr_audit.comparing.grid import Grid
+from foltr_audit.errors import UsageError
+from foltr_audit.noise_laws import parse_law
+from foltr_audit.plan import Plan, read_tables
+from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin
+from foltr_audit.presets import read_preset
+from foltr_audit.rankers import make_ranker
+from foltr_audit.records.event_texts import parse_event
+from foltr_audit.registry import make
+from foltr_audit.scenario_texts import canonical_scenarios
+from foltr_audit.spec import Spec
+from tests.fuzz.mutations import ODD_TEXTS, Random, changed_text, changed_toml
+from tests.fuzz.watch import Feed
+
+SPEC = Spec.parse(
+    {"attack": {"methods": ["olsr", "map"]}, "defense": ["clip:norm=3", "laplace:eps=1.2,sensitivity=3"]}
+).toml
+GRID = Grid.parse({"sensitivity_grid": [1.0, 3.0], "attacks": ["olsr"]}).toml
+PLAN = SPEC.replace("seed = 1\n", "") + "\n[[cells]]\nseed = 1\n\n[[cells]]\nseed = 2\ndata.fold = 1\n"
+LIMITS = 'max_attack_auc = 0.6\nmax_proven_eps = 1.2\nmin_ndcg = 0.3\nview = "aggregate"\nuse = "value"\n'
+PRESETS = Path(__file__).resolve().parents[2] / "scenarios" / "presets"
+
+
+def _of_file(text: str, read: Callable[[str, str], object]) -> Callable[[Path], Feed]:
+    """A reader of a file, fed with changed ones through the same door as the command line's."""
+
+    def made(folder: Path) -> Feed:
+        from foltr_audit.cli.given import read_text
+
+        path = folder / "given.toml"
+
+        def feed(rng: Random) -> None:
+            path.write_bytes(changed_toml(rng, text))
+            read(read_text(path, "--config"), str(path))
+
+        return feed
+
+    return made
+
+
+def _read_spec(text: str, where: str) -> None:
+    spec = Spec.from_toml(text, where)
+    assert Spec.from_toml(spec.toml).hash == spec.hash
+
+
+def _read_plan(text: str, where: str) -> None:
+    assert Plan.of(read_tables(text, where), where).toml
+
+
+def _read_grid(text: str, where: str) -> None:
+    grid = Grid.from_toml(text, where)
+    assert Grid.from_toml(grid.toml, where) == grid
+
+
+spec_toml = _of_file(SPEC, _read_spec)
+plan_toml = _of_file(PLAN, _read_plan)
+grid_toml = _of_file(GRID, _read_grid)
+limits_toml = _of_file(LIMITS, lambda text, where: Limits.from_toml(text, where).table())
+
+
+def presets(folder: Path) -> Feed:
+    """Presets, which any file can be."""
+    del folder
+    texts = [path.read_text(encoding="utf-8") for path in sorted(PRESETS.glob("*.toml"))][:6]
+
+    def feed(rng: Random) -> None:
+        read_preset(changed_toml(rng, rng.choice(texts)).decode("utf-8", "replace"), "mine")
+
+    return feed
+
+
+_TEXTS: tuple[tuple[type[Plugin] | Callable[[str], object], tuple[str, ...]], ...] = (
+    (Attack, ("olsr", "map", "joint-map", "query-id", "lad")),
+    (Defense, ("clip:norm=3", "gamma-laplace:eps=1.2,sensitivity=3", "top-k:k=3", "skellam:sigma=1,step=1")),
+    (Learner, ("fpdgd:normaliser=shown,pairs=all", "foltr-es", "dbgd", "coltr", "pdgd")),
+    (ClickModel, ("perfect", "navigational")),
+    (canonical_scenarios, ("quantity-skew:batches=1/3/5", "label-skew:grades=2+intent-skew", "abrupt")),
+    (lambda text: Chain(parse_chain((text,))).texts, ("clip:norm=3", "laplace:eps=2,sensitivity=1")),
+    (
+        lambda text: Alternative(text).text,
+        ("published+secure-aggregation", "proven-laplace", "clip:norm={clip}"),
+    ),
+    (lambda text: make_ranker(text, 5), ("neural:hidden=64,layers=2", "linear")),
+    (parse_event, ("bounded:of=model,norm=1.5,ord=2", "summed:at-least=3,neighbours=4,needed=2", "opaque:x")),
+    (parse_law, ("gamma-share:n=10,scale=2.5,count=3", "skellam:sigma=1e2,step=0.5")),
+    (lambda text: Spec.parse({"data": {"source": text, "intents": text}}).toml, ("synthetic:5", "synthetic")),
+)
+
+
+def plugin_texts(folder: Path) -> Feed:
+    """Texts of plug-ins, with other values, names and separators."""
+    del folder
+
+    def feed(rng: Random) -> None:
+        reader, texts = rng.choice(_TEXTS)
+        text = changed_text(rng, rng.choice(texts)).decode("utf-8", "surrogateescape")
+        if isinstance(reader, type):
+            assert make(reader, text).text
+        else:
+            with contextlib.suppress(ValueError):  # of what stands in a Spec, where it becomes a line
+                reader(text)
+
+    return feed
+
+
+# --- command lines --------------------------------------------------------------------------------
+
+_COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("train", "--data", "synthetic:mq2007:30", "--fold", "1", "--rounds", "2", "--clients", "5"),
+    (
+        "attack",
+        "--method",
+        "olsr",
+        "--repeats",
+        "2",
+        "--on",
+        "test",
+        "--min-documents",
+        "5",
+        "--queries",
+        "q1",
+    ),
+    ("attack", "--trace", "here", "--target", "fresh", "--data", "there"),
+    (
+        "audit",
+        "--defense",
+        "laplace:eps=1.2,sensitivity=3",
+        "--trials",
+        "50",
+        "--delta",
+        "1e-5",
+        "--view",
+        "individual",
+    ),
+    ("compare", "--runs", "1", "--eps", "1.2,2.3", "--defense", "none", "--fold", "all"),
+    ("calibrate", "--eps", "1.2", "--clients", "10", "--delta", "1e-5"),
+    ("check", "limits.toml", "--config", "spec.toml"),
+    ("diff", "a", "b", "--json"),
+    ("significance", "a", "b", "--metric", "final"),
+    ("report", "a", "--to", "csv"),
+    ("verify", "a.zip", "--sample", "1", "--seed", "3"),
+    ("scenario", "show", "pham-2022"),
+    ("data", "info", "synthetic:mq2007:30"),
+    ("list", "attacks"),
+    ("trace", "validate", "a"),
+    ("recommend", "--max-eps", "3", "--candidates", "2"),
+)
+
+
+def command_lines(folder: Path) -> Feed:
+    """Commands whose words are others; none of them plays a round."""
+    from foltr_audit.comparing.workers import Workers
+    from foltr_audit.study import Study
+
+    def stopped(*_: object, **__: object) -> None:
+        raise UsageError("far enough")
+
+    def feed(rng: Random) -> None:
+        words = list(rng.choice(_COMMANDS))
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            place = rng.randrange(1, len(words) + 1)
+            word = rng.choice(words)
+            odd = rng.choice([*ODD_TEXTS, changed_text(rng, word).decode("utf-8", "surrogateescape")])
+            words[place : place + rng.choice([0, 1, 1, 1])] = [odd[:8000]]
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
+            for owner, name in ((Study, "run"), (Study, "with_twins"), (Workers, "results")):
+                patch.setattr(owner, name, stopped)
+            patch.chdir(folder)
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                code = main([word for word in words if "\0" not in word])
+        assert code in (0, 1, 2, 3), code
+        assert code == 0 or said.getvalue().strip(), "an exit code without a word"
+
+    return feed

@@ -1,0 +1,277 @@
+"""Readers of folders: models, traces, Runs, and what a cache keeps of data."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from foltr_audit.compared_systems import systems_in
+from foltr_audit.data_entry import map_entry, seal, unseal, write_entry
+from foltr_audit.recorded import Recorded
+from foltr_audit.report.run_diff import diff_json
+from foltr_audit.report.significance import SignificanceReport
+from foltr_audit.run_diff import RunDiff
+from foltr_audit.run_folder import RunFolder, load_model
+from foltr_audit.stored_runs import StoredRun, stored_runs
+from foltr_audit.trace import Trace, validate
+from tests.fuzz.mutations import (
+    Random,
+    changed_bytes,
+    changed_npy,
+    changed_text,
+    changed_toml,
+    changed_value,
+    json_bytes,
+)
+from tests.fuzz.samples import Tree, lay, tree, write_trace
+from tests.fuzz.watch import Feed
+from tests.stored import rounds_of, write_run, write_system
+from tests.toys import tiny_collection
+
+METHODS = ("olsr", "lad", "map", "tukey", "box-ls", "raifle")
+EXTREME = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308, 5e-324, 1.7e38, 2.0**53, -1.0)
+
+
+def models(folder: Path) -> Feed:
+    """The model of a Run, as --init reads it."""
+    path, model = folder / "model.npy", np.linspace(-1.0, 1.0, 8)
+
+    def feed(rng: Random) -> None:
+        path.write_bytes(changed_npy(rng, model))
+        assert load_model(path, 8).shape == (8,)
+
+    return feed
+
+
+# --- traces ---------------------------------------------------------------------------------------
+
+
+def _resealed(files: Tree) -> Tree:
+    """The files with markers that name the right hashes, sizes and trace."""
+    trace = hashlib.sha256(files.get("trace.toml", b"")).hexdigest()
+    found = dict(files)
+    for name, content in files.items():
+        if not name.startswith("part-"):
+            continue
+        try:
+            marker = json.loads(content)
+            marker["trace"] = trace
+            for inside, entry in marker["files"].items():
+                data = files.get(inside, b"")
+                entry |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+            continue
+        found[name] = (json.dumps(marker, indent=1) + "\n").encode("utf-8", "surrogatepass")
+    return found
+
+
+def _changed_frame(rng: Random, data: bytes) -> bytes:
+    """A Parquet file with other values, rows, columns or types."""
+    frame = pl.read_parquet(io.BytesIO(data))
+    way, name = rng.randrange(8), rng.choice(frame.columns)
+    column = frame[name]
+    if way == 0:
+        frame = frame.head(rng.randrange(frame.height + 1))
+    elif way == 1:
+        frame = pl.concat([frame] * rng.choice([2, 50]))
+    elif way == 2:
+        frame = frame.drop(name)
+    elif way == 3:
+        frame = frame.with_columns(pl.lit(rng.choice([0, 1.5, "x", None])).alias(name))
+    elif way == 4:
+        frame = frame.with_columns(frame[name].shift(1).alias(name))
+    elif way == 5:
+        frame = frame.sample(fraction=1.0, shuffle=True, seed=rng.randrange(99))
+    else:
+        frame = frame.with_columns(_extreme(rng, column))
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression=rng.choice(["zstd", "uncompressed", "snappy"]))
+    return buffer.getvalue()
+
+
+def _extreme(rng: Random, column: pl.Series) -> pl.Series:
+    dtype = column.dtype
+    if dtype.is_float() or dtype.is_integer() or dtype == pl.Boolean:
+        odd = EXTREME if dtype.is_float() else [0, 1, 2**31, 2**32 - 1, 255]
+        values = [rng.choice(odd) if rng.random() < 0.5 else value for value in column.to_list()]
+        return pl.Series(column.name, values, dtype=pl.Float64, strict=False).cast(dtype, strict=False)
+    if isinstance(dtype, pl.Array | pl.List) and (dtype.inner.is_float() or dtype.inner.is_integer()):
+        odd = EXTREME if dtype.inner.is_float() else [0, 1, 9, 2**32 - 1]
+        rows = [
+            [rng.choice(odd) if rng.random() < 0.4 else value for value in row] for row in column.to_list()
+        ]
+        if isinstance(dtype, pl.List):
+            rows = [row * rng.choice([0, 1, 1, 3, 1000]) for row in rows]
+        return pl.Series(column.name, rows, dtype=dtype, strict=False)
+    return column.reverse()
+
+
+def _changed_trace(rng: Random, files: Tree) -> Tree:
+    files = dict(files)
+    name = rng.choice(sorted(files))
+    way = rng.randrange(4)
+    if way == 0:
+        files[name] = changed_bytes(rng, files[name])
+    elif name.endswith(".parquet"):
+        files[name] = _changed_frame(rng, files[name]) if way > 1 else changed_bytes(rng, files[name])
+    elif name.endswith(".json") and way > 1:
+        files[name] = json_bytes(rng, changed_value(rng, json.loads(files[name])))
+    else:
+        files[name] = (
+            changed_toml(rng, files[name].decode())
+            if name == "trace.toml"
+            else changed_text(rng, files[name].decode())
+        )
+    if rng.random() < 0.05:
+        files[rng.choice(["part-99999.json", "part-" + "9" * 50 + ".json", "observed/x"])] = b"{}"
+    return _resealed(files) if rng.random() < 0.85 else files
+
+
+def traces(folder: Path) -> Feed:
+    """Every table of a trace, hashes put right."""
+    write_trace(folder / "trace")
+    files = tree(folder / "trace")
+
+    def read() -> None:
+        validate(folder / "trace")
+        trace = Trace.open(folder / "trace")
+        list(trace.rounds())
+        if trace.has_truth:
+            list(trace.truths())
+            trace.metrics()
+        trace.last_model()
+
+    def feed(rng: Random) -> None:
+        lay(folder / "trace", _changed_trace(rng, files))
+        read()
+
+    read()
+    return feed
+
+
+def attacked(folder: Path) -> Feed:
+    """Attacks on a trace whose numbers are extreme."""
+    write_trace(folder / "trace")
+    files = tree(folder / "trace")
+    tables = [name for name in sorted(files) if name.endswith(".parquet")]
+
+    def read(method: str) -> None:
+        Recorded.open(folder / "trace", changes={"methods": (method,)}).report().json()
+
+    def feed(rng: Random) -> None:
+        changed = dict(files)
+        for _ in range(rng.choice([1, 1, 2])):
+            name = rng.choice(tables)
+            changed[name] = _changed_frame(rng, changed[name])
+        lay(folder / "trace", _resealed(changed))
+        read(rng.choice(METHODS))
+
+    for method in METHODS:
+        read(method)  # kernels are compiled here, and not in an input's time
+    return feed
+
+
+# --- Runs -----------------------------------------------------------------------------------------
+
+
+def _changed_file(rng: Random, name: str, content: bytes) -> bytes:
+    if name.endswith(".toml") and rng.random() < 0.8:
+        return changed_toml(rng, content.decode())
+    if name.endswith(".json") and rng.random() < 0.8:
+        return json_bytes(rng, changed_value(rng, json.loads(content)))
+    if name.endswith(".parquet") and rng.random() < 0.8:
+        return _changed_frame(rng, content)
+    return changed_bytes(rng, content)
+
+
+def runs(folder: Path) -> Feed:
+    """Runs, as `diff` and `significance` read them."""
+    write_run(folder / "a", rounds_of(0.5, [0.4, 0.5]))
+    write_run(folder / "b", rounds_of(0.6, [0.3, 0.5]), seed=2)
+    write_system(folder / "c", [0.5, 0.6, 0.7])
+    write_system(folder / "d", [0.4, 0.7, 0.5], defense=("clip:norm=3",))
+    files = {name: tree(folder / name) for name in ("a", "c")}
+
+    def differences() -> None:
+        _ = RunFolder(folder / "a").problems()
+        diff_json(RunDiff.of(StoredRun.open(folder / "a"), StoredRun.open(folder / "b")))
+
+    def tests() -> None:
+        stored_runs(folder / "c")
+        SignificanceReport.of(systems_in([folder / "d", folder / "c"]), ()).json()
+
+    def feed(rng: Random) -> None:
+        for name, original in files.items():
+            changed = dict(original)
+            inside = rng.choice(sorted(changed))
+            changed[inside] = _changed_file(rng, inside, changed[inside])
+            at = inside.rpartition("trace/")[0]
+            if "trace/" in inside and rng.random() < 0.8:
+                part = {
+                    n.removeprefix(f"{at}trace/"): c
+                    for n, c in changed.items()
+                    if n.startswith(f"{at}trace/")
+                }
+                changed |= {f"{at}trace/{n}": c for n, c in _resealed(part).items()}
+            lay(folder / name, changed)
+        rng.choice([differences, tests])()
+
+    differences()
+    tests()
+    return feed
+
+
+# --- the cache of data ----------------------------------------------------------------------------
+
+
+def cache_entries(folder: Path) -> Feed:
+    """What the cache keeps of data, sealed anew."""
+    place = folder / "entry"
+    place.mkdir()
+    write_entry(place, tiny_collection())
+    files = tree(place)
+    meta = unseal(place / "meta.json")
+    assert meta is not None
+
+    def feed(rng: Random) -> None:
+        changed, table = dict(files), meta
+        if rng.random() < 0.5:
+            table = changed_value(rng, meta)
+        else:
+            name = rng.choice([name for name in sorted(files) if name.endswith(".npy")])
+            changed[name] = changed_npy(rng, np.load(io.BytesIO(files[name]), allow_pickle=False))
+            if rng.random() < 0.8:
+                table = _with_form(meta, name, changed[name])
+        lay(place, changed)
+        try:
+            text = seal(table) if isinstance(table, dict) else json.dumps(table)
+        except (TypeError, ValueError):
+            return
+        (place / "meta.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+        found = map_entry(place, source="x", fold=0)
+        if found is not None:
+            list(found.train.document_ids)
+
+    return feed
+
+
+def _with_form(meta: dict[str, Any], name: str, data: bytes) -> dict[str, Any]:
+    """The facts with a form that fits the file, as a forger would put it right."""
+    import zlib
+
+    start = 10 + int.from_bytes(data[8:10], "little")
+    form = {**meta["arrays"][name], "bytes": len(data), "header": [start, zlib.crc32(data[:start])]}
+    if form["crc32"] is not None:
+        form["crc32"] = zlib.crc32(data[start:])
+    try:
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+        form |= {"dtype": array.dtype.str, "shape": list(array.shape)}
+    except Exception:  # noqa: S110 - the form stays as it was
+        pass
+    return {**meta, "arrays": {**meta["arrays"], name: form}}

@@ -1,0 +1,263 @@
+"""Small files of every kind, as the tool writes them, made without playing a round."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foltr_audit.comparing.expansion import Label, Planned
+from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.comparing.grid import Grid
+from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.report.compare import CompareReport
+from foltr_audit.spec import Spec
+from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
+from tests.fuzz.mutations import npy
+
+Tree = dict[str, bytes]
+"""The files of a folder by their relative path."""
+
+LISTS, ROOM, ROUNDS = 6, 4, 2
+
+
+def tree(folder: Path) -> Tree:
+    """Every file of a folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def lay(folder: Path, files: Tree) -> None:
+    """Make a folder hold these files and no others."""
+    for path in folder.rglob("*"):
+        if path.is_file() and path.relative_to(folder).as_posix() not in files:
+            path.unlink()
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+# --- a comparison ---------------------------------------------------------------------------------
+
+
+def spec(defense: str, repetition: int, *, kind: str) -> Spec:
+    """The Spec of a cell."""
+    table: dict[str, Any] = {
+        "repetition": repetition,
+        "defense": [defense],
+        "data": {"source": "synthetic:mq2007:60"},
+        "population": {"clients": 5},
+        "train": {"rounds": ROUNDS},
+        "trace": {"every": 0},
+    }
+    protocol = {"methods": ["olsr"], "click_models": ["perfect"]} if kind == "attack" else {"trials": 50}
+    return Spec.parse({**table, kind: protocol})
+
+
+def cell_arrays() -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an attacked cell."""
+    rng = np.random.default_rng(1)
+    shown = np.tile(np.arange(ROOM), (LISTS, 1))
+    shown[-1, 2:] = -1
+    clicks = (rng.random((LISTS, ROOM)) < 0.5) & (shown >= 0)
+    arrays: dict[str, np.ndarray[Any, Any]] = {
+        "rounds/round": np.arange(float(ROUNDS)),
+        "rounds/online_ndcg@10": np.linspace(0.2, 0.4, ROUNDS),
+        "rounds/offline_ndcg@10": np.linspace(0.3, 0.5, ROUNDS),
+        "rounds/clipped": np.zeros(ROUNDS),
+        "query_ndcg": np.array([0.1, np.nan, 0.7]),
+        "lists/query": np.array([f"q{i // 2}" for i in range(LISTS)]),
+        "lists/message": np.arange(LISTS),
+        "lists/shown": shown,
+        "lists/clicks": clicks,
+        "lists/observed": shown >= 0,
+        "lists/told": shown >= 0,
+        "lists/rank": np.full(LISTS, 3),
+        "lists/unknowns": np.full(LISTS, 4),
+        "lists/surprisal": np.full(LISTS, 2.5),
+        "lists/group": np.arange(LISTS) % 2,
+    }
+    for number in range(2):
+        arrays[f"guessed/{number}/scores"] = rng.normal(size=(LISTS, ROOM))
+        arrays[f"guessed/{number}/guess"] = clicks.copy()
+        arrays[f"guessed/{number}/any_click"] = rng.random(LISTS)
+    arrays["guessed/0/surprisal"] = np.full(LISTS, 1.5)
+    return arrays
+
+
+def training_arrays() -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a cell that was not attacked."""
+    return {name: values for name, values in cell_arrays().items() if not name.startswith(("lists", "guess"))}
+
+
+def cell_facts(of: Spec) -> dict[str, Any]:
+    """The facts of a cell, but for the hash of its arrays."""
+    bound: dict[str, Any] = {"epsilon": "inf", "delta": 0.0, "how": "so it is"}
+    lower: dict[str, Any] = {
+        "estimator": "betting",
+        "epsilon": 0.5,
+        "ceiling": 2.0,
+        "confidence": 0.95,
+        "delta": 0.0,
+    }
+    lower |= {"trials": 50, "assumes": ""}
+    finding: dict[str, Any] = {
+        "view": "individual",
+        "unit": "interaction",
+        "canary": "data:worst",
+        "colluders": None,
+    }
+    finding |= {"about": "a query", "model": "first", "interactions": 4, "messages": 1, "eps_claimed": 1.2}
+    finding |= {"delta": 0.0, "upper": bound, "upper_run": bound, "exact": "inf", "lower": lower}
+    finding |= {"estimates": [lower], "score": "likelihood", "declared": "as declared", "declared_why": ""}
+    finding |= {"verdict": "refuted", "why": "these trials show it"}
+    data: dict[str, Any] = {
+        "source": of.data.source,
+        "synthetic": True,
+        "normalised": "zscore",
+        "features": 46,
+        "fold": 0,
+    }
+    data |= {"fingerprint": "ab" * 32, "train": 36, "vali": 12, "test": 12, "test_without_relevant": 4}
+    facts: dict[str, Any] = {
+        "schema": "foltr-audit/cell/1",
+        "spec_sha256": of.hash,
+        "eps_claimed": 1.2,
+        "learner": of.train.learner,
+        "pdgd": "pham-2022",
+        "data": data,
+        "warnings": ["shares of noise"],
+        "population": None,
+        "groups": ["a", "b"],
+        "ndcg@10": 0.4,
+        "ndcg@10_untrained": 0.2,
+        "ndcg@10_ceiling": 0.9,
+        "ndcg@10_validation": 0.4,
+        "online_sum": 0.7,
+        "online_mean": 0.3,
+        "clipped": 0.5,
+        "too_short": 2,
+        "bytes_per_client": 184.0,
+        "findings": [finding] if of.audit is not None else [],
+    }
+    if of.attack is not None:
+        facts["evidence"] = {
+            "guessed": ["position-prior", "olsr"],
+            "surprised": ["position-prior"],
+            "baselines": ["position-prior"],
+            "probabilities": ["position-prior"],
+            "exact": [],
+            "same_message": True,
+            "groups": ["a", "b"],
+            "refused": {"lad": "no"},
+            "steps": 10,
+            "clipped": 3,
+        }
+    return facts
+
+
+def packed(arrays: dict[str, np.ndarray[Any, Any]]) -> dict[str, bytes]:
+    """Arrays as the members of an archive."""
+    return {f"{name}.npy": npy(values) for name, values in arrays.items()}
+
+
+def sealed(facts: Any, archive: bytes) -> Any:
+    """Facts with the right hash of the arrays."""
+    if isinstance(facts, dict):
+        facts["arrays_sha256"] = hashlib.sha256(archive).hexdigest()
+    return facts
+
+
+def write_comparison(path: Path) -> None:
+    """A finished comparison of two defenses, two repetitions and one audit."""
+    import io
+
+    folder = ComparisonFolder.create(path, resume=False, overwrite=False)
+    planned = [
+        Planned(spec(defense, run, kind="attack"), "attack", Label(defense))
+        for defense in ("none", "clip:norm=1")
+        for run in range(2)
+    ]
+    planned.append(Planned(spec("clip:norm=1", 0, kind="audit"), "audit", Label("clip:norm=1")))
+    grid = Grid.parse({"runs": 2, "defenses": ["none", "clip:norm=1"], "click_models": ["perfect"]})
+    folder.save_index(grid, planned, [])
+    for cell in planned:
+        arrays = cell_arrays() if cell.kind == "attack" else training_arrays()
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        facts = sealed(cell_facts(cell.spec), buffer.getvalue())
+        text = json.dumps(facts, indent=1, sort_keys=True) + "\n"
+        folder.write(
+            cell.spec,
+            {
+                "spec.toml": cell.spec.toml.encode(),
+                "arrays.npz": buffer.getvalue(),
+                "cell.json": text.encode(),
+            },
+        )
+    folder.save_results(CompareReport.of(folder).json())
+
+
+# --- a trace --------------------------------------------------------------------------------------
+
+MESSAGES, FEATURES = 3, 5
+
+
+def write_trace(folder: Path) -> None:
+    """A trace of two rounds with its truth, whose features are embedded."""
+    dataset = TraceDataset(source="engine", fold=0, fingerprint="00", normalised="none", parts=("live",))
+    header = TraceHeader(
+        kind="update",
+        dtype="float64",
+        parameters=FEATURES,
+        k=ROOM,
+        dataset=dataset,
+        has_truth=True,
+        embeds_features=True,
+        rounds_per_part=1,
+        knowledge={
+            "learning_rate": 0.1,
+            "defense": ["none"],
+            "click_model": "perfect",
+            "pairs": "all",
+            "normaliser": "shown",
+        },
+    )
+    with TraceWriter(folder, header) as writer:
+        for number in range(2):
+            writer.write(*_round(number))
+
+
+def _round(number: int) -> tuple[RoundRecord, RoundTruth]:
+    rng = np.random.default_rng(number)
+    features = rng.normal(size=(MESSAGES, ROOM, FEATURES)).astype(np.float32)
+    clicks = np.eye(MESSAGES, ROOM, dtype=np.bool_)
+    updates = (features * np.where(clicks, 1.0, -0.5)[..., np.newaxis]).sum(axis=1).astype(np.float64)
+    places = np.arange(MESSAGES)
+    record = RoundRecord(
+        round=number,
+        parameters=np.zeros(FEATURES),
+        aggregate=updates.mean(axis=0),
+        shares=MESSAGES,
+        survivors=np.ones(MESSAGES, dtype=np.bool_),
+        messages=updates,
+        counts=np.ones(MESSAGES, dtype=np.int64),
+        slot=places,
+        step=0 * places,
+        part=0 * places,
+        query=places,
+        shown=np.tile(np.arange(ROOM), (MESSAGES, 1)),
+        features=features,
+    )
+    truth = RoundTruth(
+        clients=places,
+        updates=updates,
+        clicks=clicks,
+        clipped=np.zeros(MESSAGES, dtype=np.bool_),
+        metrics={"online_ndcg@10": 0.5, "offline_ndcg@10": 0.5, "clipped": 0.0},
+    )
+    return record, truth
