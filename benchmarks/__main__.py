@@ -58,6 +58,12 @@ def _start(options: Options) -> list[Figure]:
     return start_up(options)
 
 
+def _order(options: Options) -> list[Figure]:
+    from benchmarks.fixed_order import fixed_order
+
+    return fixed_order(options)
+
+
 def _papers(options: Options) -> list[Figure]:
     from benchmarks.papers import papers
 
@@ -72,6 +78,7 @@ SUBJECTS: dict[str, Subject] = {
     "reading": _reading,
     "trace": _trace,
     "start": _start,
+    "order": _order,
     "papers": _papers,
 }
 _WIDTH = 140  # of the table where stdout is no terminal

@@ -189,7 +189,7 @@ class Common:
         if self.sensitivity is not None and not self.eps:
             raise UsageError("--sensitivity: only with --eps; a --defense states its own sensitivity")
         if self.defense:
-            return [{"defense": [chain]} for chain in self.defense]
+            return [{"defense": [one_chain(text)]} for text in self.defense]
         if not self.eps:
             return [{}]
         from foltr_audit.plugins.answers import published_of

@@ -53,3 +53,18 @@ def read_text(path: Path, option: str) -> str:
         return file_text(path, UsageError)
     except UsageError as error:
         raise UsageError(f"{option}: {error}") from error
+
+
+def one_chain(text: str) -> str:
+    """The text of a chain in --defense, refused where only `compare` can make one of it.
+
+    Raises:
+        UsageError: a name that stands for another chain at each epsilon.
+    """
+    for name in (part.strip().partition(":")[0] for part in text.split("+")):
+        if name == "published" or name.startswith("proven-"):
+            instead = "--eps E" if name == "published" else "what calibrate --target-eps E prints"
+            raise UsageError(
+                f"--defense: {name} stands for a chain that compare makes for each epsilon; expected {instead}"
+            )
+    return text
