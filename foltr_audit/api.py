@@ -130,15 +130,20 @@ def compare(
 
 
 def attack_trace(
-    path: Path, methods: Sequence[str] = ("olsr",), *, target: str | None = None, data: str | None = None
+    path: str | Path,
+    methods: str | Sequence[str] = ("olsr",),
+    *,
+    target: str | None = None,
+    data: str | None = None,
 ) -> AttackReport:
-    """Attack a recorded Run or trace that holds its truth.
+    """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
     Raises:
         UsageError: it holds no truth, or its data set is not there.
         TraceError: it is damaged, or was recorded on other data.
     """
-    return Recorded.open(Path(path), target=target, data=data, changes={"methods": tuple(methods)}).report()
+    chosen = (methods,) if isinstance(methods, str) else tuple(methods)
+    return Recorded.open(Path(path), target=target, data=data, changes={"methods": chosen}).report()
 
 
 def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:

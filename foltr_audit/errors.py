@@ -51,13 +51,25 @@ class ContradictionError(FoltrAuditError):
     exit_code: ClassVar[int] = 70
 
 
+_CLOSE = 0.9  # a misspelt name is nearer than one that it begins with
+
+
+def _is_start(name: str, longer: str) -> bool:
+    """Whether a text starts with a name and goes on with another word."""
+    return bool(name) and longer.startswith(name) and not longer[len(name) : len(name) + 1].isalnum()
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """End of a message on an unknown name: the nearest known one and all of them.
 
     >>> did_you_mean("olrs", ["olsr", "max-gain"])
     "did you mean 'olsr'? (known: max-gain, olsr)"
+    >>> did_you_mean("pham-2022-table-4", ["pham-2022", "zhuang-2021-table-6"]).partition(" (")[0]
+    "did you mean 'pham-2022'?"
     """
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    near = get_close_matches(name, names, n=1, cutoff=_CLOSE)
+    near = near or sorted((one for one in names if _is_start(one, name)), key=len)[-1:]
+    near = near or get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) or "none"
     return f"did you mean {near[0]!r}? (known: {listed})" if near else f"known: {listed}"
