@@ -52,6 +52,7 @@ class Kept:
     source: str
     fold: int
     normalised: str
+    dtype: str
     fingerprint: str
     bytes: int
     last_used: str
@@ -232,6 +233,7 @@ def _row(folder: Path, path: Path, table: dict[str, Any]) -> Kept:
         source=identity["source"],
         fold=identity["fold"],
         normalised=identity["normalise"],
+        dtype=identity["dtype"],
         fingerprint=table["fingerprint"],
         bytes=_bytes(folder / table["content"]),
         last_used=datetime.fromtimestamp(_last_used(path), UTC).isoformat(),

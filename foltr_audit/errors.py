@@ -62,6 +62,12 @@ def shown(value: object, most: int = 80) -> str:
     except ValueError:  # Python does not write numbers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= most else f"{text[:most]}..."
+_CLOSE = 0.9  # a misspelt name is nearer than one that it begins with
+
+
+def _is_start(name: str, longer: str) -> bool:
+    """Whether a text starts with a name and goes on with another word."""
+    return bool(name) and longer.startswith(name) and not longer[len(name) : len(name) + 1].isalnum()
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -69,8 +75,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("olrs", ["olsr", "max-gain"])
     "did you mean 'olsr'? (known: max-gain, olsr)"
+    >>> did_you_mean("pham-2022-table-4", ["pham-2022", "zhuang-2021-table-6"]).partition(" (")[0]
+    "did you mean 'pham-2022'?"
     """
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    near = get_close_matches(name, names, n=1, cutoff=_CLOSE)
+    near = near or sorted((one for one in names if _is_start(one, name)), key=len)[-1:]
+    near = near or get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) or "none"
     return f"did you mean {near[0]!r}? (known: {listed})" if near else f"known: {listed}"

@@ -46,6 +46,7 @@ class Trained:
         ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
         interactions: interactions played here; a recorded run that was gone on with had some before.
         seconds: what their rounds took, without loading data; a first run compiles its kernels in them.
+        later: interactions of the rounds after the first one, and what these took; none of a single round.
         recording: the rounds themselves; without their messages where they were not kept, or None.
         along: global models (P,) of rounds spread evenly over the run, the first and the trained one
             included, if they were asked for.
@@ -57,6 +58,7 @@ class Trained:
     ceiling: float
     interactions: int
     seconds: float
+    later: tuple[int, float] = (0, 0.0)
     recording: Recording | None
     along: tuple[NDArray[np.float64], ...] = ()
 
@@ -178,6 +180,7 @@ def train(
         ceiling=evaluation.ceiling,
         interactions=int(sum(row.get(PLAYED, each) for row in here)),
         seconds=watch.seconds,
+        later=(int(sum(row.get(PLAYED, each) for row in here[1:])), watch.seconds - watch.first),
         recording=recording,
         along=path.models(parameters),
     )

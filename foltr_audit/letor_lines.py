@@ -12,6 +12,9 @@ from typing import BinaryIO, cast
 
 from foltr_audit.errors import DataError
 
+MOST_SHOWN = 20
+"""Bytes of a file that an error message may quote."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20  # a batch that stays in the cache reads faster than 20,000 wide rows at once
@@ -28,9 +31,10 @@ def name_in_messages(path: Path) -> str:
 
 
 def shown(value: bytes) -> str:
-    """A piece of a file, quoted for an error message and cut to 40 bytes."""
-    text = repr(value[:40].decode("utf-8", errors="replace"))
-    return f"{text}..." if len(value) > 40 else text
+    """A piece of a file for a message; a long one is not quoted, as it may be of a file of another kind."""
+    if len(value) > MOST_SHOWN:
+        return f"of {len(value)} bytes"
+    return repr(value.decode("utf-8", errors="replace"))
 
 
 def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[bytes]]]:

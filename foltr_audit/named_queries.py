@@ -9,6 +9,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.records import Collection
 
 _NEAR = 3  # ids that a message offers
+_MOST = 20  # characters of an id that a message quotes: it may be a line of another file
 
 
 def refuse_unknown_queries(named: Sequence[str], collection: Collection | None) -> None:
@@ -22,7 +23,8 @@ def refuse_unknown_queries(named: Sequence[str], collection: Collection | None) 
     if collection is None:
         wrong = next((name for name in named if not _is_place(name)), None)
         if wrong is not None:
-            raise UsageError(f"--queries: {wrong!r}; without the data set expected PART:INDEX, e.g. test:0")
+            expected = "without the data set expected PART:INDEX, e.g. test:0"
+            raise UsageError(f"--queries: {_shown(wrong)}; {expected}")
         return
     known = {
         collection.query_name(part, query): None
@@ -37,7 +39,11 @@ def refuse_unknown_queries(named: Sequence[str], collection: Collection | None) 
             if near
             else f"expected one like {next(iter(known))!r}"
         )
-        raise UsageError(f"--queries: {wrong!r} is no query of {collection.source}; {told}")
+        raise UsageError(f"--queries: {_shown(wrong)} is no query of {collection.source}; {told}")
+
+
+def _shown(name: str) -> str:
+    return repr(name) if len(name) <= _MOST else f"a line of {len(name)} characters"
 
 
 def _is_place(name: str) -> bool:

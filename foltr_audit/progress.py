@@ -119,12 +119,19 @@ class _Bar:
 
 
 class Stopwatch:
-    """How many pieces an iterator has given, and the seconds from its start to the last of them."""
+    """How many pieces an iterator has given, and the seconds that it took.
+
+    Attributes:
+        pieces: how many.
+        seconds: from its start to the last of them.
+        first: from its start to the first of them, for which a first run compiles its kernels.
+    """
 
     def __init__(self) -> None:
         """Nothing has been given yet."""
         self.pieces = 0
         self.seconds = 0.0
+        self.first = 0.0
 
     def over(self, items: Iterator[T]) -> Iterator[T]:
         """The same items; what is done with each counts as well."""
@@ -133,6 +140,7 @@ class Stopwatch:
             yield item
             self.pieces += 1
             self.seconds = time.perf_counter() - start
+            self.first = self.first or self.seconds
 
 
 def on_terminal() -> Progress:

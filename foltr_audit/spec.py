@@ -154,6 +154,20 @@ class Spec(SpecTable):
     attack: AttackSpec | None = None
     audit: AuditSpec | None = None
 
+    def __init__(self, /, **table: Any) -> None:
+        """A Spec of its fields.
+
+        Raises:
+            UsageError: an unknown field (with the nearest known one) or a refused value.
+        """
+        try:
+            _refuse_unknown(table)
+            super().__init__(**table)
+        except ValidationError as error:
+            raise UsageError(f"Spec: {first_problem(error, None)}") from error
+
+    vars()["__init__"].__pydantic_base_init__ = True  # `parse` says itself where a table comes from
+
     @model_validator(mode="before")
     @classmethod
     def _learner_of_the_attack(cls, table: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 
 from foltr_audit.accounting import Situation, mechanisms, upper_bound
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative, published_sensitivity
+from foltr_audit.comparing.expansion import Label
 from foltr_audit.errors import UsageError
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
@@ -34,6 +35,14 @@ def test_a_template_is_filled_in() -> None:
         "clip:norm=2.5",
         "laplace:eps=2.5,sensitivity=5",
     )
+
+
+def test_a_row_is_called_by_its_numbers() -> None:
+    text = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
+    assert Label(text, 2.5, 5.0).text == "clip:norm=2.5+laplace:eps=2.5,sensitivity=5"
+    assert Label("clip:norm={clip}+top-k:k=3", 1.2, 3.0).text == "clip:norm=1.5+top-k:k=3, eps 1.2"
+    assert Label("published", 1.2, 3.0).text == "published, eps 1.2"
+    assert Label("top-k:k=3").text == "top-k:k=3"
 
 
 @pytest.mark.parametrize(

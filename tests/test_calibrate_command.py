@@ -143,7 +143,10 @@ def test_the_number_of_features_comes_from_data() -> None:
         (("--target-eps", 1, "--data", "x"), "give one or the other"),
         (("--target-eps", 1, "--rank-with", "both"), "expected local or global"),
         (("--target-eps", 1, "--colluders", 3), "expected --view colluding"),
-        (("--target-eps", 1, "--view", "colluding", "--colluders", 1000), "1000 of 1000 clients collude"),
+        (
+            ("--target-eps", 1, "--view", "colluding", "--colluders", 1000),
+            "--colluders: 1000 of 1000 clients; expected 0 to 999",
+        ),
         ((), "--target-eps"),
     ],
 )

@@ -280,13 +280,13 @@ def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str
 
 @pytest.mark.parametrize("eps", [0.0, -1.0, math.nan, -math.inf])
 def test_the_published_chain_refuses_an_epsilon(eps: float) -> None:
-    with pytest.raises(UsageError, match=rf"^--eps: {eps:g}; expected a number above 0"):
+    with pytest.raises(UsageError, match=rf"^eps: {eps:g}; expected a number above 0"):
         published_chain(eps)
 
 
 @pytest.mark.parametrize("sensitivity", [0.0, -3.0, math.nan, math.inf])
 def test_the_published_chain_refuses_a_sensitivity(sensitivity: float) -> None:
-    with pytest.raises(UsageError, match=rf"^--sensitivity: {sensitivity:g}; expected a finite number"):
+    with pytest.raises(UsageError, match=rf"^sensitivity: {sensitivity:g}; expected a finite number"):
         published_chain(1.2, sensitivity)
 
 

@@ -133,7 +133,7 @@ def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
     found = run("compare", *FAST, "--defense", same, "--runs", "1", "--json").json()
     assert len(found["results"]) == 2
     assert [(row["defense"], row["why"]) for row in found["left_out"]] == [
-        (f"{same}, eps 1.2", "the same chain as published, eps 1.2")
+        ("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", "the same chain as published, eps 1.2")
     ]
 
 

@@ -136,6 +136,22 @@ def test_damage_is_told_and_not_reported(cut: Path) -> None:
     assert run("report", cut).code == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("x.md", "#"),
+        ("x.markdown", "#"),
+        ("x.csv", "data,"),
+        ("x.JSON", "{"),
+        ("x.htm", "<!"),
+        ("x", "<!"),
+    ],
+)
+def test_the_form_is_as_the_name_ends(name: str, start: str, stored: Path, tmp_path: Path) -> None:
+    assert run("report", stored, "--out", tmp_path / name).code == 0
+    assert (tmp_path / name).read_text().startswith(start)
+
+
 def test_refusals(stored: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.html"
     there.write_text("mine")
@@ -145,12 +161,14 @@ def test_refusals(stored: Path, tmp_path: Path) -> None:
         (["--out", tmp_path / "no" / "x.html"], "no such folder"),
         (["--overwrite"], "only with --out"),
         (["--to", "pdf"], "pdf"),
+        (["--to", "md", "--out", tmp_path / "x.html"], "is a name for html, and --to asks for md"),
     ):
         done = run("report", stored, *arguments)
         assert (done.code, done.out) == (2, "")
         assert words in done.err
     assert there.read_text() == "mine"
-    assert run("report", stored, "--to", "json", "--out", there, "--overwrite").code == 0
-    assert json.loads(there.read_text())["results"]
+    page = tmp_path / "page.json"
+    assert run("report", stored, "--to", "json", "--out", page, "--overwrite").code == 0
+    assert json.loads(page.read_text())["results"]
     assert run("report", tmp_path / "nothing").code == 2
     assert "no comparison" in run("report", tmp_path).one_error()

@@ -253,7 +253,9 @@ def test_list(cache_place: Path, letor_file: Path) -> None:
     assert shown.code == 0
     for text in (data.fingerprint[:12], "zscore", "synthetic:mq2007:20"):
         assert text in shown.out
+    assert "float32" in shown.out
     facts = run("data", "cache", "list", "--json").json()
+    assert {entry["dtype"] for entry in facts["entries"]} == {"float32"}
     assert facts["schema"] == "foltr-audit/data-cache-list/1"
     assert facts["folder"] == str(cache_place)
     row = facts["entries"][0]

@@ -69,11 +69,11 @@ class Situation:
                 raise UsageError(f"accounting: {name} {getattr(self, name)}; expected at least 1")
         if self.arriving is not None and not 1 <= self.arriving <= self.shares:
             raise UsageError(
-                f"accounting: {self.arriving} of {self.shares} messages arrive; expected 1 to all"
+                f"--arriving: {self.arriving} of {self.shares} messages; expected 1 to {self.shares}"
             )
         if self.colluders is not None and not 0 <= self.colluders < self.shares:
             raise UsageError(
-                f"accounting: {self.colluders} of {self.shares} clients collude; expected 0 to all others"
+                f"--colluders: {self.colluders} of {self.shares} clients; expected 0 to {self.shares - 1}"
             )
         if not 1 <= self.largest_weight < math.inf:
             raise UsageError(f"accounting: largest weight {self.largest_weight}; expected at least 1")

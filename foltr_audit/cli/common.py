@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from foltr_audit.cli import options as o
-from foltr_audit.cli.given import read_text
+from foltr_audit.cli.given import published_chain, read_text
 from foltr_audit.errors import UsageError
 from foltr_audit.reading import whole_number
 
@@ -192,10 +192,8 @@ class Common:
             return [{"defense": [one_chain(text)]} for text in self.defense]
         if not self.eps:
             return [{}]
-        from foltr_audit.plugins.answers import published_of
-
         learner = _learner_of(table)
-        return [{"defense": list(published_of(learner, eps, self.sensitivity))} for eps in self.eps]
+        return [{"defense": published_chain(learner, eps, self.sensitivity)} for eps in self.eps]
 
     def repetition_axis(self, table: Table) -> list[Table]:
         """One point per repetition, with its fold.

@@ -11,6 +11,7 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, listed, takes_common
+from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.grids import grid_of, kept_comparison, numbers
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
@@ -174,7 +175,7 @@ def compare(
         "sensitivity": sensitivity,
         "sensitivity_grid": numbers(sensitivity_grid, "--sensitivity-grid"),
         "delta": delta,
-        "attacks": method or None,
+        "attacks": split_methods(method),
         "click_models": listed(click_model),
         "scenarios": scenario or None,
         "audit": audit,

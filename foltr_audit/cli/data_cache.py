@@ -48,18 +48,19 @@ def _print(folder: Path | None, rows: list[Kept]) -> None:
     table = Table(
         title=escape(f"{_place(folder)}: {_size(_room(rows))}"),
         title_justify="left",
-        caption="Rows of the same fingerprint and normalisation share their room.",
+        caption="Rows of the same fingerprint, normalisation and numbers share their room.",
         caption_justify="left",
     )
     table.add_column("source", overflow="fold", min_width=16)
     table.add_column("fold", justify="right", no_wrap=True)
     table.add_column("normalised", no_wrap=True)
+    table.add_column("numbers", no_wrap=True)
     table.add_column("fingerprint", no_wrap=True)
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("last used", no_wrap=True)
     for row in rows:
         fold = str(row.fold) if row.fold else "-"
-        facts = (fold, row.normalised, row.fingerprint[:12], _size(row.bytes), row.last_used[:10])
+        facts = (fold, row.normalised, row.dtype, row.fingerprint[:12], _size(row.bytes), row.last_used[:10])
         table.add_row(escape(row.source), *facts)
     stdout_console().print(table)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from foltr_audit.errors import UsageError
 from foltr_audit.reading import file_text
+
+if TYPE_CHECKING:
+    from foltr_audit.plugins import Learner
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
@@ -29,8 +33,30 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> Non
             raise UsageError(f"{parameter.opts[0]}: {why}")
 
 
+def published_chain(learner: Learner, eps: float, sensitivity: float | None) -> list[str]:
+    """What --eps and --sensitivity mean for a learner.
+
+    Raises:
+        UsageError: it has no published defense, or a value is out of range.
+    """
+    from foltr_audit.plugins.answers import published_of
+
+    try:
+        return list(published_of(learner, eps, sensitivity))
+    except UsageError as error:
+        named = str(error).partition(":")[0] in ("eps", "sensitivity")
+        raise UsageError(f"--{error}" if named else str(error)) from error
+
+
+def split_methods(given: list[str] | None) -> list[str] | None:
+    """The attacks of --method; several without parameters may stand in one, with commas between them."""
+    pieces = ([text] if ":" in text else text.split(",") for text in given or ())
+    return [name.strip() for names in pieces for name in names] or None
+
+
 def methods_of(given: list[str] | None) -> list[str] | None:
-    """The attacks of --method, with `all` spelt out as those that can be loaded; None if it was not given."""
+    """As `split_methods`, with `all` spelt out as those that can be loaded; None if it was not given."""
+    given = split_methods(given)
     if not given:
         return None
     if "all" not in given:

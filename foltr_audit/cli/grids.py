@@ -99,7 +99,7 @@ def kept_comparison(common: Common) -> Iterator[ComparisonFolder]:
     """
     from foltr_audit.comparing.folder import comparison_folder
 
-    if common.out is None:
+    if common.out is None and not (common.resume or common.overwrite):  # these are refused below
         note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
     with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
         yield folder

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FoltrAuditError as error:
         return _failed(str(error), error.exit_code)
     except typer.TyperException as error:
-        return _failed(error.format_message(), error.exit_code)
+        return _failed(_plainly(error.format_message()), error.exit_code)
     except BrokenPipeError:  # elsewhere than in a command's last words, so its exit code is not known
         drop(sys.stdout)
         return READER_GONE
@@ -120,6 +120,20 @@ def _comes_of_ctrl_c(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+_PARSED = {
+    "Value error, ": "",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+}
+
+
+def _plainly(message: str) -> str:
+    """A message on an option's value without the words of the library that read it."""
+    for theirs, ours in _PARSED.items():
+        message = message.replace(theirs, ours)
+    return message
 
 
 def _failed(message: str, code: int) -> int:

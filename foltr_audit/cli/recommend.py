@@ -9,6 +9,7 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import Common, takes_common
+from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.grids import kept_comparison
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
 from foltr_audit.defaults import DELTA, TRIALS, VIEW
@@ -160,7 +161,7 @@ def _plan(common: Common, method: list[str] | None, click_model: str | None, rep
             "--fold all: a query that chooses in one fold is tested on in another; expected one fold"
         )
     given: dict[str, object] = {
-        "attack.methods": method,
+        "attack.methods": split_methods(method),
         "attack.repeats": repeats,
         "attack.target": "fresh",
         "attack.view": "individual",

@@ -28,13 +28,13 @@ class Form(StrEnum):
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that compare --out has made.")],
     to: Annotated[
-        Form,
+        Form | None,
         typer.Option(
             "--to",
             help="html: one file with pictures, which needs no network; md: tables for a README; json: what "
-            "compare --json prints; csv: the results, one line per row.",
+            "compare --json prints; csv: the results, one line per row. Default: as --out ends, or html.",
         ),
-    ] = Form.html,
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it to a file instead of stdout.")
     ] = None,
@@ -47,12 +47,13 @@ def report(
     from foltr_audit.report.compare_summary import cells_done
 
     _check(out, overwrite=overwrite)
+    form = _form(to, out)
     stored = ComparisonFolder.open(folder)
     found = CompareReport.of(stored, progress=on_terminal(), partial=True)
     asked, done = cells_done(found)
     if done < asked:
         note(f"unfinished: {done} of {asked} cells are done; compare --resume ends the rest")
-    text = _text(found, stored, to)
+    text = _text(found, stored, form)
     if out is None:
         print_line(text.removesuffix("\n"))
         return
@@ -62,6 +63,22 @@ def report(
     with writing(out):
         atomic.write_text(out, text)
     note(f"wrote {out}")
+
+
+def _form(to: Form | None, out: Path | None) -> Form:
+    """The form that is asked for, or that a file's name ends in.
+
+    Raises:
+        UsageError: these differ.
+    """
+    ending = "" if out is None else out.suffix.lower().removeprefix(".")
+    named = next((form for form in Form if form.value == _ENDINGS.get(ending, ending)), to or Form.html)
+    if to is not None and named is not to:
+        raise UsageError(f"--out: {out} is a name for {named.value}, and --to asks for {to.value}")
+    return named
+
+
+_ENDINGS = {"htm": "html", "markdown": "md"}
 
 
 def _check(out: Path | None, *, overwrite: bool) -> None:

@@ -75,7 +75,7 @@ class Alternative:
                 known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
                 raise UsageError(f"--defense: unknown {part!r}; known: {known}")
             if not self._named(part):
-                parse_chain([_filled(part, 1.0, 2.0)])  # refuses parameters that cannot be
+                parse_chain([filled(part, 1.0, 2.0)])  # refuses parameters that cannot be
 
     @property
     def _parts(self) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class Alternative:
             elif part.startswith(PROVEN):
                 found += self._proven(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
-                found.append(_filled(part, eps, sensitivity))
+                found.append(filled(part, eps, sensitivity))
         self._refuse_unproven(tuple(found), setup, eps, delta)
         return tuple(found)
 
@@ -190,7 +190,7 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> Situation:
     )
 
 
-def _filled(part: str, eps: float, sensitivity: float) -> str:
+def filled(part: str, eps: float, sensitivity: float) -> str:
     """A template with its numbers."""
     for place, value in zip(_PLACES, (eps, sensitivity, sensitivity / 2), strict=True):
         part = part.replace(place, plain(float(value)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from foltr_audit.comparing.alternatives import Alternative, published_sensitivity
+from foltr_audit.comparing.alternatives import Alternative, filled, published_sensitivity
 from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Learner
@@ -36,8 +36,11 @@ class Label(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a row is called, e.g. `published, eps 1.2`."""
-        return self.alternative if self.eps is None else f"{self.alternative}, eps {epsilon(self.eps)}"
+        """As a row is called, e.g. `published, eps 1.2`; the places of a template are filled."""
+        if self.eps is None:
+            return self.alternative
+        name = filled(self.alternative, self.eps, math.nan if self.sensitivity is None else self.sensitivity)
+        return name if "{eps}" in self.alternative else f"{name}, eps {epsilon(self.eps)}"
 
 
 class Planned(NamedTuple):

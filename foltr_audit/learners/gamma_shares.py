@@ -26,9 +26,9 @@ def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tup
         UsageError: eps or sensitivity is not above 0.
     """
     if not eps > 0:
-        raise UsageError(f"--eps: {eps:g}; expected a number above 0, or inf for no defense")
+        raise UsageError(f"eps: {eps:g}; expected a number above 0, or inf for no defense")
     if not 0 < sensitivity < math.inf:
-        raise UsageError(f"--sensitivity: {sensitivity:g}; expected a finite number above 0")
+        raise UsageError(f"sensitivity: {sensitivity:g}; expected a finite number above 0")
     if math.isinf(eps):
         return ("none",)
     noise = f"gamma-laplace:eps={plain(eps)},sensitivity={plain(sensitivity)}"

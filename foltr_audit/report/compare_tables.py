@@ -134,10 +134,11 @@ def without_message(row: Row) -> str:
 def _prices(world: World, narrow: bool) -> Table:
     rows, corrected = world.results, world.corrected()
     first = rows[0]
+    over = ", interval over runs" if any(row["online_mean_ci95"] for row in rows) else ""
     found = _table(
         f"{first['click_model']} clicks, scenario {first['scenario']}: what it costs",
-        f"{counted(first['runs'], 'run')}; nDCG@10 on {evaluated_part(rows)}, and online (mean of rounds, "
-        "interval over runs); loss: against no defense, with p of a paired t-test times "
+        f"{counted(first['runs'], 'run')}; nDCG@10 on {evaluated_part(rows)}, and online (mean of rounds"
+        f"{over}); loss: against no defense, with p of a paired t-test times "
         f"{counted(max(len(corrected), 1), 'comparison')}; interval of nDCG@10 and p: {FIXED}; "
         f"ceiling {short(first['ndcg@10_ceiling'])}, "
         f"untrained {short(first['ndcg@10_untrained'])}; bytes: of a client in a round",

@@ -185,7 +185,9 @@ def _utility_table(rows: Sequence[Row], words: str, narrow: bool) -> Table:
         0 if narrow else 1,
     )
     found.add_column("trained on")
-    apart = [name for name in differing(rows) if name != "trained_on"]
+    apart = [name for name in differing(rows) if name not in ("trained_on", "defense")]
+    labels = {tuple(str(row.get(name)) for name in (*apart, "trained_on", "eps_claimed")) for row in rows}
+    apart += ["defense"] if len(labels) < len(rows) else []
     for name in apart:
         found.add_column(heading(name), overflow="fold")
     for text in ("eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):

@@ -88,24 +88,32 @@ class Speed:
     Attributes:
         interactions: interactions played here.
         seconds: what they took.
+        later: interactions after each first round, for which kernels may be compiled, and what these took.
     """
 
     interactions: int
     seconds: float
+    later: tuple[int, float]
 
     @classmethod
     def of(cls, cells: Sequence[Cell]) -> Speed:
         """The speed of all rounds of some Specs."""
         trained = [cell.trained for cell in cells]
-        return cls(sum(run.interactions for run in trained), sum(run.seconds for run in trained))
+        later = sum(run.later[0] for run in trained), sum(run.later[1] for run in trained)
+        return cls(sum(run.interactions for run in trained), sum(run.seconds for run in trained), later)
 
     def row(self) -> Row:
-        """The same for JSON; the rate is null where nothing was left to play."""
-        rate = self.interactions / self.seconds if self.seconds else None
-        return {"interactions": self.interactions, "seconds": self.seconds, "interactions_per_second": rate}
+        """The same for JSON."""
+        facts = {"interactions": self.interactions, "seconds": self.seconds}
+        return {**facts, "interactions_per_second": self.rate}
+
+    @property
+    def rate(self) -> float | None:
+        """Interactions a second after the first round; None where nothing was left to play."""
+        return self.later[0] / self.later[1] if self.later[0] and self.later[1] else None
 
     def __str__(self) -> str:
-        rate = f" ({self.interactions / self.seconds:,.0f} a second)" if self.seconds else ""
+        rate = "" if self.rate is None else f" ({self.rate:,.0f} a second after the first round)"
         return f"{self.interactions:,} interactions in {self.seconds:.1f} s{rate}"
 
 
