@@ -112,7 +112,7 @@ def _extreme(rng: Random, column: pl.Series) -> pl.Series:
         odd = EXTREME if dtype.is_float() else [0, 1, 2**31, 2**32 - 1, 255]
         values = [rng.choice(odd) if rng.random() < 0.5 else value for value in column.to_list()]
         return pl.Series(column.name, values, dtype=pl.Float64, strict=False).cast(dtype, strict=False)
-    inner = dtype
+    inner: Any = dtype
     while isinstance(inner, pl.Array | pl.List):
         inner = inner.inner
     if inner is dtype or not (inner.is_float() or inner.is_integer()):
