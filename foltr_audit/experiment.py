@@ -252,8 +252,27 @@ def findings(
     Clicks are judged by `groups` of clients as well.
 
     Raises:
-        UsageError: no attack of the protocol can run on what its observer sees.
+        UsageError: no attack of the protocol can run on what its observer sees, or numbers near the end of
+            the range make equations that cannot be solved.
     """
+    try:
+        return _findings(recording, collection, protocol, streams, progress, name, groups)
+    except np.linalg.LinAlgError as error:
+        raise UsageError(
+            f"attack {name}: equations of messages and features cannot be solved ({error}); "
+            "expected numbers farther from the end of the range"
+        ) from error
+
+
+def _findings(
+    recording: Recording,
+    collection: Collection | None,
+    protocol: AttackSpec,
+    streams: Streams,
+    progress: Progress,
+    name: str,
+    groups: ClientGroups,
+) -> Findings:
     observer = Observer(recording.header, collection, frozenset(protocol.hide))
     methods = protocol.methods_on(recording.header.content)
     attacks, clicks = make_attacks(methods), None

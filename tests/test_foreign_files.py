@@ -275,6 +275,19 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
         Recorded.open(trace, changes={"methods": ("lad",)}).report()
 
 
+def test_equations_outside_of_an_attack_that_cannot_be_solved(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsolved(*_: object) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr("foltr_audit.judge.identifiability", unsolved)
+    with pytest.raises(
+        UsageError, match=r"equations of messages and features cannot be solved \(SVD did not"
+    ):
+        Recorded.open(trace, changes={"methods": ("olsr",)}).report()
+
+
 # --- texts and command lines ----------------------------------------------------------------------
 
 

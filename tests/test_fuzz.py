@@ -31,8 +31,12 @@ SLICES = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_inputs(kind: str, tmp_path: Path) -> None:
-    found = failures(kind, KINDS[kind].made(tmp_path), range(KINDS[kind].gate))
+    place = tmp_path / "outer" / "inner"
+    place.mkdir(parents=True)
+    found = failures(kind, KINDS[kind].made(place), range(KINDS[kind].gate))
     assert not found, dict(found)
+    beside = [path for path in tmp_path.rglob("*") if not path.is_relative_to(place) and path != place.parent]
+    assert not beside, "a reader wrote where it had no business"
 
 
 @pytest.mark.slow

@@ -269,9 +269,9 @@ def untidy(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flaw", "expected"),
     [
-        (in_place, "is cut or is not JSON"),
+        (in_place, "not JSON"),
         (marker_first, "missing, though part-"),
-        (early_rename, "is cut or is not JSON"),
+        (early_rename, "not JSON"),
         (untidy, "other files: .trace.toml."),
     ],
 )

@@ -173,10 +173,10 @@ def command_lines(folder: Path) -> Feed:
     def feed(rng: Random) -> None:
         words = list(rng.choice(_COMMANDS))
         for _ in range(rng.choice([1, 1, 2, 3])):
-            place = rng.randrange(1, len(words) + 1)
-            word = rng.choice(words)
-            odd = rng.choice([*ODD_TEXTS, changed_text(rng, word).decode("utf-8", "surrogateescape")])
-            words[place : place + rng.choice([0, 1, 1, 1])] = [odd[:8000]]
+            place = rng.randrange(1, len(words))
+            odd = changed_text(rng, words[place]).decode("utf-8", "surrogateescape")
+            odd = odd if rng.random() < 0.5 else rng.choice(ODD_TEXTS)
+            words[place : place + rng.choice([0, 1, 1, 1, 1])] = [odd[:8000]]
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
             for owner, name in ((Study, "run"), (Study, "with_twins"), (Workers, "results")):
                 patch.setattr(owner, name, stopped)

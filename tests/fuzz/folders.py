@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,21 @@ def _resealed(files: Tree) -> Tree:
             marker["trace"] = trace
             for inside, entry in marker["files"].items():
                 data = files.get(inside, b"")
-                entry |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+                digest = hashlib.sha256(data).hexdigest()
+                rows = entry["rows"] if digest == entry["sha256"] else _rows(data, entry["rows"])
+                entry |= {"sha256": digest, "size": len(data), "rows": rows}
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             continue
         found[name] = (json.dumps(marker, indent=1) + "\n").encode("utf-8", "surrogatepass")
     return found
+
+
+def _rows(data: bytes, otherwise: object) -> object:
+    """How many rows a Parquet file holds, or else what its marker says."""
+    try:
+        return pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return otherwise
 
 
 def _changed_frame(rng: Random, data: bytes) -> bytes:
@@ -101,20 +112,27 @@ def _extreme(rng: Random, column: pl.Series) -> pl.Series:
         odd = EXTREME if dtype.is_float() else [0, 1, 2**31, 2**32 - 1, 255]
         values = [rng.choice(odd) if rng.random() < 0.5 else value for value in column.to_list()]
         return pl.Series(column.name, values, dtype=pl.Float64, strict=False).cast(dtype, strict=False)
-    if isinstance(dtype, pl.Array | pl.List) and (dtype.inner.is_float() or dtype.inner.is_integer()):
-        odd = EXTREME if dtype.inner.is_float() else [0, 1, 9, 2**32 - 1]
-        rows = [
-            [rng.choice(odd) if rng.random() < 0.4 else value for value in row] for row in column.to_list()
-        ]
-        if isinstance(dtype, pl.List):
-            rows = [row * rng.choice([0, 1, 1, 3, 1000]) for row in rows]
-        return pl.Series(column.name, rows, dtype=dtype, strict=False)
-    return column.reverse()
+    inner: Any = dtype
+    while isinstance(inner, pl.Array | pl.List):
+        inner = inner.inner
+    if inner is dtype or not (inner.is_float() or inner.is_integer()):
+        return column.reverse()
+    rows = _odd_inside(rng, column.to_list(), EXTREME if inner.is_float() else (0, 1, 9, 2**32 - 1))
+    if isinstance(dtype, pl.List) and rng.random() < 0.3:
+        rows = [row * rng.choice([0, 1, 1, 3, 1000]) for row in rows]
+    return pl.Series(column.name, rows, dtype=dtype, strict=False)
+
+
+def _odd_inside(rng: Random, value: Any, odd: Sequence[float]) -> Any:
+    """Lists inside each other with other numbers here and there."""
+    if isinstance(value, list):
+        return [_odd_inside(rng, inner, odd) for inner in value]
+    return rng.choice(odd) if rng.random() < 0.3 else value
 
 
 def _changed_trace(rng: Random, files: Tree) -> Tree:
     files = dict(files)
-    name = rng.choice(sorted(files))
+    name = "trace.toml" if rng.random() < 0.25 else rng.choice(sorted(files))
     way = rng.randrange(4)
     if way == 0:
         files[name] = changed_bytes(rng, files[name])

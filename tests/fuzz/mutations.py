@@ -133,8 +133,11 @@ def changed_text(rng: Random, text: str) -> bytes:
     return "".join(lines).encode("utf-8", "surrogatepass")
 
 
+_TOKENS = (r"-?\d+(?:\.\d+)?|\"[^\"\n]*\"|[A-Za-z_]+|[\[\]{}=:,]", r"\d+(?:\.\d+)?")
+
+
 def _replaced(rng: Random, text: str) -> str:
-    pieces = list(re.finditer(r"-?\d+(?:\.\d+)?|\"[^\"\n]*\"|[A-Za-z_]+|[\[\]{}=:,]", text))
+    pieces = list(re.finditer(rng.choice(_TOKENS), text))
     if not pieces:
         return rng.choice(ODD_TEXTS)
     piece = rng.choice(pieces)
