@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -51,7 +52,15 @@ def _over_all(one: Callable[..., float]) -> Callable[..., float]:
                 found += one(features, models, row)
         return found
 
-    return total  # type: ignore[no-any-return]
+    return cast("Callable[..., float]", total)
+
+
+_WORK = {
+    "lanes": _over_all(_in_lanes),
+    "any": _over_all(_in_any_order),
+    "own": _over_all(_own),
+    "library": _over_all(_of_the_library),
+}
 
 
 def fixed_order(options: Options) -> list[Figure]:
@@ -61,13 +70,7 @@ def fixed_order(options: Options) -> list[Figure]:
         features = rng.normal(size=(_DOCUMENTS, size)).astype(np.float32)
         models = rng.normal(size=(1, size))
         contestants = [
-            Contestant(name, lambda n, work=_over_all(one): work(features, models, 10 * n), 10 * _DOCUMENTS)
-            for name, one in (
-                ("lanes", _in_lanes),
-                ("any", _in_any_order),
-                ("own", _own),
-                ("library", _of_the_library),
-            )
+            Contestant(name, partial(work, features, models), _DOCUMENTS) for name, work in _WORK.items()
         ]
         rates = interleave(contestants, options.turns, options.least)
         lanes, own = rates.ratio("lanes", "any"), rates.ratio("own", "library")

@@ -62,6 +62,8 @@ def shown(value: object, most: int = 80) -> str:
     except ValueError:  # Python does not write numbers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= most else f"{text[:most]}..."
+
+
 _CLOSE = 0.9  # a misspelt name is nearer than one that it begins with
 
 

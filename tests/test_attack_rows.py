@@ -89,9 +89,10 @@ def test_any_click_rows_are_over_all_lists() -> None:
     assert (row["method"], row["baseline"]) == ("attack", False)
     assert (row["lists"], row["lists_with_click"], row["queries"]) == (4, 3, 2)
     assert row["base_rate"] == 0.75
-    assert row["accuracy"] == 0.5
+    assert row["accuracy"] == 0.75  # .25 is below one half, and that list has a click
     assert row["auc"] == pytest.approx(2 / 3)  # .75 and 1.0 are above .5; .25 is below
-    for name in ("auc", "accuracy", "base_rate"):
+    assert row["auc_ci95"] is None, "one query alone has a list without a click"
+    for name in ("accuracy", "base_rate"):
         low, high = row[f"{name}_ci95"]
         assert low <= row[name] <= high
 
@@ -191,7 +192,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
         raise AssertionError(f"{constant} is no JSON")
 
     told = json.loads(report.json(), parse_constant=refuse)
-    fields = {"schema", "config", "dataset", "utility", *KINDS, *INQUIRIES}
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
     assert set(told) == fields - {"groups", "places"}, "clients do not differ, and a message has one list"
     assert told["schema"] == "foltr-audit/attack/1"
     assert len(told["queries"]) == len(rows["queries"]) > 2

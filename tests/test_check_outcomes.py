@@ -116,7 +116,9 @@ def test_a_broken_limit_is_broken_whatever_else_cannot_be_judged() -> None:
 
 def test_an_attack_on_few_lists_says_so() -> None:
     few = {**attack("map", 0.7, (0.6, 0.8)), "lists": 14}
-    assert judged("max_attack_auc", 0.9, subject(attacks=[few])).about == "attack map, only 14 lists"
+    assert judged("max_attack_auc", 0.9, subject(attacks=[few])).about == (
+        "attack map, the only one that ran, only 14 lists"
+    )
 
 
 def test_attacks_that_nobody_chose_may_be_refused() -> None:

@@ -115,6 +115,7 @@ def test_noise_after_every_step_is_drawn_anew_and_accounted(setup_of: SetupOf) -
     """Once its draw came again after every step, and its exact loss was told as 86 beside a proof of 1.2."""
     setup = setup_of(chain=(ToyClip(), StepNoise()))
     protocol: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
+    protocol["delta"] = 0.0
     (found,) = audited(setup, **protocol, interactions=1, claim=1.3, trials=2000)
     assert found.verdict == "proven"
     assert found.upper.epsilon == found.exact == pytest.approx(1.2)

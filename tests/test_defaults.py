@@ -110,3 +110,13 @@ def test_a_verdict_names_the_attacks_that_it_is_of() -> None:
     told = meaning(rows("olsr", "lad", "map"))
     assert "none of olsr, lad and map is shown to be better than guessing" in told
     assert "Stronger" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [("published", "expected --eps E"), ("proven-laplace", "expected what calibrate --target-eps E prints")],
+)
+def test_names_that_only_compare_can_make_a_chain_of(text: str, instead: str) -> None:
+    done = run("train", *TINY, "--defense", f"clip:norm=1+{text}")
+    assert done.code == 2
+    assert instead in done.one_error()

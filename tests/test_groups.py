@@ -349,7 +349,8 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     told = json.loads(report_of(leaking(1.0, seed=1)).json())
     assert len(told["groups"]) == 4
     one = json.loads(report_of(random_evidence(1)).json())
-    assert set(one) == {"schema", "config", "dataset", "utility", *KINDS, *INQUIRIES} - {"groups", "places"}
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
+    assert set(one) == fields - {"groups", "places"}
 
 
 def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:

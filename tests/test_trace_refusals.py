@@ -196,7 +196,7 @@ def trace(tmp_path: Path) -> Path:
         ("foltr-audit/trace/1", "x", "schema is 'x', expected foltr-audit/trace/1"),
         ("kind =", "kind", "not TOML: Expected '=' after a key in a key/value pair (at line 2"),
         ("k = 4", "k = 4\nk = 5", "not TOML: Cannot overwrite a value (at line"),
-        ("letor", "\udcff", "byte 202 is not UTF-8"),
+        ("letor", "\udcff", "byte 204 is not UTF-8"),
         ('"model"', '"post"', "kind is 'post', expected model or update"),
         ("k = 4\n", "", "field k is missing"),
         ("fold = 0\n", "", "field dataset.fold is missing"),

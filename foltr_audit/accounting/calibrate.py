@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Calibrated:
     Attributes:
         mechanism: name of the defense that randomises.
         defense: texts of the chain, for `--defense` joined by `+`; empty if none meets the target.
-        upper: the bound that is proven for that chain, or for the best one that was tried.
+        upper: the bound that is proven for that chain, pure if it can be, or for the best one that was tried.
         average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
         why_not: why no noise meets the target; None if some does.
         wired: whether links that were asked for, e.g. secure aggregation, end the chain.
@@ -169,7 +169,7 @@ class _Search:
         if good is None:
             return self._none()
         best = self._rounded_off(*self._narrowed(good))
-        upper = self.tried[best]
+        upper = self._pure(best) or self.tried[best]
         if upper is None:
             return self._none()
         return Calibrated(
@@ -207,6 +207,11 @@ class _Search:
                 self.tried[number] = None
         upper = self.tried[number]
         return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)
+
+    def _pure(self, number: float) -> UpperBound | None:
+        """The bound at delta 0 if that meets the target as well."""
+        pure = upper_bound(self._events(number), replace(self.situation, delta=0.0))
+        return pure if pure.epsilon <= self.target * (1.0 + _TOLERANCE) else None
 
     def _more_noise(self, number: float, factor: float) -> float:
         return number / factor if self.kind.falls else number * factor

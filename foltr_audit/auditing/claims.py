@@ -47,7 +47,7 @@ class Claim(NamedTuple):
         return Claim(self.epsilon * count, min(1.0, self.delta * count))
 
 
-NOTHING = Claim(math.inf, 0.0)
+NOTHING = Claim(math.inf, DELTA)
 
 
 def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool, lists: bool) -> Claim:
@@ -76,7 +76,7 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
     ]
     if protocol.delta is not None:
         own = [Claim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
-    chain = min(own, default=Claim(math.inf, DELTA if protocol.delta is None else protocol.delta))
+    chain = min(own, default=NOTHING if protocol.delta is None else Claim(math.inf, protocol.delta))
     if protocol.claim is None or view not in (protocol.claim_on or (view,)):
         return chain
     return Claim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)

@@ -91,6 +91,7 @@ def one_chain(text: str) -> str:
         if name == "published" or name.startswith("proven-"):
             instead = "--eps E" if name == "published" else "what calibrate --target-eps E prints"
             raise UsageError(
-                f"--defense: {name} stands for a chain that compare makes for each epsilon; expected {instead}"
+                f"--defense: {name} stands for a chain that compare makes for each epsilon; "
+                f"expected {instead}"
             )
     return text

@@ -94,7 +94,6 @@ class CalibrationReport:
     def _commands(self) -> Iterator[str]:
         """How to check each answer, for one message where the target is that of several rounds."""
         there = self.situation
-        delta = f" --delta {there.delta:g}" if there.delta else ""
         rounds = f" --messages {there.rounds}" if there.touched > 1 else ""
         lost = 1 - (there.arriving or there.shares) / there.shares
         drop_out = f" --drop-out {lost:.6g}" if lost else ""
@@ -106,7 +105,7 @@ class CalibrationReport:
                 yield (
                     f"foltr-audit audit --defense {'+'.join(one.defense)} --clients {there.shares} "
                     f"--unit {there.unit} --view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
-                    f"--claim {self.target:g}{delta}"
+                    f"--claim {self.target:g} --delta {one.upper.delta:g}"
                 )
 
     def _lines(self) -> Iterator[str]:
