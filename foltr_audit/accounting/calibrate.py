@@ -31,10 +31,11 @@ class Calibrated:
     Attributes:
         mechanism: name of the defense that randomises.
         defense: texts of the chain, for `--defense` joined by `+`; empty if none meets the target.
-        upper: the bound that is proven for that chain, pure if it can be, or for the best one that was tried.
+        upper: the bound that is proven for that chain, or for the best one that was tried.
         average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
         why_not: why no noise meets the target; None if some does.
         wired: whether links that were asked for, e.g. secure aggregation, end the chain.
+        pure: whether the target is met at delta 0 too.
     """
 
     mechanism: str
@@ -43,6 +44,7 @@ class Calibrated:
     average_sd: float | None
     why_not: str | None = None
     wired: bool = False
+    pure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +171,7 @@ class _Search:
         if good is None:
             return self._none()
         best = self._rounded_off(*self._narrowed(good))
-        upper = self._pure(best) or self.tried[best]
+        upper = self.tried[best]
         if upper is None:
             return self._none()
         return Calibrated(
@@ -178,6 +180,7 @@ class _Search:
             upper=upper,
             average_sd=self._average_sd(best),
             wired=bool(self.wire),
+            pure=self._is_pure(best),
         )
 
     def _texts(self, number: float) -> tuple[str, ...]:
@@ -208,10 +211,10 @@ class _Search:
         upper = self.tried[number]
         return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)
 
-    def _pure(self, number: float) -> UpperBound | None:
-        """The bound at delta 0 if that meets the target as well."""
-        pure = upper_bound(self._events(number), replace(self.situation, delta=0.0))
-        return pure if pure.epsilon <= self.target * (1.0 + _TOLERANCE) else None
+    def _is_pure(self, number: float) -> bool:
+        """Whether the target is met at delta 0 as well."""
+        at_zero = upper_bound(self._events(number), replace(self.situation, delta=0.0))
+        return at_zero.epsilon <= self.target * (1.0 + _TOLERANCE)
 
     def _more_noise(self, number: float, factor: float) -> float:
         return number / factor if self.kind.falls else number * factor

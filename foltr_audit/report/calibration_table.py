@@ -105,7 +105,7 @@ class CalibrationReport:
                 yield (
                     f"foltr-audit audit --defense {'+'.join(one.defense)} --clients {there.shares} "
                     f"--unit {there.unit} --view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
-                    f"--claim {self.target:g} --delta {one.upper.delta:g}"
+                    f"--claim {self.target:g} --delta {0.0 if one.pure else there.delta:g}"
                 )
 
     def _lines(self) -> Iterator[str]:
