@@ -16,6 +16,7 @@ _SUBJECTS = {
     "letor": "Reading LETOR text",
     "trace": "Trace",
     "start": "Start-up, whole processes",
+    "order": "The same bits on every processor",
     "papers": "Runs of Wang et al. 2021, whole processes",
 }
 _HEADS = ("", "median", "unit", "lowest .. highest", "target", "")
