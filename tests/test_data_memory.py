@@ -36,6 +36,7 @@ STATUS = Path("/proc/self/status")
 TOLD = STATUS.is_file() and "VmHWM" in STATUS.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TOLD, reason="the system does not tell a process its peak memory")
 @pytest.mark.parametrize("how", ["zscore", "query-minmax"])
 @pytest.mark.parametrize("kept", [True, False])

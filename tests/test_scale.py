@@ -37,12 +37,13 @@ def peak_bytes(*options: object) -> int:
     return int(done.stderr.splitlines()[-1]) * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "record",
     [
         (),
         pytest.param(("--no-trace",), marks=pytest.mark.slow),
-        pytest.param(("--trace-every", 3), marks=pytest.mark.slow),
+        ("--trace-every", 3),
     ],
 )
 def test_more_rounds_take_no_more_memory(tmp_path: Path, record: tuple[object, ...]) -> None:
