@@ -42,7 +42,7 @@ def peak_bytes(*options: object) -> int:
     "record",
     [
         (),
-        pytest.param(("--no-trace",), marks=pytest.mark.slow),
+        ("--no-trace",),
         ("--trace-every", 3),
     ],
 )
