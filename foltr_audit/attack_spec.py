@@ -14,8 +14,12 @@ from foltr_audit.registry import canonical, first_problem, make
 from foltr_audit.spec_table import SpecTable, known_parts, not_deterministic, once
 
 _LEAST_SQUARES = ("olsr", "lad")
+_ONE_LIST, _SEVERAL_LISTS, _SUMS = "map", "joint-map", "aggregate"
 _OTHER_ATTACKS = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
 """Attacks where none is named, by the kind of messages that are no models."""
+
+STRONGEST = frozenset({_ONE_LIST, _SEVERAL_LISTS, _SUMS, *(name for (name,) in _OTHER_ATTACKS.values())})
+"""Names of the attacks that are the strongest on some kind of messages."""
 
 
 def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,16 +95,17 @@ class AttackSpec(SpecTable):
         `joint-map` of several, `aggregate` of sums. `joint-map` takes about a second a message, so it has
         to be named for training rounds.
         """
-        return self.methods or self._strong(kind)
+        return self.methods or self.defaults_on(kind)
 
-    def _strong(self, kind: str) -> tuple[str, ...]:
+    def defaults_on(self, kind: str) -> tuple[str, ...]:
+        """The attacks that would run on messages of a kind if none were named."""
         several = self.target == "fresh" and self.interactions > 1
-        names = _OTHER_ATTACKS.get(kind) or (*_LEAST_SQUARES, "joint-map" if several else "map")
-        return tuple(make(Attack, name).text for name in (("aggregate",) if self.sums else names))
+        names = _OTHER_ATTACKS.get(kind) or (*_LEAST_SQUARES, _SEVERAL_LISTS if several else _ONE_LIST)
+        return tuple(make(Attack, name).text for name in ((_SUMS,) if self.sums else names))
 
     def strengthened(self, kind: str) -> AttackSpec:
         """The same with the default attacks too, so that no verdict rests on weak ones."""
-        return changed_protocol(self, {"methods": (*(self.methods or ()), *self._strong(kind))})
+        return changed_protocol(self, {"methods": (*(self.methods or ()), *self.defaults_on(kind))})
 
 
 def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:

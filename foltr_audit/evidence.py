@@ -53,6 +53,21 @@ class Guessed:
         )
 
 
+PER_LIST = (
+    "query",
+    "message",
+    "shown",
+    "clicks",
+    "observed",
+    "told",
+    "rank",
+    "unknowns",
+    "surprisal",
+    "group",
+)
+"""Fields of `Evidence` that have a row for every list."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
     """Attacked lists, in the order of their messages.
@@ -143,21 +158,9 @@ class Evidence:
 
     def at(self, rows: NDArray[Any]) -> Evidence:
         """The evidence on some lists."""
-        per_list = (
-            "query",
-            "message",
-            "shown",
-            "clicks",
-            "observed",
-            "told",
-            "rank",
-            "unknowns",
-            "surprisal",
-            "group",
-        )
         return replace(
             self,
-            **{name: getattr(self, name)[rows] for name in per_list},
+            **{name: getattr(self, name)[rows] for name in PER_LIST},
             guessed={label: guessed.at(rows) for label, guessed in self.guessed.items()},
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from foltr_audit.attack_spec import AttackSpec, changed_protocol
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.inquiry import not_for_clicks
 from foltr_audit.plugins import Attack
@@ -33,7 +33,7 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
 def untried(protocol: AttackSpec, kind: str) -> list[str]:
     """A warning where attacks were named and a default one is not among them, on messages of a kind."""
     ran = {text.partition(":")[0] for text in protocol.methods_on(kind)}
-    usual = [make(Attack, text) for text in changed_protocol(protocol, {"methods": None}).methods_on(kind)]
+    usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
     missing = [attack.label for attack in usual if attack.name not in ran]
     if not missing:
         return []

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from foltr_audit.attack_spec import AttackSpec, changed_protocol
+from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits
 from foltr_audit.comparing.expansion import Expansion, Planned
@@ -98,7 +98,7 @@ def with_strong_attacks(plan: Plan) -> Plan:
 def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
     """The attacks as a grid names them: none where each Spec has its default ones."""
     protocols = [(spec.attack or AttackSpec(), spec.message_kind) for spec in specs]
-    unnamed = [changed_protocol(one, {"methods": None}).methods_on(kind) for one, kind in protocols]
+    unnamed = [protocol.defaults_on(kind) for protocol, kind in protocols]
     return () if unnamed == [spec.attacks for spec in specs] else specs[0].attacks
 
 

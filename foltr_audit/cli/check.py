@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,7 +117,7 @@ def _check_fresh(
     click_model: list[str] | None,
     audit: dict[str, Any],
 ) -> CheckReport:
-    from foltr_audit.checking.fresh import run_fresh
+    from foltr_audit.checking.fresh import run_fresh, with_strong_attacks
     from foltr_audit.checking.limits import AUDIT_LIMITS
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import subjects_of
@@ -127,6 +128,9 @@ def _check_fresh(
     for name in audit if not limits.audited else ():
         raise UsageError(f"--{name}: only with a limit that an audit is for: {', '.join(AUDIT_LIMITS)}")
     asked = _asked(common, method, click_model, audit)
+    save_config(common.save_config, asked.plan)  # as given: defaults are not frozen into it
+    if not method:
+        asked = replace(asked, plan=with_strong_attacks(asked.plan))
     use_threads(common.threads)
     folder = None
     if common.out is not None:
@@ -155,7 +159,7 @@ def _asked(
     common: Common, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
 ) -> Asked:
     from foltr_audit.checking.attacks import click_attacks
-    from foltr_audit.checking.fresh import Asked, with_strong_attacks
+    from foltr_audit.checking.fresh import Asked
     from foltr_audit.learners.gamma_shares import DEFAULT_SENSITIVITY
 
     for option, given in (
@@ -172,9 +176,6 @@ def _asked(
     point = {"attack.methods": methods or None, "attack.click_models": click_model or None}
     point = {name: value for name, value in point.items() if value is not None}
     plan = common.plan(point, protocol="attack", same=True, tables=tables)
-    save_config(common.save_config, plan)
-    if not methods:
-        plan = with_strong_attacks(plan)
     for spec in plan.specs:
         click_attacks(spec.attacks, every=False)  # refuses others
     defenses, eps = _alternatives(common, plan)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.comparing.facts import DescribedEvidence
 from foltr_audit.errors import TraceError
-from foltr_audit.evidence import Evidence, Guessed
+from foltr_audit.evidence import PER_LIST, Evidence, Guessed
 from foltr_audit.reading.arrays import read_archive
 from foltr_audit.reading.forms import Form, refuse_other_forms
 
@@ -24,18 +24,6 @@ LISTS = ("lists/", "guessed/")
 Arrays = dict[str, NDArray[Any]]
 
 _MOST = 2.0**40  # of what is counted
-_PER_LIST = (
-    "query",
-    "message",
-    "shown",
-    "clicks",
-    "observed",
-    "told",
-    "rank",
-    "unknowns",
-    "surprisal",
-    "group",
-)
 _GUESSED = tuple(each.name for each in fields(Guessed))
 _FORMS = {
     r"rounds/.+": Form("f8", "T"),
@@ -69,7 +57,7 @@ def cell_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
 
 def arrays_of(evidence: Evidence) -> Arrays:
     """Judged lists and guesses as arrays."""
-    found: Arrays = {f"lists/{name}": getattr(evidence, name) for name in _PER_LIST}
+    found: Arrays = {f"lists/{name}": getattr(evidence, name) for name in PER_LIST}
     for number, guessed in enumerate(evidence.guessed.values()):
         for name in _GUESSED:
             values = getattr(guessed, name)
@@ -102,13 +90,13 @@ def evidence_in(arrays: Mapping[str, NDArray[Any]], described: DescribedEvidence
     Raises:
         ValueError: an array is missing or too many, or they do not fit each other.
     """
-    expected = {f"lists/{name}" for name in _PER_LIST}
+    expected = {f"lists/{name}" for name in PER_LIST}
     expected |= {f"guessed/{name}" for name in _expected(described)}
     there = {name for name in arrays if name.startswith(LISTS)}
     if there != expected:
         odd = min(there ^ expected)
         raise ValueError(f"{odd}: {'missing' if odd in expected else 'not expected'}")
-    lists = {name: arrays[f"lists/{name}"] for name in _PER_LIST}
+    lists = {name: arrays[f"lists/{name}"] for name in PER_LIST}
     _refuse_odd_lists(lists, len(described.groups))
     guessed = {
         label: Guessed(**{name: arrays.get(f"guessed/{number}/{name}") for name in _GUESSED})  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.reading.files import decoded
-from foltr_audit.reading.values import RefusedValueError, refuse_odd
+from foltr_audit.reading.values import RefusedValueError, parsing, refuse_odd
 
 
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> Any:
@@ -24,13 +24,9 @@ def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -
             infinity, a whole number beyond 64 bits, half of a character or too many levels.
     """
     text = decoded(content, where, error) if isinstance(content, bytes) else content
-    try:
+    with parsing("JSON", where, error):
         value = json.loads(text, object_pairs_hook=_table, parse_int=_whole, parse_constant=_refuse_constant)
         refuse_odd(value, finite=True)
-    except RecursionError as problem:
-        raise error(f"{where}: not JSON: too many levels of lists and tables; expected fewer") from problem
-    except ValueError as problem:
-        raise error(f"{where}: not JSON: {problem}") from problem
     return value
 
 

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.reading.values import MOST_LEVELS, refuse_odd
+from foltr_audit.reading.values import MOST_LEVELS, parsing, refuse_odd
 
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""
@@ -28,19 +28,7 @@ def toml_table(text: str, where: str, error: type[FoltrAuditError]) -> dict[str,
         raise error(f"{where}: more than {MOST_CHARACTERS} characters; expected fewer")
     if _DOTTED.search(text):
         raise error(f"{where}: not TOML: more than {MOST_LEVELS} levels of tables; expected fewer")
-    try:
+    with parsing("TOML", where, error):
         table = tomllib.loads(text)
         refuse_odd(table, finite=False)
-    except RecursionError as problem:
-        raise error(f"{where}: not TOML: too many levels of lists and tables; expected fewer") from problem
-    except ValueError as problem:
-        raise error(f"{where}: not TOML: {_reason(problem)}") from problem
     return table
-
-
-def _reason(problem: ValueError) -> str:
-    """What the parser says, on one line; without what Python says of numbers of thousands of digits."""
-    text = " ".join(str(problem).split())
-    return (
-        "a whole number beyond 64 bits; expected a smaller one" if "set_int_max_str_digits" in text else text
-    )

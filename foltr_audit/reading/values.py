@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from foltr_audit.errors import FoltrAuditError
 
 MOST_LEVELS = 32
 """Lists and tables inside each other; no file of ours has ten."""
@@ -12,6 +16,31 @@ LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
 
 class RefusedValueError(ValueError):
     """A value that no file of ours holds; the message says what it is and what was expected."""
+
+
+@contextmanager
+def parsing(kind: str, where: str, error: type[FoltrAuditError]) -> Iterator[None]:
+    """Tells what parsers, and `refuse_odd`, say of a text, in one line.
+
+    Args:
+        kind: what the text is to be, e.g. `JSON`.
+        where: names the text.
+        error: what to raise.
+    """
+    try:
+        yield
+    except RecursionError as problem:
+        raise error(f"{where}: not {kind}: too many levels of lists and tables; expected fewer") from problem
+    except ValueError as problem:
+        raise error(f"{where}: not {kind}: {_reason(problem)}") from problem
+
+
+def _reason(problem: ValueError) -> str:
+    """What the parser says, on one line; without what Python says of numbers of thousands of digits."""
+    text = " ".join(str(problem).split())
+    return (
+        "a whole number beyond 64 bits; expected a smaller one" if "set_int_max_str_digits" in text else text
+    )
 
 
 def refuse_odd(value: object, *, finite: bool) -> None:

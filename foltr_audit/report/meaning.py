@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from foltr_audit.attack_spec import STRONGEST
 from foltr_audit.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import listed
@@ -60,10 +61,6 @@ def _mirrored(row: Row) -> Row:
     return {**row, "auc": 1 - row["auc"], "auc_ci95": other}
 
 
-_STRONGEST = {"map", "joint-map", "aggregate", "es-first-click", "seen-clicks"}
-"""Attacks that are the strongest on some kind of messages."""
-
-
 def _not_shown(row: Row, rows: Sequence[Row]) -> str:
     """That no attack is shown to be better than guessing, and which attacks that is said of."""
     ran = list(dict.fromkeys(str(one["method"]) for one in rows))
@@ -78,7 +75,7 @@ def _not_shown(row: Row, rows: Sequence[Row]) -> str:
             f"none of {listed(ran)} is shown to be better than guessing; the best, {row['method']} on "
             f"{row['click_model']} clicks, has {numbers}."
         )
-    if not {name.partition(":")[0] for name in ran} & _STRONGEST:
+    if not {name.partition(":")[0] for name in ran} & STRONGEST:
         found += " Stronger attacks were not tried: leave out --method to run them."
     return found + few_lists([row["lists"]])
 
