@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foltr_audit.errors import UsageError
-from foltr_audit.report.plain import json_text
 from foltr_audit.spec import flat
 from foltr_audit.stored_runs import StoredRun, refuse_twice, stored_runs
+from foltr_audit.utils.formatting import json_text
 
 Fields = dict[str, Any]
 

@@ -30,11 +30,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from foltr_audit import atomic
 from foltr_audit.data_entry import SCHEMA, map_entry, seal, unseal, write_entry
 from foltr_audit.data_origin import Identity, Origin, identity_of, is_outdated, is_unchanged
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.records import Collection
+from foltr_audit.utils import atomic_files
 
 FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
 SMALLEST_BYTES = 4 << 20
@@ -148,7 +148,7 @@ def _keep(folder: Path, origin: Origin, identity: Identity, collection: Collecti
         "fingerprint": collection.fingerprint,
         "content": name,
     }
-    atomic.write_text(_index_file(folder, identity), seal(table))
+    atomic_files.write_text(_index_file(folder, identity), seal(table))
     with suppress(OSError):  # another process may sweep at the same time
         _sweep(folder)
 
@@ -170,7 +170,7 @@ def _put(place: Path, collection: Collection) -> None:
                 return
             place.rename(damaged)
             written.rename(place)
-        atomic.sync_folder(place.parent)
+        atomic_files.sync_folder(place.parent)
     finally:
         for path in (written, damaged):
             _remove(path)
@@ -183,7 +183,7 @@ def _temporary(place: Path) -> Path:
 def _sweep(folder: Path) -> None:
     """Remove what killed writers left, sources that have changed since, and content without a source."""
     for path in folder.glob(".*.tmp"):
-        if atomic.is_temporary(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
+        if atomic_files.is_temporary(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
             _remove(path)
     used = set()
     for path, table in _index(folder):
@@ -268,7 +268,9 @@ def clear() -> tuple[int, int]:
     if folder is None or not folder.is_dir():
         return 0, 0
     sources = [path for path, _ in _index(folder)]
-    folders = _contents(folder) + [path for path in folder.glob(".*.tmp") if atomic.is_temporary(path.name)]
+    folders = _contents(folder) + [
+        path for path in folder.glob(".*.tmp") if atomic_files.is_temporary(path.name)
+    ]
     size = sum(map(_bytes, folders))
     try:
         for path in (*sources, *folders):

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit import atomic
 from foltr_audit.errors import DataError
-from foltr_audit.reading import file_bytes, json_table
-from foltr_audit.reading.arrays import map_array
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.names import StoredNames
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.reading import file_bytes, json_table
+from foltr_audit.utils.reading.arrays import map_array
 
 META = "meta.json"
 SCHEMA = "foltr-audit/data-cache/1"
@@ -90,7 +90,7 @@ def write_entry(folder: Path, collection: Collection) -> None:
         "synthetic": collection.synthetic,
         "arrays": forms,
     }
-    atomic.write_text(folder / META, seal(meta))
+    atomic_files.write_text(folder / META, seal(meta))
 
 
 def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:

@@ -23,7 +23,6 @@ from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.observer import Observer
 from foltr_audit.played import Round
 from foltr_audit.plugins import Attack
-from foltr_audit.progress import SILENT, Progress, Stopwatch
 from foltr_audit.recording import Recording, record_rounds, trace_header
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
@@ -32,6 +31,7 @@ from foltr_audit.registry import loadable, make, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
 from foltr_audit.setup import Setup
+from foltr_audit.utils.progress import SILENT, Progress, Stopwatch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

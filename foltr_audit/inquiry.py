@@ -12,9 +12,9 @@ from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links
 from foltr_audit.judge_queries import QueryEvidence, combined_queries, judge_queries
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import Attack, IntentAttack, LinkAttack
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recording import Recording
 from foltr_audit.rng import Streams
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,13 +18,13 @@ from foltr_audit.noise_laws.texts import parts
 from foltr_audit.observer import Observer, Seen
 from foltr_audit.plugins import Attack, View
 from foltr_audit.plugins.answers import one_of
-from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.recording import Recording
 from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.records.view import Inference, Knowledge
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.progress import NO_TICK, Tick
 from foltr_audit.views import Placement, query_names
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from foltr_audit.errors import DataError
 from foltr_audit.qrels import joined_with, qrels_files, read_qrels
-from foltr_audit.reading import whole_number
 from foltr_audit.records import Dataset
 from foltr_audit.synthetic_intents import FEWEST, MOST, USUAL, synthetic_intents
+from foltr_audit.utils.reading import whole_number
 
 _SYNTHETIC = re.compile(r"synthetic(?::(.*))?")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.atomic import whole_file
 from foltr_audit.errors import DataError
 from foltr_audit.letor_features import MAX_FEATURES
 from foltr_audit.records import Dataset
+from foltr_audit.utils.atomic_files import whole_file
 
 MAX_LABEL = 31
 _BATCH_VALUES = 1_000_000

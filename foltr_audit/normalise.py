@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.frozen import Features
+from foltr_audit.utils.frozen_arrays import Features
 
 NORMALISATIONS = ("none", "zscore", "zscore-parts", "query-minmax")
 _BATCH_ROWS = 8_192  # float64 copies of this many rows at a time

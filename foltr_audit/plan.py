@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from foltr_audit.errors import UsageError, shown
-from foltr_audit.reading import toml_table
 from foltr_audit.spec import Spec
+from foltr_audit.utils.reading import toml_table
 
 Table = dict[str, Any]
 Point = Mapping[str, Any]

@@ -23,9 +23,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.plan import Plan, Point, Table, changed, expand
 from foltr_audit.plugins import Attack, ClickModel
-from foltr_audit.reading import toml_table, whole_number
 from foltr_audit.registry import first_problem, make
 from foltr_audit.spec import Spec, TrainSpec, flat
+from foltr_audit.utils.reading import toml_table, whole_number
 
 RANDOM = "random:k="
 """What the name of random guessing starts with; the number of named documents follows."""

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.atomic import whole_file
 from foltr_audit.errors import DataError
 from foltr_audit.letor_lines import line_batches, shown
 from foltr_audit.records import Dataset
+from foltr_audit.utils.atomic_files import whole_file
 
 MAX_GRADE = 31
 _FILE = re.compile(r"([1-9]\d{0,3})\.txt(\.gz)?")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foltr_audit import atomic
 from foltr_audit.attack_spec import AttackSpec, changed_protocol
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
@@ -25,8 +24,6 @@ from foltr_audit.load import load_collection
 from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.observer import Observer
-from foltr_audit.progress import SILENT, Progress
-from foltr_audit.reading import whole_number
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ClientGroups
 from foltr_audit.records.observers import attacked_view, sees
@@ -42,6 +39,9 @@ from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.reading import whole_number
 from foltr_audit.views import check_collection, query_names
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class Recorded:
         else:
             frame.write_parquet(buffer)
         with writing(path):
-            atomic.write_bytes(path, buffer.getvalue())
+            atomic_files.write_bytes(path, buffer.getvalue())
 
     def _guesses(self, click_model: str, trace: Trace, progress: Progress) -> pl.DataFrame:
         import polars as pl

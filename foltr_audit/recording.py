@@ -11,12 +11,12 @@ from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Round
 from foltr_audit.plugins import MetricLearner
 from foltr_audit.plugins.answers import facts_of
-from foltr_audit.progress import Tick
 from foltr_audit.records.event_texts import event_text
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
+from foltr_audit.utils.progress import Tick
 from foltr_audit.write_behind import WriteBehind
 
 # A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.

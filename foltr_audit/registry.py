@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from foltr_audit.errors import PluginError, did_you_mean, shown
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
-from foltr_audit.reading import json_table
+from foltr_audit.utils.reading import json_table
 
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from foltr_audit.errors import TraceError
-from foltr_audit.reading import file_bytes
 from foltr_audit.run_folder import FRESH, MODEL, TRAINING
 from foltr_audit.spec import flat
 from foltr_audit.stored_runs import StoredRun
 from foltr_audit.trace import Trace
+from foltr_audit.utils.reading import file_bytes
 
 MODELS = ("parameters", "aggregate", "state")
 """Columns of a recorded round that hold the server's model: before the round, after it, and what the server

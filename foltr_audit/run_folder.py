@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.reading import file_text
-from foltr_audit.reading.arrays import read_array
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.reading import file_text
+from foltr_audit.utils.reading.arrays import read_array
 
 SPEC, PLAN, MODEL, RESULTS = "spec.toml", "plan.toml", "model.npy", "results.json"
 TRAINING, FRESH = "trace", "fresh"
@@ -68,7 +68,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             if (path / SPEC).exists():
                 _same_spec(path, spec)
-            atomic.write_text(path / SPEC, spec.toml)
+            atomic_files.write_text(path / SPEC, spec.toml)
         return cls(path, resume=resume)
 
     @classmethod
@@ -147,7 +147,7 @@ class RunFolder:
         buffer = io.BytesIO()
         np.save(buffer, parameters, allow_pickle=False)
         with writing(self.path):
-            atomic.write_bytes(self.path / MODEL, buffer.getvalue())
+            atomic_files.write_bytes(self.path / MODEL, buffer.getvalue())
 
 
 def load_model(path: Path, parameters: int) -> NDArray[np.float64]:
@@ -241,7 +241,7 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
         )
     option = "--overwrite" if overwrite else "--resume"
     for file in held:
-        if not (is_part(file.as_posix()) or atomic.is_temporary(file.name)):
+        if not (is_part(file.as_posix()) or atomic_files.is_temporary(file.name)):
             raise UsageError(f"{option}: {path} holds {str(file)!r}, which is no part of a Run")
     for file in held:
         if file.name == SPEC:
@@ -250,7 +250,7 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
         if overwrite:
             _empty(path, held)
         for file in held if resume else ():
-            if atomic.is_temporary(file.name):
+            if atomic_files.is_temporary(file.name):
                 (path / file).unlink()
 
 

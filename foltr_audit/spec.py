@@ -19,10 +19,10 @@ from foltr_audit.label_columns import canonical_intents
 from foltr_audit.learners.pdgd import PDGD_SETTINGS
 from foltr_audit.plugins import ClickModel, Learner
 from foltr_audit.rankers import ranker_text
-from foltr_audit.reading import toml_table
 from foltr_audit.registry import canonical, first_problem, make
 from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec_table import SpecTable
+from foltr_audit.utils.reading import toml_table
 
 
 def _canonical_intents(text: str | None) -> str | None:

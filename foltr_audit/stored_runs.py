@@ -13,10 +13,10 @@ import numpy as np
 from foltr_audit.errors import TraceError, UsageError, did_you_mean
 from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.plan import Plan, read_tables
-from foltr_audit.reading import file_text
 from foltr_audit.run_folder import PLAN, SPEC, RunFolder
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
+from foltr_audit.utils.reading import file_text
 
 ONLINE, OFFLINE = "online_ndcg@10", "offline_ndcg@10"
 ONLINE_SUM, ONLINE_MEAN = "online_sum", "online_mean"

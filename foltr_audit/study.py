@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit import atomic
 from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.errors import UsageError
@@ -24,7 +23,6 @@ from foltr_audit.plan import Plan
 from foltr_audit.plugins import Environment, Learner
 from foltr_audit.plugins.answers import facts_of
 from foltr_audit.population_facts import population_facts
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ClientGroups
 from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
@@ -32,6 +30,8 @@ from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder,
 from foltr_audit.setup import Setup, as_numbered
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.stored_runs import stored_plan
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, Finding
@@ -256,7 +256,7 @@ class Output:
                 only = plan.specs[0]
                 return [study.run(only, RunFolder.create(self.path, only, resume=self.resume))]
             with writing(self.path):
-                atomic.write_text(self.path / PLAN, plan.toml)
+                atomic_files.write_text(self.path / PLAN, plan.toml)
             return [study.run(spec, self._cell(spec)) for spec in plan.specs]
 
     def _keep_plans_apart(self, plan: Plan) -> None:
@@ -278,7 +278,7 @@ class Output:
     def save_results(self, text: str) -> None:
         """Write the results of the whole plan."""
         with writing(self.path):
-            atomic.write_text(self.path / RESULTS, text + "\n")
+            atomic_files.write_text(self.path / RESULTS, text + "\n")
 
 
 def run_plan(plan: Plan, output: Output | None, study: Study) -> list[Cell]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
 from foltr_audit.records import Dataset
-from foltr_audit.records.frozen import Features
 from foltr_audit.rng import Streams, name_codes
+from foltr_audit.utils.frozen_arrays import Features
 
 FEWEST, MOST, USUAL = 2, 10, 4
 """Numbers of intents: TREC's topics have up to ten; the study takes four of each."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.rankers import make_ranker
 from foltr_audit.records import Collection
-from foltr_audit.records.frozen import Features
 from foltr_audit.records.privacy import Ball
 from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.records.view import Knowledge
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.frozen_arrays import Features
 
 T = TypeVar("T", bound=np.generic)
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit import atomic
 from foltr_audit.plan import Plan
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.run_folder import PLAN, RunFolder
 from foltr_audit.spec import Spec
 from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
+from foltr_audit.utils import atomic_files
 
 P, K = 3, 2
 
@@ -81,7 +81,7 @@ def write_plan(path: Path, runs: Sequence[tuple[dict[str, Any], Metrics]]) -> Pl
     """An `--out` folder with several Runs, each with its Spec's table and its metrics."""
     path.mkdir(parents=True, exist_ok=True)
     plan = Plan.of([table for table, _ in runs])
-    atomic.write_text(path / PLAN, plan.toml)
+    atomic_files.write_text(path / PLAN, plan.toml)
     for spec, (_, metrics) in zip(plan.specs, runs, strict=True):
         write_run(path / spec.hash[:12], metrics, spec)
     return plan

@@ -1,83 +1,29 @@
-"""The directions between rooms, kept by looking at every import statement, lazy ones included."""
+"""The rules of the rooms, kept by looking at every import statement, lazy ones included.
+
+Each rule is one test, which lists every violation.
+"""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PLUGIN_FOLDERS = ("attacks", "defenses", "scenarios")
 MOST_LINES = 400
 
-LAYERS: tuple[tuple[str, ...], ...] = (
-    ("kernels",),
-    ("errors", "atomic", "progress", "defaults"),
-    ("reading",),
-    (
-        *("rng", "letor_lines", "report.plain", "spec_table", "gaussian_dp", "metric_response"),
-        *("optimisers", "extras"),
-    ),
-    ("rankers", "bootstrap", "noise_laws", "secure_aggregation", "metric_sums"),
-    ("records", "letor_features", "evidence"),
-    ("plugins", "replay", "click_rates", "auditing.estimators", "audit_spec", "named_queries"),
-    ("decoding", "rank_changes", "systems", "origin"),
-    ("identifiable", "relaxed", "counting", "pattern_answers"),
-    ("list_evidence",),
-    ("list_decoding",),
-    ("joint_search",),
-    ("intent_likelihoods",),
-    ("registry", "metrics", "qrels", "synthetic_intents", "intents", "synthetic_columns"),
-    (
-        *("chain", "clicks", "learners", "trace", "letor_write", "data_entry", "data_origin"),
-        *("label_columns", "scenario_texts", "intent_metrics", "synthetic_topics"),
-    ),
-    ("attack_spec",),
-    ("spec", "letor", "normalise", "lint", "pairings", "accounting", "click_mixture"),
-    ("world", "plan", "sources", "synthetic", "run_folder", "data_cache"),
-    ("client", "clientele"),
-    ("load", "presets", "setup", "views", "played", "beliefs", "stored_runs", "online"),
-    (
-        *("write_behind", "observer", "evaluation", "training", "compared_systems", "run_diff"),
-        "population_facts",
-        "message_size",
-    ),
-    ("federation", "recording", "significance", "fact_check"),
-    ("side_by_side",),
-    ("fresh", "shuffled"),
-    ("judge",),
-    (
-        "operating_points",
-        "calibration",
-        "information",
-        "judge_queries",
-        "judge_counts",
-        "judge_intents",
-        "auditing",
-    ),
-    ("judge_links",),
-    ("inquiry",),
-    ("scoring", "any_click", "experiment"),
-    ("study", "group_scores"),
-    ("comparing",),
-    ("recommending",),
-    ("report",),
-    ("recorded", "merging", "bundling"),
-    ("checking",),
-    ("api",),
-    ("cli",),
-    ("__main__",),
+ROOMS = (
+    *("utils", "kernels", "privacy", "core", "data", "trace", "inference", "simulation", "judge", "auditing"),
+    *("experiments", "report", "cli"),
 )
-"""Rooms from the ground up. A room imports from the floors below it, and from its own inside only.
+"""Every room may import those before it, and itself."""
 
-`errors, rng, rankers, records, noise_laws, kernels <- plugins <- registry, chain, clicks, learners, spec
-<- setup, client, views <- federation, fresh <- judge, scoring <- study, report <- cli`, in more detail.
-"""
+ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
+"""`errors` and `rng` lie below all rooms, `plugins` is a facade of `core.plugins`; `api` is for users."""
 
 PLUGINS_MAY_IMPORT = {
     "foltr_audit.plugins",
@@ -94,7 +40,7 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.noise_laws",
     "foltr_audit.pattern_answers",
     "foltr_audit.rank_changes",
-    "foltr_audit.reading",
+    "foltr_audit.utils.reading",
     "foltr_audit.records",
     "foltr_audit.relaxed",
     "foltr_audit.replay",
@@ -221,12 +167,10 @@ def inside(name: str, room: str) -> bool:
     return name == room or name.startswith(f"{room}.")
 
 
-def room_and_floor(name: str) -> tuple[str, int]:
-    """The most precise room of a module of foltr_audit, and how high it stands."""
-    short = name.removeprefix("foltr_audit.")
-    fitting = [(room, floor) for floor, rooms in enumerate(LAYERS) for room in rooms if inside(short, room)]
-    assert fitting, f"{name} stands in no room: give it a place in LAYERS of tests/test_architecture.py"
-    return max(fitting, key=lambda pair: len(pair[0]))
+def room_of(name: str) -> str | None:
+    """The room of a module; None at the root and in a plug-in."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "foltr_audit" and len(parts) > 1 and parts[1] in ROOMS else None
 
 
 THEIRS = [name for name in modules() if any(inside(name, f"foltr_audit.{room}") for room in PLUGIN_FOLDERS)]
@@ -236,68 +180,77 @@ OURS = [name for name in modules() if name != "foltr_audit" and name not in THEI
 # --- directions -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_room_imports_only_from_below(name: str) -> None:
-    room, floor = room_and_floor(name)
-    for target in sorted(imports(name)):
-        if not inside(target, "foltr_audit"):
-            continue
-        if target == "foltr_audit":
-            pytest.fail(f"{name} imports the package itself; name the room instead")
-        other, below = room_and_floor(target)
-        assert other == room or below < floor, f"{name} must not import {target}"
+def edges() -> Counter[tuple[str, str]]:
+    """How often one room imports from another."""
+    pairs = ((room_of(name), room_of(target)) for name in OURS for target in imports(name))
+    return Counter((room, other) for room, other in pairs if room and other and room != other)
 
 
-def test_every_room_exists() -> None:
-    rooms = [room for floor in LAYERS for room in floor]
-    assert len(set(rooms)) == len(rooms)
-    gone = [room for room in rooms if f"foltr_audit.{room}" not in modules()]
-    assert not gone, "rooms of LAYERS that are no more"
+def test_a_room_imports_only_from_rooms_before_it() -> None:
+    wrong = []
+    for name in OURS:
+        room = room_of(name)
+        for target in sorted(imports(name)):
+            other = room_of(target)
+            if room and other and ROOMS.index(other) > ROOMS.index(room):
+                wrong.append(f"{name} imports {target}")
+    assert not wrong, "\n".join(wrong)
 
 
-def test_the_directions_of_the_architecture() -> None:
-    order = [
-        ("errors", "rng", "rankers", "records", "noise_laws", "kernels"),
-        ("plugins",),
-        ("registry", "chain", "clicks", "learners", "spec"),
-        ("setup", "views"),
-        ("federation", "fresh"),
-        ("judge", "scoring"),
-        ("study", "report"),
-        ("cli",),
+def test_errors_and_streams_lie_below_every_room() -> None:
+    allowed = {"foltr_audit.errors": (), "foltr_audit.rng": ("foltr_audit.errors", "foltr_audit.kernels")}
+    wrong = [
+        f"{name} imports {target}"
+        for name, below in allowed.items()
+        for target in imports(name)
+        if inside(target, "foltr_audit") and not any(inside(target, room) for room in below)
     ]
-    for lower, higher in pairwise(order):
-        top = max(room_and_floor(f"foltr_audit.{room}")[1] for room in lower)
-        bottom = min(room_and_floor(f"foltr_audit.{room}")[1] for room in higher)
-        assert top < bottom, f"{lower} must stand below {higher}"
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_the_engine_imports_no_plugin(name: str) -> None:
-    assert not set(THEIRS) & imports(name)
+def test_nobody_imports_what_lies_on_top() -> None:
+    """The package itself, the Python API and the facade are for users; studies for the command line alone."""
+    wrong = [
+        f"{name} imports {target}"
+        for name in OURS
+        for target in imports(name)
+        if target in ("foltr_audit", "foltr_audit.api", "foltr_audit.__main__")
+        or (
+            inside(target, "foltr_audit.cli")
+            and not inside(name, "foltr_audit.cli")
+            and "__main__" not in name
+        )
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if inside(name, "foltr_audit.kernels")])
-def test_kernels_know_arrays_only(name: str) -> None:
-    assert {
-        target.partition(".")[0] for target in imports(name) if not inside(target, "foltr_audit.kernels")
-    } <= {
-        "__future__",
-        "collections",
-        "llvmlite",
-        "math",
-        "numba",
-        "numpy",
-        "typing",
-    }
+def test_the_engine_imports_no_plugin() -> None:
+    wrong = [f"{name} imports {target}" for name in OURS for target in set(THEIRS) & imports(name)]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", THEIRS)
-def test_plugins_import_the_api_and_no_one_else(name: str) -> None:
-    for target in sorted(imports(name)):
-        allowed = target.partition(".")[0] in sys.stdlib_module_names
-        allowed |= target in THEIRS or any(inside(target, room) for room in PLUGINS_MAY_IMPORT)
-        assert allowed, f"{name} must not import {target}"
+def test_kernels_know_arrays_only() -> None:
+    known = {"__future__", "collections", "llvmlite", "math", "numba", "numpy", "typing"}
+    wrong = [
+        f"{name} imports {target}"
+        for name in OURS
+        if inside(name, "foltr_audit.kernels")
+        for target in imports(name)
+        if not inside(target, "foltr_audit.kernels") and target.partition(".")[0] not in known
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_plugins_import_the_api_and_no_one_else() -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name in THEIRS
+        for target in sorted(imports(name))
+        if target.partition(".")[0] not in sys.stdlib_module_names
+        and target not in THEIRS
+        and not any(inside(target, room) for room in PLUGINS_MAY_IMPORT)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_nothing_is_imported_in_a_circle() -> None:
@@ -318,45 +271,61 @@ def test_nothing_is_imported_in_a_circle() -> None:
         visit(name, ())
 
 
-@pytest.mark.parametrize("name", sorted(modules()))
-def test_slow_imports_wait_until_they_are_used(name: str) -> None:
-    if inside(name, "foltr_audit.kernels"):
-        return
-    early = {target.partition(".")[0] for target in imports(name, lazy=False)}
-    if inside(name, "foltr_audit.trace"):
-        early -= {"polars"}  # nothing reads a trace without it, and the command line imports it late
-    assert not early & HEAVY, f"{name} imports {sorted(early & HEAVY)} at its top"
+def test_slow_imports_wait_until_they_are_used() -> None:
+    wrong = []
+    for name in modules():
+        if inside(name, "foltr_audit.kernels"):
+            continue
+        early = {target.partition(".")[0] for target in imports(name, lazy=False)}
+        if inside(name, "foltr_audit.trace"):
+            early -= {"polars"}  # nothing reads a trace without it, and the command line imports it late
+        wrong += [f"{name} imports {library} at its top" for library in sorted(early & HEAVY)]
+    assert not wrong, "\n".join(wrong)
 
 
 # --- nothing from disk is executed ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(modules()))
-def test_nothing_that_runs_what_it_reads(name: str) -> None:
-    refused = RUNS_WHAT_IT_READS - STARTS_PROCESSES.get(name, set())
-    assert not {target.partition(".")[0] for target in imports(name)} & refused
-    for node in ast.walk(tree(name)):
-        if not isinstance(node, ast.Call):
-            continue
-        where = f"{modules()[name].relative_to(ROOT)}:{node.lineno}"
-        called = ast.unparse(node.func)
-        assert called not in FORBIDDEN_CALLS, f"{where}: {called}"
-        given = {word.arg: ast.unparse(word.value) for word in node.keywords}
-        assert given.get("allow_pickle", "False") == "False", where
-        assert given.get("shell", "False") == "False", where
-        if called in ("np.load", "np.save", "np.savez", "numpy.load"):
-            assert "allow_pickle" in given, f"{where}: {called} without allow_pickle=False"
+def test_nothing_runs_what_it_reads() -> None:
+    wrong = []
+    for name in modules():
+        refused = RUNS_WHAT_IT_READS - STARTS_PROCESSES.get(name, set())
+        found = {target.partition(".")[0] for target in imports(name)} & refused
+        wrong += [f"{name} imports {library}" for library in sorted(found)]
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Call):
+                wrong += [f"{place(name, node)}: {problem}" for problem in call_problems(node)]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", sorted(modules()))
-def test_no_global_randomness_and_no_assert(name: str) -> None:
-    for node in ast.walk(tree(name)):
-        where = f"{modules()[name].relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-        assert not isinstance(node, ast.Assert), f"{where}: input is checked with errors of errors.py"
-        assert "random" not in {target.partition(".")[0] for target in imports(name)}, where
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("np.random."):
-            drawn = ast.unparse(node.func).removeprefix("np.random.")
-            assert drawn in ("Generator", "Philox"), f"{where}: np.random.{drawn}"
+def call_problems(node: ast.Call) -> Iterator[str]:
+    """What is wrong with a call, if it may run what it reads."""
+    called = ast.unparse(node.func)
+    given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+    if called in FORBIDDEN_CALLS:
+        yield called
+    if given.get("allow_pickle", "False") != "False" or given.get("shell", "False") != "False":
+        yield f"{called} with pickles or a shell"
+    if called in ("np.load", "np.save", "np.savez", "numpy.load") and "allow_pickle" not in given:
+        yield f"{called} without allow_pickle=False"
+
+
+def place(name: str, node: ast.AST) -> str:
+    """File and line of a node."""
+    return f"{modules()[name].relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def test_no_global_randomness_and_no_assert() -> None:
+    wrong = [f"{name} imports random" for name in modules() if "random" in imports(name)]
+    for name in modules():
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Assert):
+                wrong.append(f"{place(name, node)}: assert; input is checked with errors of errors.py")
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("np.random."):
+                drawn = ast.unparse(node.func).removeprefix("np.random.")
+                if drawn not in ("Generator", "Philox"):
+                    wrong.append(f"{place(name, node)}: np.random.{drawn}")
+    assert not wrong, "\n".join(wrong)
 
 
 # --- size -----------------------------------------------------------------------------------------
@@ -381,7 +350,7 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
     assert "foltr_audit.records.dataset" in imports("foltr_audit.plugins.learners")
     assert "foltr_audit.records.dataset" not in imports("foltr_audit.plugins.learners", lazy=False)
-    assert "foltr_audit.atomic" in imports("foltr_audit.study")
+    assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.study")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"
     )

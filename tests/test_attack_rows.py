@@ -13,8 +13,8 @@ from foltr_audit.bootstrap import Resamples
 from foltr_audit.calibration import calibration
 from foltr_audit.evidence import Evidence
 from foltr_audit.report.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
-from foltr_audit.report.plain import json_text
 from foltr_audit.rng import Streams
+from foltr_audit.utils.formatting import json_text
 from tests.judged import evidence, random_evidence
 
 SETTING = {

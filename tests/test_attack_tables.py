@@ -12,9 +12,9 @@ from rich.console import Console
 
 from foltr_audit.evidence import Evidence
 from foltr_audit.report.attack import AttackReport, attack_rows, joined
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.tables import print_attack
 from foltr_audit.rng import Streams
+from foltr_audit.utils.formatting import epsilon, short
 from tests.judged import random_evidence
 
 DATA = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit import atomic
+from foltr_audit.utils import atomic_files
 from tests.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2")
@@ -53,7 +53,7 @@ def test_a_broken_limit_ends_with_1_though_another_cannot_be_judged(tmp_path: Pa
 def test_a_full_disk_is_a_failure_of_the_machine_told_after_the_verdict(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic, "write_bytes", _full)
+    monkeypatch.setattr(atomic_files, "write_bytes", _full)
     text = written(tmp_path, "min_ndcg = 0.01")
     done = run("check", text, *ONE, option, tmp_path / "file")
     assert done.code == 1
@@ -68,12 +68,12 @@ def test_a_plan_that_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for place in (tmp_path, tmp_path / "none" / "plan.toml"):
         done = run("check", text, *ONE, "--save-config", place)
         assert (done.code, str(place) in done.one_error()) == (2, True)
-    monkeypatch.setattr(atomic, "write_bytes", _full)
+    monkeypatch.setattr(atomic_files, "write_bytes", _full)
     done = run("check", text, *ONE, "--save-config", tmp_path / "plan.toml")
     assert (done.code, "No space left" in done.one_error()) == (1, True)
 
 
-WRITE = atomic.write_bytes
+WRITE = atomic_files.write_bytes
 
 
 def _full(path: Path, data: bytes) -> None:

@@ -20,8 +20,8 @@ from foltr_audit.comparing.expansion import Tried
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.workers import Workers
-from foltr_audit.progress import SILENT
 from foltr_audit.study import Study
+from foltr_audit.utils.progress import SILENT
 from tests.command import files, run, spawn
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--runs", "2", "--jobs", "1")

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from foltr_audit.metrics import OFFLINE
 from foltr_audit.plan import Plan
-from foltr_audit.progress import Stopwatch
 from foltr_audit.report.train import Speed, TrainReport
 from foltr_audit.report.train_tables import print_train
 from foltr_audit.study import Cell, Study, run_plan
+from foltr_audit.utils.progress import Stopwatch
 from tests.command import SHARED, SMALL, files, run
 
 DCG = "offline_dcg@10"
@@ -60,7 +60,7 @@ def test_the_speed_leaves_out_the_first_round(monkeypatch: pytest.MonkeyPatch) -
     """Three rounds of 160 interactions at 0 s, 76 s, for kernels to be compiled, 77 s and 78 s."""
     clock = iter((0.0, 76.0, 77.0, 78.0))
     watch = Stopwatch()
-    monkeypatch.setattr("foltr_audit.progress.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("foltr_audit.utils.progress.time.perf_counter", lambda: next(clock))
     assert list(watch.over(iter("abc"))) == ["a", "b", "c"]
     assert (watch.pieces, watch.first, watch.seconds) == (3, 76.0, 78.0)
     speed = Speed(480, watch.seconds, (320, watch.seconds - watch.first))

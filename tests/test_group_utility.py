@@ -10,7 +10,7 @@ from scipy import stats
 
 from foltr_audit.records.world import EVERYBODY
 from foltr_audit.report.group_utility import Played, rows_of_trainings, utility_groups_table
-from foltr_audit.report.plain import json_text
+from foltr_audit.utils.formatting import json_text
 from tests.test_groups import INTENTS, SETTING, TWO, printed
 
 

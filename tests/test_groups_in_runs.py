@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.report.plain import json_text
 from foltr_audit.run_folder import RunFolder
 from foltr_audit.trace import Trace
+from foltr_audit.utils.formatting import json_text
 from tests.command import run
 from tests.worlds import intent_collection
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit import atomic
 from foltr_audit.trace import Trace
+from foltr_audit.utils import atomic_files
 from tests.command import SMALL, files, run, spawn
 
 OPTIONS = (
@@ -116,7 +116,7 @@ def _kill_again_and_again(folder: Path, whole: Whole, kills: int, seed: int) -> 
             process.kill()
         _, err = process.communicate(timeout=60)
         for name, data in files(folder).items():
-            assert atomic.is_temporary(Path(name).name) or data == whole.files[name]
+            assert atomic_files.is_temporary(Path(name).name) or data == whole.files[name]
         found = _whole_parts(folder)
         assert parts.items() <= found.items()  # no whole part is lost or made again
         if process.returncode == -signal.SIGKILL:

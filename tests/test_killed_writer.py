@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import pytest
 
-from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.trace import Trace, TraceWriter, validate
+from foltr_audit.utils import atomic_files
 from tests.command import SMALL, files, run
 from tests.test_trace_damage import HEADER, content, make
 
@@ -138,7 +138,7 @@ class Life:
         assert self.safe <= trace.n_rounds
         assert trace.n_rounds % WHOLE == 0 or trace.n_rounds == ROUNDS
         for name, data in content(self.folder).items():
-            assert atomic.is_temporary(Path(name).name) or data == expected[name]
+            assert atomic_files.is_temporary(Path(name).name) or data == expected[name]
 
 
 def fault(life: Life, expected: dict[str, bytes], *allowed: int, resume: bool = False) -> str:
@@ -231,12 +231,12 @@ def in_place(patch: pytest.MonkeyPatch) -> None:
         with path.open("wb") as file:
             file.write(data)
 
-    patch.setattr(atomic, "write_bytes", write_bytes)
+    patch.setattr(atomic_files, "write_bytes", write_bytes)
 
 
 def marker_first(patch: pytest.MonkeyPatch) -> None:
     """Writes a part's marker before the part's files."""
-    real, waiting = atomic.write_bytes, dict[Path, bytes]()
+    real, waiting = atomic_files.write_bytes, dict[Path, bytes]()
 
     def write_bytes(path: Path, data: bytes) -> None:
         if path.suffix == ".parquet":
@@ -246,7 +246,7 @@ def marker_first(patch: pytest.MonkeyPatch) -> None:
         for file in list(waiting):
             real(file, waiting.pop(file))
 
-    patch.setattr(atomic, "write_bytes", write_bytes)
+    patch.setattr(atomic_files, "write_bytes", write_bytes)
 
 
 def early_rename(patch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def early_rename(patch: pytest.MonkeyPatch) -> None:
             temporary.replace(path)
             file.write(data)
 
-    patch.setattr(atomic, "write_bytes", write_bytes)
+    patch.setattr(atomic_files, "write_bytes", write_bytes)
 
 
 def untidy(patch: pytest.MonkeyPatch) -> None:

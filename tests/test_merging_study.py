@@ -16,10 +16,10 @@ from foltr_audit.merging.compared import compared_rows, verdict_rows
 from foltr_audit.merging.lambdamart import Trainer, Tuning
 from foltr_audit.merging.quality import METRICS, Judge
 from foltr_audit.merging.topics import Topics
-from foltr_audit.progress import Tick
 from foltr_audit.records import Collection
 from foltr_audit.rng import Streams
 from foltr_audit.synthetic import synthesise
+from foltr_audit.utils.progress import Tick
 from tests.merging_data import CATEGORY, topical
 
 TABLE: dict[str, Any] = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from foltr_audit import progress
-from foltr_audit.progress import LEFT
+from foltr_audit.utils import progress
+from foltr_audit.utils.progress import LEFT
 
 
 class Terminal(io.StringIO):

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.errors import DataError, TraceError, UsageError, shown
-from foltr_audit.reading import file_bytes, file_text, json_table, json_value, toml_table, whole_number
-from foltr_audit.reading.arrays import UNPACKS_TO, map_array, read_archive, read_array
-from foltr_audit.reading.forms import Form, refuse_other_forms
-from foltr_audit.reading.parquet import parquet_frame, parquet_schema
-from foltr_audit.reading.thrift import CompactReader
+from foltr_audit.utils.reading import file_bytes, file_text, json_table, json_value, toml_table, whole_number
+from foltr_audit.utils.reading.array_types import Form, refuse_other_forms
+from foltr_audit.utils.reading.arrays import UNPACKS_TO, map_array, read_archive, read_array
+from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
+from foltr_audit.utils.reading.thrift import CompactReader
 
 # --- files and numbers ----------------------------------------------------------------------------
 

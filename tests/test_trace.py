@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit import atomic
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
 from foltr_audit.trace.header import read_header
+from foltr_audit.utils import atomic_files
 
 DATASET = TraceDataset(
     source="synthetic:mq2007", fold=1, fingerprint="ab" * 32, normalised="zscore", parts=("train", "vali")
@@ -207,7 +207,7 @@ def test_same_bytes_for_any_number_of_threads(tmp_path: Path, threads: str) -> N
 
 def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, order = tmp_path / "file", []
-    atomic.write_text(path, "old\n")
+    atomic_files.write_text(path, "old\n")
     real_sync, real_replace = os.fsync, Path.replace
 
     def sync(handle: int) -> None:
@@ -217,13 +217,13 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
 
     def rename(source: Path, target: Path) -> Path:
         order.append("rename")
-        assert atomic.is_temporary(source.name)
+        assert atomic_files.is_temporary(source.name)
         assert source.read_bytes() == b"new\n"
         return real_replace(source, target)
 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(Path, "replace", rename)
-    atomic.write_text(path, "new\n")
+    atomic_files.write_text(path, "new\n")
     assert order == ["sync", "rename", "sync"]  # the content, its name, the folder that holds the name
 
     def full(_: int) -> None:
@@ -231,7 +231,7 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        atomic.write_bytes(path, b"lost")
+        atomic_files.write_bytes(path, b"lost")
     assert content(tmp_path) == {"file": b"new\n"}
 
 

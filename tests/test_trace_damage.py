@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
+from foltr_audit.utils import atomic_files
 
 HEADER = TraceHeader(
     kind="update",
@@ -91,7 +91,7 @@ def test_resume_after_a_kill_at_any_file(
 ) -> None:
     """Die at the n-th write, once before its rename and once after it, for every n."""
     expected = content(undisturbed)
-    real = atomic.write_bytes
+    real = atomic_files.write_bytes
     for at in range(16):  # the header, two parts of seven files, and one more
         for done in (False, True):
             folder, calls = tmp_path / f"{at}-{done}", [0]
@@ -107,10 +107,10 @@ def test_resume_after_a_kill_at_any_file(
                 if calls[0] > at:
                     raise Killed
 
-            monkeypatch.setattr(atomic, "write_bytes", dying)
+            monkeypatch.setattr(atomic_files, "write_bytes", dying)
             with pytest.raises(Killed):
                 write(folder)
-            monkeypatch.setattr(atomic, "write_bytes", real)
+            monkeypatch.setattr(atomic_files, "write_bytes", real)
             if (folder / "trace.toml").exists():
                 assert validate(folder) == []
                 for found, number in zip(Trace.open(folder).rounds(), range(ROUNDS), strict=False):

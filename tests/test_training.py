@@ -14,13 +14,13 @@ from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.learners.foltr_es import FOLtRES
 from foltr_audit.observer import Observer
-from foltr_audit.progress import NO_TICK
 from foltr_audit.recording import record_rounds, trace_header
 from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.training.metrics import MetricSenders
+from foltr_audit.utils.progress import NO_TICK
 from foltr_audit.views import cohort_sum
 from foltr_audit.world import World
 from tests.conftest import SetupOf

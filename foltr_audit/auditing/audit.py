@@ -25,11 +25,11 @@ from foltr_audit.auditing.verdict import BROKEN, STRICT, Evidence, Verdict, verd
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
 from foltr_audit.plugins import Attack
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records.observers import without_lists
 from foltr_audit.records.privacy import Opaque
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

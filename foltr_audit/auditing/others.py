@@ -9,7 +9,7 @@ import numpy as np
 from foltr_audit.auditing.scripted import Floats, ScriptedClients, is_random
 from foltr_audit.chain import Chain
 from foltr_audit.plugins import MessageDefense, RoundContext, StepDefense
-from foltr_audit.progress import SILENT, Progress
+from foltr_audit.utils.progress import SILENT, Progress
 
 _TICKS = 64  # trials between two movements of the progress bar
 

@@ -22,10 +22,10 @@ from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
 from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import Defense
-from foltr_audit.progress import Progress
 from foltr_audit.records.observers import sees_lists, without_lists
 from foltr_audit.records.privacy import Noised, PrivacyEvent, Rounded, Summed
 from foltr_audit.setup import Setup
+from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold
 AS_GOOD, BY_CHANCE = 0.8, 0.25

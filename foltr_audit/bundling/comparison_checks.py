@@ -19,13 +19,13 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.progress import SILENT, Progress
-from foltr_audit.reading import file_text, json_table
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.plain import json_text
 from foltr_audit.run_folder import RESULTS
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
+from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.reading import file_text, json_table
 
 MOST_POINTS = 1_000_000
 """A grid of more points is not spelt out."""

@@ -13,7 +13,6 @@ from foltr_audit.comparing.expansion import Planned
 from foltr_audit.comparing.facts import FACTS, read_facts
 from foltr_audit.comparing.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.reading import file_bytes, json_table
 from foltr_audit.report.train import ROUNDS
 from foltr_audit.run_folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
 from foltr_audit.spec import Spec
@@ -21,6 +20,7 @@ from foltr_audit.stored_runs import StoredRun, stored_plan
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
+from foltr_audit.utils.reading import file_bytes, json_table
 
 CellName = tuple[Any, ...]
 """What names a cell in the results of a comparison: chain, learner, click model and repetition."""

@@ -14,14 +14,14 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from foltr_audit import atomic
 from foltr_audit.bundling.archive import BundleWriter, digest_of
 from foltr_audit.bundling.contents import Contents, Source, contents_of
 from foltr_audit.bundling.manifest import NAME, Manifest, Packed
 from foltr_audit.bundling.versions import versions
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.run_folder import writing
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def pack(
             f"{folder}: unfinished: {contents.unfinished[0]}; end it with --resume, "
             "or give --partial to pack what is there"
         )
-    with writing(to), atomic.whole_file(to) as stream:
+    with writing(to), atomic_files.whole_file(to) as stream:
         manifest = _write(contents, stream, progress)
     with to.open("rb") as packed:
         digest = digest_of(packed)

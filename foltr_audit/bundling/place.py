@@ -9,10 +9,10 @@ from pathlib import Path
 from foltr_audit.bundling.checks import NotPossibleError
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.load import SYNTHETIC, load_collection
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.records import Collection
 from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Study
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass

@@ -25,8 +25,8 @@ from foltr_audit.comparing.runner import run_cell
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.plan import Table
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.spec import Spec
+from foltr_audit.utils.progress import SILENT, Progress
 
 _DIGEST = "arrays_sha256"
 

@@ -15,10 +15,6 @@ from foltr_audit.bundling.rerun_cells import Compared
 from foltr_audit.bundling.run_checks import stored_results
 from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.plan import Plan
-from foltr_audit.progress import SILENT, Progress
-from foltr_audit.reading import file_bytes, file_text, toml_table
-from foltr_audit.reading.arrays import read_array
-from foltr_audit.reading.parquet import parquet_frame
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Report
@@ -29,6 +25,10 @@ from foltr_audit.study import Cell
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED
+from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.reading import file_bytes, file_text, toml_table
+from foltr_audit.utils.reading.arrays import read_array
+from foltr_audit.utils.reading.parquet import parquet_frame
 
 REPORTS: dict[str, type[AttackReport | AuditReport | TrainReport]] = {
     report.SCHEMA: report for report in (AttackReport, AuditReport, TrainReport)

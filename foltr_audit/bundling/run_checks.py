@@ -11,12 +11,12 @@ from foltr_audit.bundling.differences import EXACT, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.errors import TraceError
 from foltr_audit.plan import Plan
-from foltr_audit.reading import file_bytes, json_table
-from foltr_audit.reading.arrays import read_array
-from foltr_audit.report.plain import json_ready
 from foltr_audit.run_folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
 from foltr_audit.stored_runs import stored_plan
 from foltr_audit.trace import Trace
+from foltr_audit.utils.formatting import json_ready
+from foltr_audit.utils.reading import file_bytes, json_table
+from foltr_audit.utils.reading.arrays import read_array
 
 
 def stored_results(root: Path) -> dict[str, Any] | None:

@@ -18,10 +18,10 @@ from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.plan import Plan
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.spec import Spec, first_difference
 from foltr_audit.study import Study
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from foltr_audit.audit_spec import AuditView
 from foltr_audit.defaults import VIEW
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.reading import toml_table
 from foltr_audit.registry import first_problem
 from foltr_audit.spec_table import SpecTable
+from foltr_audit.utils.reading import toml_table
 
 EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
 """Limits that are about one view of an audit."""

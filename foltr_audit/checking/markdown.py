@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foltr_audit import atomic
 from foltr_audit.checking.outcomes import Outcome
 from foltr_audit.checking.report import CheckReport
 from foltr_audit.report.markdown import quoted, table_lines
+from foltr_audit.utils import atomic_files
 
 _HEADINGS = ("limit", "row", "", "value", "interval", "allowed", "of")
 _STATUS = {"holds": "holds", "broken": "**broken**", "not judged": "**not judged**"}
@@ -40,4 +40,4 @@ def append(path: Path, text: str) -> None:
     before = path.read_bytes() if path.exists() else b""
     if before.strip():
         before = before.rstrip(b"\n") + b"\n\n"
-    atomic.write_bytes(path, before + text.encode())
+    atomic_files.write_bytes(path, before + text.encode())

@@ -15,7 +15,7 @@ from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import listed
 from foltr_audit.report.few_lists import how_few
-from foltr_audit.report.plain import short
+from foltr_audit.utils.formatting import short
 
 Status = Literal["holds", "broken", "not judged"]
 

@@ -17,13 +17,13 @@ from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.errors import UsageError
 from foltr_audit.evaluation import OFFLINE_NDCG
 from foltr_audit.federation import Federation
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recorded import Recorded
 from foltr_audit.report.base import Row
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import MODEL, RunFolder, load_model
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Trace
+from foltr_audit.utils.progress import SILENT, Progress
 
 _NO_TRUTH = "the trace holds no truth to score attacks with"
 _NO_AUDIT = "a trace holds no audit; run one, without --trace"

@@ -11,7 +11,7 @@ from foltr_audit.checking.outcomes import Outcome, Status, outcomes
 from foltr_audit.checking.subjects import Subject, printable
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.plain import json_text
+from foltr_audit.utils.formatting import json_text
 
 
 @dataclass(frozen=True, kw_only=True)

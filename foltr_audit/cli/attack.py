@@ -176,9 +176,9 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
         FoltrAuditError: something cannot be run or written.
     """
     from foltr_audit.plugins import Attack
-    from foltr_audit.progress import on_terminal
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.study import Study, run_plan
+    from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
     output = common.output()
@@ -218,8 +218,8 @@ def _attack_trace(
     path: Path, target: str | None, common: Common, guesses: Path | None, changes: dict[str, Any]
 ) -> None:
     from foltr_audit.plugins import Attack
-    from foltr_audit.progress import on_terminal
     from foltr_audit.recorded import Recorded
+    from foltr_audit.utils.progress import on_terminal
 
     recorded = Recorded.open(
         path,

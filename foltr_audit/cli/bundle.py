@@ -43,8 +43,8 @@ def bundle(
 ) -> None:
     """Pack Specs, results, what cells found, hashes and versions into one file that verify checks."""
     from foltr_audit.bundling.pack import pack
-    from foltr_audit.progress import on_terminal
-    from foltr_audit.report.plain import json_text
+    from foltr_audit.utils.formatting import json_text
+    from foltr_audit.utils.progress import on_terminal
 
     packed = pack(
         folder,
@@ -96,7 +96,7 @@ def verify(
     from foltr_audit.bundling.verify import SAMPLE, Asked
     from foltr_audit.bundling.verify import verify as check
     from foltr_audit.comparing.workers import Workers
-    from foltr_audit.progress import on_terminal
+    from foltr_audit.utils.progress import on_terminal
 
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")

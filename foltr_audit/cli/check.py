@@ -122,7 +122,7 @@ def _check_fresh(
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import subjects_of
     from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.progress import on_terminal
+    from foltr_audit.utils.progress import on_terminal
 
     common.output()  # refuses what does not go together
     for name in audit if not limits.audited else ():
@@ -217,8 +217,8 @@ def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import chosen_rows, subjects_of
     from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.progress import on_terminal
     from foltr_audit.report.compare import CompareReport
+    from foltr_audit.utils.progress import on_terminal
 
     found = CompareReport.of(ComparisonFolder.open(path), progress=on_terminal())
     defenses, eps = common.defense or (), common.eps or ()
@@ -230,7 +230,7 @@ def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport
 def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] | None) -> CheckReport:
     from foltr_audit.checking.recorded_runs import check_recorded
     from foltr_audit.checking.report import CheckReport
-    from foltr_audit.progress import on_terminal
+    from foltr_audit.utils.progress import on_terminal
 
     found = check_recorded(
         path,
@@ -265,12 +265,12 @@ def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Pa
 
 def _written(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
     """Write the files; what went wrong is returned, so that the verdict can be told before it."""
-    from foltr_audit import atomic
     from foltr_audit.checking.junit import junit_xml
     from foltr_audit.checking.markdown import append, markdown
+    from foltr_audit.utils import atomic_files
 
     try:
-        write_file("--junit", junit, lambda path: atomic.write_bytes(path, junit_xml(report)))
+        write_file("--junit", junit, lambda path: atomic_files.write_bytes(path, junit_xml(report)))
         write_file("--summary", summary, lambda path: append(path, markdown(report)))
     except FoltrAuditError as error:
         return error

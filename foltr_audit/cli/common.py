@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from foltr_audit.cli import options as o
 from foltr_audit.cli.given import one_chain, published_chain, read_text
 from foltr_audit.errors import UsageError
-from foltr_audit.reading import whole_number
+from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.plan import Plan

@@ -219,10 +219,10 @@ def _compare(
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.comparing import comparison
     from foltr_audit.plugins import Attack
-    from foltr_audit.progress import on_terminal
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_panels import draw_comparison
     from foltr_audit.report.compare_tables import print_compare, warnings_by_defense
+    from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
@@ -247,9 +247,9 @@ def _estimate(grid: Grid, workers: Workers, common: Common) -> None:
     from foltr_audit.comparing.comparison import foreseen
     from foltr_audit.comparing.estimate import estimate
     from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.progress import on_terminal
     from foltr_audit.report.estimate import estimate_json, print_estimate
     from foltr_audit.study import Study
+    from foltr_audit.utils.progress import on_terminal
 
     cells = foreseen(grid, Study(with_undefended=False))
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)

@@ -36,7 +36,7 @@ def info(
     spec = Spec.parse({"data": wanted}, "data info")
     facts = describe(load_collection(spec.data, seed, cache=False))  # what the files hold, not the cache
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         print_line(json_text({"schema": "foltr-audit/data-info/1", **facts}))
         return

@@ -25,7 +25,7 @@ def listing(json: Annotated[bool, typer.Option("--json", help="Print one JSON ob
 
     folder, rows = cache_folder(), kept()
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         facts = {"folder": None if folder is None else str(folder), "bytes": _room(rows)}
         entries = [asdict(row) for row in rows]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.errors import UsageError
-from foltr_audit.reading import file_text
+from foltr_audit.utils.reading import file_text
 
 if TYPE_CHECKING:
     from foltr_audit.plugins import Learner

@@ -23,7 +23,7 @@ def listing(
         raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
     rows = _knowledge_rows() if kind == KNOWLEDGE else _rows(kind)
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         key = kind if kind == KNOWLEDGE else "plugins"
         print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, key: rows}))

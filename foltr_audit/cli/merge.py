@@ -126,10 +126,10 @@ def play_merging(
     """
     import numba
 
-    from foltr_audit.extras import require
     from foltr_audit.merging import MergeSpec, run_merging
     from foltr_audit.merging.output import MergeFolder
-    from foltr_audit.progress import on_terminal
+    from foltr_audit.utils.optional_dependencies import require
+    from foltr_audit.utils.progress import on_terminal
 
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")

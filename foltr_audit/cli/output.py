@@ -89,9 +89,9 @@ def warn_of_unloadable(kind: type[Plugin]) -> None:
 
 def save_config(path: Path | None, plan: Plan | Grid) -> None:
     """Write a plan or grid where --save-config says; errors as of `write_file`."""
-    from foltr_audit import atomic
+    from foltr_audit.utils import atomic_files
 
-    write_file("--save-config", path, lambda place: atomic.write_text(place, plan.toml))
+    write_file("--save-config", path, lambda place: atomic_files.write_text(place, plan.toml))
 
 
 def refuse_place(option: str, path: Path | None) -> None:

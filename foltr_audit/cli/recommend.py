@@ -112,10 +112,10 @@ def recommend(
     """
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.comparing.workers import Workers
-    from foltr_audit.extras import require
     from foltr_audit.recommending.limits import Limits
     from foltr_audit.recommending.recommend import Effort, recommend
     from foltr_audit.report.recommend import RecommendReport
+    from foltr_audit.utils.optional_dependencies import require
 
     limits = Limits(max_eps=max_eps, max_auc=max_attack_auc, view=view, delta=delta)
     effort = Effort(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
@@ -126,7 +126,7 @@ def recommend(
     require("recommend")
     save_config(common.save_config, plan)
     with kept_comparison(common) as folder:
-        from foltr_audit.progress import on_terminal
+        from foltr_audit.utils.progress import on_terminal
 
         progress = on_terminal()
         spec = plan.specs[0] if method else plan.specs[0].with_strong_attacks()

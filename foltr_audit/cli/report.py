@@ -42,9 +42,9 @@ def report(
 ) -> None:
     """Tell what a comparison found in words, pictures and tables; of an unfinished one what is done."""
     from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.progress import on_terminal
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_summary import cells_done
+    from foltr_audit.utils.progress import on_terminal
 
     _check(out, overwrite=overwrite)
     form = _form(to, out)
@@ -57,11 +57,11 @@ def report(
     if out is None:
         print_line(text.removesuffix("\n"))
         return
-    from foltr_audit import atomic
     from foltr_audit.run_folder import writing
+    from foltr_audit.utils import atomic_files
 
     with writing(out):
-        atomic.write_text(out, text)
+        atomic_files.write_text(out, text)
     note(f"wrote {out}")
 
 

@@ -35,7 +35,7 @@ def list_(json: o.Json = False) -> None:
 
     rows = preset_rows(map(load_preset, preset_names()))
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         print_line(json_text({"schema": "foltr-audit/scenarios/1", "presets": rows}))
     else:
@@ -50,7 +50,7 @@ def show(name: Name, json: o.Json = False) -> None:
 
     preset = load_preset(name)
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         print_line(json_text({"schema": "foltr-audit/scenario/1", **preset_details(preset)}))
     else:

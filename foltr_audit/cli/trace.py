@@ -74,7 +74,7 @@ def info(folder: Folder, json: Json = False) -> None:
 
     facts = {str(path): facts_of(path) for path in _traces(folder)}
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         print_line(json_text({"schema": "foltr-audit/trace-info/1", "traces": facts}))
         return
@@ -107,7 +107,7 @@ def validate(folder: Folder, json: Json = False) -> None:
     problems |= {str(run / SPEC): RunFolder(run).problems() for run in _runs(folder)}
     count = sum(len(found) for found in problems.values())
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         print_line(
             json_text({"schema": "foltr-audit/trace-validate/1", "valid": not count, "problems": problems})
@@ -143,7 +143,7 @@ def check_facts(
         for name, check in recorded.facts.items()
     ]
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         print_line(json_text({"schema": "foltr-audit/trace-check-facts/1", "facts": rows}))
     else:
@@ -167,7 +167,7 @@ def lint(folder: Folder, json: Json = False) -> None:
     found = {str(path): linted_of(path) for path in _traces(folder)}
     leaks = sum(linted.leaks for linted in found.values())
     if json:
-        from foltr_audit.report.plain import json_text
+        from foltr_audit.utils.formatting import json_text
 
         traces = {path: linted.table() for path, linted in found.items()}
         clean = all(linted.clean for linted in found.values())

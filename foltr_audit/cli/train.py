@@ -58,11 +58,11 @@ def run_training(
     Raises:
         FoltrAuditError: something cannot be run, drawn or written.
     """
-    from foltr_audit.progress import on_terminal
     from foltr_audit.report.curves import check_picture, save_curves
     from foltr_audit.report.train import Speed, TrainReport, WireCost
     from foltr_audit.report.train_tables import print_train
     from foltr_audit.study import Study, run_plan
+    from foltr_audit.utils.progress import on_terminal
 
     output = common.output()
     for picture in pictures:

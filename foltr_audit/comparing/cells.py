@@ -35,12 +35,12 @@ from foltr_audit.evaluation import Evaluation
 from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Federation
 from foltr_audit.message_size import bytes_per_client
-from foltr_audit.reading import file_bytes
-from foltr_audit.reading.arrays import MOST_UNPACKED
 from foltr_audit.run_folder import SPEC
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
+from foltr_audit.utils.reading import file_bytes
+from foltr_audit.utils.reading.arrays import MOST_UNPACKED
 
 Files = dict[str, bytes]
 """Contents by name; the last name is written last and says that a cell is finished."""

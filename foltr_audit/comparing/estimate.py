@@ -13,7 +13,7 @@ from foltr_audit.comparing.pace import Sort, sort_of
 from foltr_audit.comparing.probe import QUERIES, ROUNDS, TRIALS, Probed, probe
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.plan import Table
-from foltr_audit.progress import SILENT, Progress
+from foltr_audit.utils.progress import SILENT, Progress
 
 _ENOUGH = 60.0
 """Seconds of shortened cells after which no more are begun."""

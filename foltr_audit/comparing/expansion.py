@@ -13,9 +13,9 @@ from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Learner
 from foltr_audit.records.observers import WITHOUT_LISTS
 from foltr_audit.registry import make
-from foltr_audit.report.plain import epsilon
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
+from foltr_audit.utils.formatting import epsilon
 
 Point = tuple[str, str, str, float]
 """Learner, scenario, click model and epsilon that a sensitivity is chosen for."""

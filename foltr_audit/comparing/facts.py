@@ -12,9 +12,9 @@ from foltr_audit.audit_spec import AuditView
 from foltr_audit.auditing.declarations import State
 from foltr_audit.auditing.verdict import Verdict
 from foltr_audit.errors import TraceError, shown
-from foltr_audit.reading import file_bytes, json_table
 from foltr_audit.registry import first_problem
 from foltr_audit.spec import Spec
+from foltr_audit.utils.reading import file_bytes, json_table
 
 FACTS = "cell.json"
 SCHEMA = "foltr-audit/cell/1"

@@ -24,7 +24,6 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from foltr_audit import atomic
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cell_arrays import ARRAYS
 from foltr_audit.comparing.cells import Files, StoredCell, read_cell
@@ -32,11 +31,12 @@ from foltr_audit.comparing.expansion import Label, LeftOut, Planned, Tried
 from foltr_audit.comparing.facts import FACTS
 from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.reading import file_bytes, file_text, json_table
 from foltr_audit.registry import first_problem
 from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
 from foltr_audit.spec import Spec
 from foltr_audit.spec_table import SpecTable
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.reading import file_bytes, file_text, json_table
 
 GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
 SCHEMA = "foltr-audit/comparison/1"
@@ -121,7 +121,7 @@ class ComparisonFolder:
             )
         option = "--overwrite" if overwrite else "--resume"
         for name in held:
-            if not (is_part(name) or atomic.is_temporary(Path(name).name)):
+            if not (is_part(name) or atomic_files.is_temporary(Path(name).name)):
                 raise UsageError(f"{option}: {path} holds {name!r}, which is no part of a comparison")
         with writing(path):
             if overwrite and held:
@@ -168,9 +168,9 @@ class ComparisonFolder:
         folder = self.cell(spec)
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for left in [file for file in folder.iterdir() if atomic.is_temporary(file.name)]:
+            for left in [file for file in folder.iterdir() if atomic_files.is_temporary(file.name)]:
                 left.unlink()  # of a writer that was killed; the cell is ours
-            atomic.write_files(folder, files)
+            atomic_files.write_files(folder, files)
 
     def read(self, spec: Spec) -> StoredCell:
         """A finished cell.
@@ -205,8 +205,8 @@ class ComparisonFolder:
         with writing(self.path):
             for cell in cells:
                 self._save_spec(cell.spec)
-            atomic.write_text(self.path / GRID, grid.toml)
-            atomic.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")
+            atomic_files.write_text(self.path / GRID, grid.toml)
+            atomic_files.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")
 
     def _save_spec(self, spec: Spec) -> None:
         claim = self.claim(spec)
@@ -215,7 +215,7 @@ class ComparisonFolder:
         try:
             folder, content = self.cell(spec), spec.toml.encode()
             if not (folder / SPEC).is_file() or (folder / SPEC).read_bytes() != content:
-                atomic.write_files(folder, {SPEC: content}, lasting=False)
+                atomic_files.write_files(folder, {SPEC: content}, lasting=False)
         finally:
             claim.release()
 
@@ -299,7 +299,7 @@ class ComparisonFolder:
     def save_results(self, text: str) -> None:
         """Write the results of the whole comparison."""
         with writing(self.path):
-            atomic.write_text(self.path / RESULTS, text + "\n")
+            atomic_files.write_text(self.path / RESULTS, text + "\n")
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from foltr_audit.defaults import DELTA
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
 from foltr_audit.plugins import Attack, ClickModel, Learner
-from foltr_audit.reading import toml_table
 from foltr_audit.registry import canonical, first_problem
 from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec import DataSpec, Spec, default_learner
 from foltr_audit.spec_table import SpecTable, once
+from foltr_audit.utils.reading import toml_table
 
 Kind = Literal["attack", "audit", "select"]
 

@@ -26,10 +26,10 @@ from foltr_audit.comparing.cells import Files, files_of
 from foltr_audit.comparing.pace import Sort, sort_of
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.plan import Table, changed
-from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records import Collection
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
+from foltr_audit.utils.progress import NO_TICK, Tick
 
 ROUNDS, QUERIES, TRIALS = 3, 24, (100, 400)
 """Rounds, queries of a part, and trials (of two plays, for a line through both) that are played at most."""

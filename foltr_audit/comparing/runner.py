@@ -13,9 +13,9 @@ from foltr_audit.comparing.pace import Pace, first_of_each_sort
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.plan import Table
-from foltr_audit.progress import LEFT, SILENT, Progress, Tick
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
+from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOOK_AGAIN = 0.5
 """Seconds between looks at a cell that another process runs."""

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from foltr_audit.errors import DataError
 from foltr_audit.merging.lambdamart import Ranker, Trainer, Tuning
 from foltr_audit.merging.quality import Judge
-from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records import Dataset
 from foltr_audit.rng import Streams
+from foltr_audit.utils.progress import NO_TICK, Tick
 
 STEPS = 100
 """Steps of the grid of weights: .01 each."""

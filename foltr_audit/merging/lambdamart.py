@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.extras import package, quiet
 from foltr_audit.merging.quality import Judge
-from foltr_audit.progress import NO_TICK, Tick
 from foltr_audit.records import Dataset
-from foltr_audit.records.frozen import Features
 from foltr_audit.rng import Streams
+from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.optional_dependencies import package, quiet
+from foltr_audit.utils.progress import NO_TICK, Tick
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)

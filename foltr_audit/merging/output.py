@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from foltr_audit import atomic
 from foltr_audit.errors import UsageError
 from foltr_audit.merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
 from foltr_audit.merging.study import MergeStudy, Row
 from foltr_audit.report.pictures import FORMATS
 from foltr_audit.run_folder import RESULTS, locked, writing
+from foltr_audit.utils import atomic_files
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
 
@@ -65,8 +65,8 @@ class MergeFolder:
                     file.unlink()
         save_pictures(self.path, study, self.ending)
         with writing(self.path):
-            atomic.write_text(self.path / RESULTS, study.json(beside) + "\n")
+            atomic_files.write_text(self.path / RESULTS, study.json(beside) + "\n")
 
 
 def _is_ours(name: str) -> bool:
-    return name in _OURS or atomic.is_temporary(name)
+    return name in _OURS or atomic_files.is_temporary(name)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.extras import require
 from foltr_audit.load import load_collection
 from foltr_audit.merging import published
 from foltr_audit.merging.clients import Clients, chosen_places
@@ -23,11 +22,12 @@ from foltr_audit.merging.quality import NDCG, Judge
 from foltr_audit.merging.spec import MergeSpec
 from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
 from foltr_audit.merging.topics import Topics
-from foltr_audit.progress import SILENT, Progress, Tick
 from foltr_audit.records import Collection, Dataset
-from foltr_audit.report.plain import json_text
 from foltr_audit.rng import Streams
 from foltr_audit.study import data_facts
+from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.optional_dependencies import require
+from foltr_audit.utils.progress import SILENT, Progress, Tick
 
 Row = dict[str, Any]
 Scores = NDArray[np.float64]

@@ -12,7 +12,7 @@ from foltr_audit.merging.compared import MERGED
 from foltr_audit.merging.quality import METRICS, NDCG
 from foltr_audit.merging.study import MergeStudy, Row
 from foltr_audit.report.layout import percent, table
-from foltr_audit.report.plain import short
+from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rankers.base import Ranker
 from foltr_audit.rankers.linear import LinearRanker
 from foltr_audit.rankers.neural import NeuralRanker, neural_text
-from foltr_audit.reading import whole_number
+from foltr_audit.utils.reading import whole_number
 
 _EXPECTED = "expected linear or neural:hidden=H,layers=L"
 _DEFAULTS = {"hidden": 64, "layers": 1}

@@ -16,12 +16,12 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.evidence import combined
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.search import Score
 from foltr_audit.recommending.space import Accountant, Point, Proven, Refused
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import Scorer
 from foltr_audit.spec import Spec
+from foltr_audit.utils.progress import SILENT, Progress
 
 VALIDATION = "vali"
 

@@ -14,11 +14,11 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.space import Point
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study
+from foltr_audit.utils.progress import SILENT, Progress
 
 TEST = "test"
 

@@ -13,7 +13,6 @@ from foltr_audit.comparing.runner import Failed
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.defaults import TRIALS
 from foltr_audit.errors import UsageError
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.candidates import Candidates, Judged
 from foltr_audit.recommending.confirm import confirm, confirming_grid
 from foltr_audit.recommending.limits import Limits
@@ -22,6 +21,7 @@ from foltr_audit.recommending.space import Accountant, Point, Refused, Space
 from foltr_audit.registry import first_problem
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study, data_facts
+from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foltr_audit.extras import package, quiet
 from foltr_audit.recommending.space import Point, Space
 from foltr_audit.rng import Streams
+from foltr_audit.utils.optional_dependencies import package, quiet
 
 BATCH = 4
 """Candidates that are asked for before any of them is told: the same for any number of processes."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.frozen import read_only
 from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.utils.frozen_arrays import read_only
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import DataError
-from foltr_audit.records.frozen import Features, read_only, read_only_features
 from foltr_audit.records.names import batches
+from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 

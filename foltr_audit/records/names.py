@@ -11,7 +11,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.frozen import read_only
+from foltr_audit.utils.frozen_arrays import read_only
 
 _BATCH_NAMES = 8_192  # strings of this many names at a time
 _PIECE_BYTES = 1 << 20

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.records.frozen import Features, read_only, read_only_features
+from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
 Payload = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""

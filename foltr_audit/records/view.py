@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records.belief import ClickBelief
-from foltr_audit.records.frozen import Features, read_only, read_only_features
 from foltr_audit.records.privacy import Ball
+from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",

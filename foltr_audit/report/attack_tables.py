@@ -20,7 +20,7 @@ from foltr_audit.report.layout import (
     table,
     world,
 )
-from foltr_audit.report.plain import epsilon, short
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,9 +11,9 @@ import numpy as np
 from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.records.observers import attacked_view, sees
 from foltr_audit.records.world import SEVERAL
-from foltr_audit.report.plain import json_text
 from foltr_audit.spec import flat
 from foltr_audit.study import Cell
+from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ from foltr_audit.accounting import Calibrated, Situation, in_sums
 from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.compare_words import listed
 from foltr_audit.report.layout import table
-from foltr_audit.report.plain import json_text
+from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -28,8 +28,8 @@ from foltr_audit.report.document import (
     Table,
     Words,
 )
-from foltr_audit.report.plain import epsilon
 from foltr_audit.report.provenance import Provenance
+from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from foltr_audit.report.compare_worlds import World, families, worlds
 from foltr_audit.report.curves import PANELS, Curve, draw_panel
 from foltr_audit.report.document import Key
 from foltr_audit.report.pictures import save_picture
-from foltr_audit.report.plain import epsilon
+from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

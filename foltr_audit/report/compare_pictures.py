@@ -15,7 +15,7 @@ from foltr_audit.report.curves import MARKERS, STYLES
 from foltr_audit.report.pareto import CHANCE
 from foltr_audit.report.pictures import COLOURS
 from foltr_audit.report.place_labels import Labelled, place_labels
-from foltr_audit.report.plain import epsilon
+from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,7 +23,7 @@ from foltr_audit.report.compare_words import (
 )
 from foltr_audit.report.compare_worlds import World
 from foltr_audit.report.document import Entry, Heading, Mark, Table
-from foltr_audit.report.plain import short
+from foltr_audit.utils.formatting import short
 
 BEST = {
     "accuracy": "accuracy",

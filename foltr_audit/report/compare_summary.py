@@ -15,7 +15,7 @@ from foltr_audit.report.compare_words import counted, is_or_are, listed, shorten
 from foltr_audit.report.compare_worlds import World, worlds
 from foltr_audit.report.few_lists import few_lists
 from foltr_audit.report.meaning import sure_auc
-from foltr_audit.report.plain import epsilon, short
+from foltr_audit.utils.formatting import epsilon, short
 
 LEAST = 0.05
 """Corrected p-values below this make a difference."""

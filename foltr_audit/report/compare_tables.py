@@ -26,9 +26,9 @@ from foltr_audit.report.compare_words import (
 )
 from foltr_audit.report.compare_worlds import World, worlds
 from foltr_audit.report.layout import below, name_lines, print_fitting, table
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.tables import dataset_line
 from foltr_audit.spec import Spec
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console

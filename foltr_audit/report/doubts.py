@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from foltr_audit.report.base import Row
 from foltr_audit.report.meaning import reads_backwards, same_setting
-from foltr_audit.report.plain import short
+from foltr_audit.utils.formatting import short
 
 
 def doubt_rows(results: Sequence[Row]) -> list[Row]:

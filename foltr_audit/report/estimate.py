@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from foltr_audit.comparing.estimate import Estimate
 from foltr_audit.report.layout import table
-from foltr_audit.report.plain import json_text
+from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from foltr_audit.report.base import Row
-from foltr_audit.report.plain import json_ready
+from foltr_audit.utils.formatting import json_ready
 
 _ENDS = "_ci95"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the start of one

@@ -15,11 +15,11 @@ from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.records.world import Population
 from foltr_audit.report.base import Row, groups
 from foltr_audit.report.layout import below, table
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.rows import columns, known
 from foltr_audit.report.settings import differing, heading, setting_text
 from foltr_audit.significance import FEWEST, mean_interval
 from foltr_audit.study import Cell
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.table import Table

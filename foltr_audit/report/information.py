@@ -12,9 +12,9 @@ from foltr_audit.evidence import Evidence
 from foltr_audit.information import information
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import beside, by_method, method_table, percent, table
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.rows import columns, known
 from foltr_audit.report.settings import setting_text
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.table import Table

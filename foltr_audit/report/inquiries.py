@@ -20,8 +20,8 @@ from foltr_audit.report.layout import (
     share_of,
     world,
 )
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.population_tables import intent_table, link_table, population_sentences
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console

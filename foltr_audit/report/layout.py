@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from foltr_audit.records.observers import with_article
 from foltr_audit.report.base import Row
-from foltr_audit.report.plain import epsilon, short
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console

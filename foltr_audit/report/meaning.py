@@ -10,7 +10,7 @@ from foltr_audit.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import listed
 from foltr_audit.report.few_lists import few_lists
-from foltr_audit.report.plain import epsilon
+from foltr_audit.utils.formatting import epsilon
 
 
 def meaning(results: Sequence[Row]) -> str:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit import atomic
 from foltr_audit.run_folder import writing
+from foltr_audit.utils import atomic_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
     with looking():
         draw().savefig(picture, format=suffix[1:], dpi=200, metadata=dict(UNDATED[suffix]))
     with writing(path):
-        atomic.write_bytes(path, picture.getvalue())
+        atomic_files.write_bytes(path, picture.getvalue())
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import beside, by_method, fewer_choices, method_table, setting_of, share_of
-from foltr_audit.report.plain import epsilon, short
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.table import Table

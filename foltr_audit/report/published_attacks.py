@@ -16,8 +16,8 @@ from foltr_audit.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.report.comparison import Comparison, Extent
 from foltr_audit.report.layout import method_text, print_fitting, table
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.study import Cell
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,10 +16,10 @@ from foltr_audit.report.base import Row, groups, utility_rows
 from foltr_audit.report.comparison import Comparison, Extent
 from foltr_audit.report.layout import table
 from foltr_audit.report.periods import period_rows
-from foltr_audit.report.plain import short
 from foltr_audit.report.twins import Ran, ran
 from foltr_audit.spec import Spec, flat
 from foltr_audit.study import Cell
+from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
     from rich.console import Console

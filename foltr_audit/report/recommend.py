@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.progress import SILENT, Progress
 from foltr_audit.recommending.candidates import Judged
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.recommend import Recommendation
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.plain import json_text
 from foltr_audit.report.recommend_sentences import broken_on_test, sentence
+from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.progress import SILENT, Progress
 
 NEXT = 5
 """How many candidates stand beside the recommended one: the best of as many other defenses."""

@@ -11,7 +11,7 @@ from foltr_audit.records.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.few_lists import few_lists
-from foltr_audit.report.plain import epsilon, short
+from foltr_audit.utils.formatting import epsilon, short
 
 
 def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: Limits) -> list[str]:

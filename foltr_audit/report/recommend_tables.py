@@ -15,9 +15,9 @@ from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_tables import without_message
 from foltr_audit.report.compare_words import counted
 from foltr_audit.report.layout import below, name_lines, print_fitting, table
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.report.tables import dataset_line
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,9 +10,9 @@ from rich.markup import escape
 
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import table
-from foltr_audit.report.plain import json_text
 from foltr_audit.run_diff import RunDiff
 from foltr_audit.stored_runs import StoredRun
+from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from foltr_audit.compared_systems import without_shared_parameters
 from foltr_audit.report.base import Row
-from foltr_audit.report.plain import epsilon
+from foltr_audit.utils.formatting import epsilon
 
 
 def differing(rows: Sequence[Row]) -> list[str]:

@@ -29,8 +29,8 @@ from foltr_audit.report.layout import (
     world,
 )
 from foltr_audit.report.meaning import meaning
-from foltr_audit.report.plain import epsilon, short
 from foltr_audit.report.settings import differing, heading, setting_text
+from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit import atomic
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.plan import Plan
 from foltr_audit.plugins import WireDefense
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.periods import period_rows
-from foltr_audit.report.plain import json_text
 from foltr_audit.report.twins import twin_rows
 from foltr_audit.run_folder import writing
 from foltr_audit.study import Cell
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,7 @@ class TrainReport(Report):
         buffer = io.BytesIO()
         self.to_frame().write_parquet(buffer)
         with writing(folder):
-            atomic.write_bytes(folder / ROUNDS, buffer.getvalue())
+            atomic_files.write_bytes(folder / ROUNDS, buffer.getvalue())
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.reading.parquet import parquet_frame, parquet_schema
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.marker import Part, file_name
 from foltr_audit.trace.schema import columns, feature_form, misfit
+from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,9 +16,9 @@ from typing import Any
 import tomli_w
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.reading import file_bytes, toml_table, whole_number
-from foltr_audit.reading.files import decoded
 from foltr_audit.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.utils.reading import file_bytes, toml_table, whole_number
+from foltr_audit.utils.reading.bounded_files import decoded
 
 SCHEMA = "foltr-audit/trace/1"
 HEADER = "trace.toml"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.errors import TraceError
-from foltr_audit.reading import file_bytes, json_table
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.utils.reading import file_bytes, json_table
 
 PART_SCHEMA = "foltr-audit/trace-part/1"
 OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")

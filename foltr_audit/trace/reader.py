@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.reading import file_bytes
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.trace import decode
 from foltr_audit.trace.header import TraceHeader, read_header
 from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
+from foltr_audit.utils.reading import file_bytes
 
 if TYPE_CHECKING:
     import polars as pl

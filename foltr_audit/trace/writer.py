@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from foltr_audit import atomic
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace.contradictions import contradiction
@@ -27,6 +26,7 @@ from foltr_audit.trace.marker import (
 )
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureForm, feature_form, misfit, truth_misfit
+from foltr_audit.utils import atomic_files
 
 
 class TraceWriter:
@@ -72,7 +72,7 @@ class TraceWriter:
             for name in sorted({table.split("/")[0] for table in tables_of(header)}):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             if not begun:
-                atomic.write_text(self.folder / HEADER, header.to_toml())
+                atomic_files.write_text(self.folder / HEADER, header.to_toml())
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +132,7 @@ class TraceWriter:
             with self._plain_errors():
                 for table in tables_of(self.header):
                     data, rows = parquet(self.header, table, [tables[table] for tables in self._open])
-                    atomic.write_bytes(self.folder / file_name(table, index), data)
+                    atomic_files.write_bytes(self.folder / file_name(table, index), data)
                     digest = hashlib.sha256(data).hexdigest()
                     files[table] = PartFile(rows=rows, sha256=digest, size=len(data))
                 part = Part(
@@ -142,7 +142,7 @@ class TraceWriter:
                     last_round=self.next_round - 1,
                     files=files,
                 )
-                atomic.write_text(self.folder / marker_name(index), part.to_json())
+                atomic_files.write_text(self.folder / marker_name(index), part.to_json())
         except BaseException:
             self._closed = True  # the open rounds are lost: nothing may follow a gap
             self._open.clear()
@@ -167,7 +167,7 @@ class TraceWriter:
         if kept and kept[-1].n_rounds < self.header.rounds_per_part:
             last = kept.pop()
             (self.folder / marker_name(last.index)).unlink()
-            atomic.sync_folder(self.folder)
+            atomic_files.sync_folder(self.folder)
         if kept:
             self.next_round, self._next_part = kept[-1].last_round + 1, kept[-1].index + 1
             if self.header.embeds_features:
@@ -181,7 +181,7 @@ class TraceWriter:
             for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
                 index = index_of_file(entry.name) if folder != self.folder else None
                 stale = index is not None and index >= self._next_part
-                if stale or atomic.is_temporary(entry.name):
+                if stale or atomic_files.is_temporary(entry.name):
                     entry.unlink()
 
     def _other_form(self, record: RoundRecord) -> str | None:

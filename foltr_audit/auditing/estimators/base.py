@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.records.frozen import read_only
+from foltr_audit.utils.frozen_arrays import read_only
 
 FEWEST = 10
 """Trials of each hypothesis that each part must hold: fewer show nothing at usual confidences."""

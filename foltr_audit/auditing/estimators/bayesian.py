@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
 from foltr_audit.auditing.estimators.tails import best_tail, worth_in_epsilon
-from foltr_audit.records.frozen import read_only
+from foltr_audit.utils.frozen_arrays import read_only
 
 NAME = "bayesian"
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.frozen import read_only
+from foltr_audit.utils.frozen_arrays import read_only
 
 _REACH, _STEP = 9.0, 1.0 / 8.0
 _NODES = np.arange(-_REACH, _REACH + _STEP, _STEP)

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.records.frozen import read_only
+from foltr_audit.utils.frozen_arrays import read_only
 
 
 def upper_rate(errors: ArrayLike, trials: int, alpha: float) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.reading.values import MOST_LEVELS, parsing, refuse_odd
+from foltr_audit.utils.reading.values import MOST_LEVELS, parsing, refuse_odd
 
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""

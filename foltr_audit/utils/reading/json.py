@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any, NoReturn
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.reading.files import decoded
-from foltr_audit.reading.values import RefusedValueError, parsing, refuse_odd
+from foltr_audit.utils.reading.bounded_files import decoded
+from foltr_audit.utils.reading.values import RefusedValueError, parsing, refuse_odd
 
 
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> Any:

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.reading.thrift import CompactReader
+from foltr_audit.utils.reading.thrift import CompactReader
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,8 +1,9 @@
-"""What values read from JSON or TOML may be: numbers of 64 bits, valid Unicode, few levels."""
+"""What values read from text may be: numbers of 64 bits, valid Unicode, few levels."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,8 @@ MOST_LEVELS = 32
 """Lists and tables inside each other; no file of ours has ten."""
 
 LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
+
+_DIGITS = re.compile(r"[0-9]{1,20}")
 
 
 class RefusedValueError(ValueError):
@@ -90,3 +93,17 @@ def _refuse_surrogates(text: str) -> None:
     except UnicodeEncodeError as error:
         where = ascii(text[max(0, error.start - 10) : error.end])
         raise RefusedValueError(f"text {where} with half of a character; expected valid Unicode") from error
+
+
+def whole_number(text: str, least: int, most: int) -> int | None:
+    """The number that a text of plain decimal digits names, if it lies between two bounds; else None.
+
+    Digits of other scripts (`²`, `٣`), signs, spaces and more than 20 digits are no number here.
+
+    >>> whole_number("12", 1, 99), whole_number("²", 1, 99), whole_number("100", 1, 99)
+    (12, None, None)
+    """
+    if _DIGITS.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if least <= number <= most else None
