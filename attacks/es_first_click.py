@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.decoding import Decoder, Prior
-from foltr_audit.metric_response import MetricResponse
 from foltr_audit.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums, reciprocal_ranks
 from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.privacy.randomized_response import MetricResponse
 
 Features = NDArray[np.float32] | NDArray[np.float64]
 Floats = NDArray[np.float64]

@@ -19,8 +19,8 @@ from foltr_audit.auditing.estimators import ESTIMATORS, Trials, nearly_normal
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
 from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.auditing.session import split
-from foltr_audit.gaussian_dp import gaussian_epsilon, gaussian_mu
-from foltr_audit.noise_laws import AddedNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
+from foltr_audit.privacy.noise import AddedNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]

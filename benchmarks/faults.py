@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.chain import Chain
 from foltr_audit.plugins import ClickDefense, Defense, MessageDefense, RoundContext
-from foltr_audit.records.privacy import Noised, RandomisedClicks
+from foltr_audit.privacy.events import Noised, RandomisedClicks
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 

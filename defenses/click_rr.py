@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
-from foltr_audit.records.observers import VIEWS
-from foltr_audit.records.privacy import RandomisedClicks, Resized
+from foltr_audit.privacy.events import RandomisedClicks, Resized
+from foltr_audit.privacy.observers import VIEWS
 
 
 class ClickRR(ClickDefense, MessageDefense):

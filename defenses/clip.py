@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.plugins import Ball, MessageDefense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.records.privacy import Bounded, Resized
+from foltr_audit.privacy.events import Bounded, Resized
 
 
 class Clip(StepDefense, MessageDefense):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
-from foltr_audit.records.observers import VIEWS
+from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.privacy.observers import VIEWS
 
 
 class GammaLaplace(MessageDefense):

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from foltr_audit.noise_laws import Gaussian
-from foltr_audit.noise_laws.conversions import classical_gaussian_sigma, gaussian_sigma
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
-from foltr_audit.records.observers import WITHOUT_LISTS
+from foltr_audit.privacy.noise import Gaussian
+from foltr_audit.privacy.noise.conversions import classical_gaussian_sigma, gaussian_sigma
+from foltr_audit.privacy.observers import WITHOUT_LISTS
 
 
 class _CalibratedNoise(MessageDefense):

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws import DiscreteGaussian, Skellam
-from foltr_audit.noise_laws.conversions import epsilon_of_renyi
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
-from foltr_audit.records.privacy import Noised, Rounded
+from foltr_audit.privacy.events import Noised, Rounded
+from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
+from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
 
 _MOST_STEPS = 2.0**52
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import PluginError
-from foltr_audit.metric_response import MetricResponse
 from foltr_audit.plugins import MetricDefense, PrivacyClaim, PrivacyEvent, RoundContext
-from foltr_audit.records.privacy import RandomisedMetrics
+from foltr_audit.privacy.events import RandomisedMetrics
+from foltr_audit.privacy.randomized_response import MetricResponse
 
 _MAXRR_VALUES = 11  # of lists of ten: no click, or a first click on one of the ranks
 

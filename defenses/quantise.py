@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
-from foltr_audit.records.privacy import Bounded, Opaque
+from foltr_audit.privacy.events import Bounded, Opaque
 
 _MOST_LEVELS = 2**52
 

@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import PrivacyEvent, RoundContext, Wired, WireDefense
-from foltr_audit.records.privacy import KeyShares, Rounded, Summed
-from foltr_audit.secure_aggregation import FixedPoint, Outcome, SecureSum
-from foltr_audit.secure_aggregation.costs import STAGES, client_seconds
+from foltr_audit.privacy.events import KeyShares, Rounded, Summed
+from foltr_audit.privacy.secure_aggregation import FixedPoint, Outcome, SecureSum
+from foltr_audit.privacy.secure_aggregation.costs import STAGES, client_seconds
 
 
 class SecureAggregation(WireDefense):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
-from foltr_audit.records.privacy import Resized
+from foltr_audit.privacy.events import Resized
 
 
 class TopK(MessageDefense):

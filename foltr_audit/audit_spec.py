@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from foltr_audit.defaults import TRIALS
-from foltr_audit.records.observers import sees_lists
+from foltr_audit.privacy.observers import sees_lists
 from foltr_audit.spec_table import SpecTable, known_parts, not_deterministic, once
 
 AuditView = Literal[

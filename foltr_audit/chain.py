@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
 from foltr_audit.kernels.rounding import ROUNDING
-from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import (
     AggregateDefense,
     Ball,
@@ -29,9 +28,10 @@ from foltr_audit.plugins import (
     WireDefense,
 )
 from foltr_audit.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
-from foltr_audit.records.privacy import Bounded, Noised, Opaque
+from foltr_audit.privacy.events import Bounded, Noised, Opaque
+from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.registry import make
-from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 S = TypeVar("S", bound=Defense)
 T = TypeVar("T", bound=np.generic)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.decoding import Decoder, Prior, density_table, noise_law
-from foltr_audit.noise_laws import NoiseLaw, Rounding, ScaleFree
+from foltr_audit.privacy.noise import NoiseLaw, Rounding, ScaleFree
 from foltr_audit.records.belief import ClickBelief
 from foltr_audit.records.view import Knowledge, View
 from foltr_audit.replay import Replay

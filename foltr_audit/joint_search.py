@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from foltr_audit.decoding import Decoder, patterns_as_clicks
 from foltr_audit.list_decoding import ListDecoder
 from foltr_audit.list_evidence import ListEvidence
-from foltr_audit.noise_laws import ScaleFree
+from foltr_audit.privacy.noise import ScaleFree
 from foltr_audit.relaxed import RelaxedClicks
 
 Floats = NDArray[np.float64]

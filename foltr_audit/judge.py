@@ -14,10 +14,10 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import Evidence, Guessed, combined
 from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.learners.pdgd import observed_documents
-from foltr_audit.noise_laws.texts import parts
 from foltr_audit.observer import Observer, Seen
 from foltr_audit.plugins import Attack, View
 from foltr_audit.plugins.answers import one_of
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.recording import Recording
 from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.records.rounds import RoundRecord, RoundTruth

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from foltr_audit.chain import Chain
-from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Skellam
 from foltr_audit.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.plugins.answers import law_of
-from foltr_audit.records.privacy import Bounded, Noised, Opaque, Resized, Rounded, Summed
+from foltr_audit.privacy.events import Bounded, Noised, Opaque, Resized, Rounded, Summed
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
 _SPARSE = ("top-k", "random-k")
 _ROUNDING = 1e-9  # claims and bounds are compared up to that

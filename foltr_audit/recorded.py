@@ -24,9 +24,9 @@ from foltr_audit.load import load_collection
 from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.observer import Observer
+from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.records import Collection
 from foltr_audit.records.client_groups import ClientGroups
-from foltr_audit.records.observers import attacked_view, sees
 from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table

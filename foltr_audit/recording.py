@@ -11,7 +11,7 @@ from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Round
 from foltr_audit.plugins import MetricLearner
 from foltr_audit.plugins.answers import facts_of
-from foltr_audit.records.event_texts import event_text
+from foltr_audit.privacy.event_texts import event_text
 from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter

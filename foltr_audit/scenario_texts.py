@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import ClickModel, Scenario
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.registry import make
 
 

@@ -15,7 +15,6 @@ from foltr_audit.client import ClientRules
 from foltr_audit.clientele import Clientele
 from foltr_audit.errors import UsageError
 from foltr_audit.intents import balanced_collection
-from foltr_audit.metric_response import composed
 from foltr_audit.origin import Origin
 from foltr_audit.pairings import warnings
 from foltr_audit.plugins import (
@@ -33,9 +32,10 @@ from foltr_audit.plugins import (
     Surroundings,
 )
 from foltr_audit.plugins.answers import claims_of, one_of
+from foltr_audit.privacy.events import Noised
+from foltr_audit.privacy.randomized_response import composed
 from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.privacy import Noised
 from foltr_audit.registry import make
 from foltr_audit.rng import Streams
 from foltr_audit.scenario_texts import parse_scenarios
@@ -310,7 +310,7 @@ class Setup:
         """What the number format of messages does to continuous noise."""
         if self.spec.trace.dtype != "float64":
             return
-        from foltr_audit.accounting.walk import walk
+        from foltr_audit.privacy.accounting.walk import walk
 
         if walk(self.events(), self.ranker.n_parameters).shows_last_bits:
             yield (

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Audit, Finding
 from foltr_audit.auditing.session import Session
-from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import Ball, MessageDefense, PrivacyClaim, RoundContext, StepDefense
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.setup import Setup
 
 Floats = NDArray[np.float64]

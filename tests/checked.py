@@ -8,7 +8,7 @@ from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.outcomes import Outcome, outcomes
 from foltr_audit.checking.subjects import Reading, Subject
-from foltr_audit.records.observers import sees
+from foltr_audit.privacy.observers import sees
 
 
 def attack(method: str, auc: float | None, interval: Interval | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.records.observers import sees
+from foltr_audit.privacy.observers import sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport, with_front
 from foltr_audit.report.pareto import ByQuery

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from foltr_audit.noise_laws import DiscreteGaussian, Gaussian, Skellam
+from foltr_audit.privacy.noise import DiscreteGaussian, Gaussian, Skellam
 
 Law = Skellam | DiscreteGaussian | Gaussian
 LogMass = Callable[[NDArray[np.float64]], NDArray[np.float64]]

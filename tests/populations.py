@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.clicks import Cascade
-from foltr_audit.noise_laws import parse_law
 from foltr_audit.observer import Observer
 from foltr_audit.plugins import ClickModel
+from foltr_audit.privacy.noise import parse_law
 from foltr_audit.recording import MemoryRecording, trace_header
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.rounds import RoundRecord, RoundTruth

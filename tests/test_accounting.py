@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from foltr_audit.accounting import Situation, UpperBound, over_rounds, upper_bound
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.gamma_shares import published_chain
-from foltr_audit.noise_laws import GammaShare, Gaussian
-from foltr_audit.records.observers import VIEWS, sees_lists, without_lists
-from foltr_audit.records.privacy import (
+from foltr_audit.privacy.accounting import Situation, UpperBound, over_rounds, upper_bound
+from foltr_audit.privacy.events import (
     UNITS,
     Bounded,
     Noised,
@@ -28,6 +26,8 @@ from foltr_audit.records.privacy import (
     Rounded,
     Summed,
 )
+from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.privacy.observers import VIEWS, sees_lists, without_lists
 from tests.toys import context
 
 N, P = 1000, 46

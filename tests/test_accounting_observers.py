@@ -8,9 +8,9 @@ from itertools import combinations
 
 import pytest
 
-from foltr_audit.accounting import UpperBound
-from foltr_audit.accounting.collusion import Cohort, exposure
-from foltr_audit.records.privacy import KeyShares, RandomisedClicks, Summed
+from foltr_audit.privacy.accounting import UpperBound
+from foltr_audit.privacy.accounting.collusion import Cohort, exposure
+from foltr_audit.privacy.events import KeyShares, RandomisedClicks, Summed
 from tests.test_accounting import L1, SHARES, WHOLE, N, bound, epsilon
 
 # --- shown lists ------------------------------------------------------------------------------------------

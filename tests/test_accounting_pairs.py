@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.accounting import Situation, UpperBound, upper_bound
-from foltr_audit.accounting.norms import Norms
-from foltr_audit.accounting.walk import walk
-from foltr_audit.noise_laws import GammaShare, Skellam
-from foltr_audit.records.privacy import Bounded, Noised, PrivacyEvent, Resized, Rounded
+from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
+from foltr_audit.privacy.accounting.norms import Norms
+from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.events import Bounded, Noised, PrivacyEvent, Resized, Rounded
+from foltr_audit.privacy.noise import GammaShare, Skellam
 
 Vectors = NDArray[np.float64]
 Accountant = Callable[[Bounded, GammaShare, int, int], float]

@@ -26,8 +26,8 @@ from foltr_audit.kernels.click_sums import (
     explained,
     fill_cascade_moments,
 )
-from foltr_audit.noise_laws import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
 from foltr_audit.plugins import Ball, Knowledge, View
+from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
 from foltr_audit.records.belief import ClickBelief
 from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams

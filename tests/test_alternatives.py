@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.accounting import Situation, mechanisms, upper_bound
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative, published_sensitivity
 from foltr_audit.comparing.expansion import Label
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.privacy.accounting.calibrate import mechanisms
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study

@@ -27,6 +27,7 @@ ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
 
 PLUGINS_MAY_IMPORT = {
     "foltr_audit.plugins",
+    "foltr_audit.privacy",
     "foltr_audit.counting",
     "foltr_audit.decoding",
     "foltr_audit.errors",
@@ -34,10 +35,8 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.joint_search",
     "foltr_audit.list_decoding",
     "foltr_audit.list_evidence",
-    "foltr_audit.metric_response",
     "foltr_audit.metric_sums",
     "foltr_audit.kernels",
-    "foltr_audit.noise_laws",
     "foltr_audit.pattern_answers",
     "foltr_audit.rank_changes",
     "foltr_audit.utils.reading",
@@ -45,7 +44,6 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.relaxed",
     "foltr_audit.replay",
     "foltr_audit.rng",
-    "foltr_audit.secure_aggregation",
     "foltr_audit.systems",
     "numpy",
     "pydantic",

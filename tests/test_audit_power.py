@@ -11,7 +11,7 @@ from scipy import optimize, stats
 
 from benchmarks.audit_power import MECHANISMS, Mechanism, main, ratio_bound, t_bound, z_bound
 from foltr_audit.auditing.estimators import ESTIMATORS
-from foltr_audit.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.rng import Streams
 
 

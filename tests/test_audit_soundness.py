@@ -11,9 +11,9 @@ import pytest
 from foltr_audit.auditing.audit import Finding
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import AggregateDefense, Attack, Inference, View
-from foltr_audit.records.privacy import Noised, Opaque, PrivacyEvent
+from foltr_audit.privacy.events import Noised, Opaque, PrivacyEvent
+from foltr_audit.privacy.noise import Gaussian
 from tests import toys
 from tests.audited import Floats, findings
 from tests.conftest import SetupOf

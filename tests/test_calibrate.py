@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.accounting import Calibrated, Situation, calibrate, mechanisms, upper_bound
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.gaussian_dp import gaussian_mu
-from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import PrivacyEvent
-from foltr_audit.records.privacy import Noised
+from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.privacy.accounting.calibrate import Calibrated, calibrate, mechanisms
+from foltr_audit.privacy.events import Noised
+from foltr_audit.privacy.gaussian_dp import gaussian_mu
+from foltr_audit.privacy.noise import GammaShare
 from tests.toys import context
 
 N, P = 1000, 46

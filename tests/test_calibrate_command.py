@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from foltr_audit.accounting import Situation, upper_bound
 from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.privacy.accounting import Situation, upper_bound
 from tests.command import run
 from tests.toys import context
 

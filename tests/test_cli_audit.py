@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.accounting import UpperBound
+from foltr_audit.privacy.accounting import UpperBound
 from tests.command import SHARED, SMALL, run
 
 FEW = (*SMALL, "--trials", "300")

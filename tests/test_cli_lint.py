@@ -132,7 +132,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.noise_laws import GammaShare
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.plugins import MessageDefense
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.accounting import Situation, upper_bound
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.privacy.accounting import Situation, upper_bound
 from foltr_audit.recommending.candidates import Leak
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.report.recommend_sentences import sentence

@@ -16,7 +16,7 @@ from foltr_audit.chain import parse_chain
 from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
 from foltr_audit.federation import Federation
-from foltr_audit.records.privacy import RandomisedClicks, Resized
+from foltr_audit.privacy.events import RandomisedClicks, Resized
 from tests import toys
 from tests.conftest import SetupOf
 from tests.reference import exact_pair_weights, pairwise_gradient

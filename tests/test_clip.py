@@ -17,7 +17,7 @@ from foltr_audit.client import _only_scales
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.plugins import Ball, StepDefense
-from foltr_audit.records.privacy import Bounded, Resized
+from foltr_audit.privacy.events import Bounded, Resized
 from tests import toys
 
 FORMS = [

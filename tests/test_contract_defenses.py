@@ -20,7 +20,7 @@ from foltr_audit.plugins import (
     Wired,
     WireDefense,
 )
-from foltr_audit.records.observers import VIEWS
+from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.registry import names
 from tests import toys
 from tests.test_contract import example, registered

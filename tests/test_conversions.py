@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from foltr_audit.gaussian_dp import gaussian_delta
-from foltr_audit.noise_laws.conversions import (
+from foltr_audit.privacy.gaussian_dp import gaussian_delta
+from foltr_audit.privacy.noise.conversions import (
     classical_gaussian_sigma,
     epsilon_of_renyi,
     gaussian_sigma,

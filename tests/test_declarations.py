@@ -15,9 +15,9 @@ from foltr_audit.auditing.link_tests import Input, LinkTests
 from foltr_audit.auditing.scripted import ScriptedClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.chain import parse_chain
-from foltr_audit.noise_laws import GammaShare, Gaussian
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.records.privacy import Bounded, Noised, Resized, Rounded
+from foltr_audit.privacy.events import Bounded, Noised, Resized, Rounded
+from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.setup import Setup
 from tests.audited import Floats, ToyClip, ToyLaplace, findings
 from tests.conftest import SetupOf

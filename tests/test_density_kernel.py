@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit import noise_laws
 from foltr_audit.kernels.density import FLOOR, HIGHEST, DensityTable, log_density_at, tabulate
-from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
+from foltr_audit.privacy import noise
+from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
 
 ACCURACY = 1e-7
 LAWS: list[NoiseLaw] = [
@@ -121,7 +121,7 @@ def test_one_call_gives_what_the_loop_gives() -> None:
 
 
 def test_tables_begin_where_the_laws_do() -> None:
-    assert noise_laws.FLOOR == FLOOR
+    assert noise.FLOOR == FLOOR
 
 
 def test_the_comparison_would_see_a_wrong_law() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws import DiscreteGaussian, Skellam, parse_law
+from foltr_audit.privacy.noise import DiscreteGaussian, Skellam, parse_law
 from foltr_audit.rng import Streams
 from tests.reference import chi_square_p, numba_threads
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials
 from foltr_audit.auditing.estimators.tails import best_of_direction, worth_in_epsilon
 from foltr_audit.errors import UsageError
-from foltr_audit.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 
 Draw = Callable[[np.random.Generator, int], tuple[NDArray[np.float64], NDArray[np.float64]]]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from foltr_audit.errors import UsageError
-from foltr_audit.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 
 mus = st.floats(0.01, 40)
 small_deltas = st.floats(-40, -0.5).map(math.exp)

@@ -16,8 +16,8 @@ from foltr_audit.auditing.estimators import Trials, nearly_normal
 from foltr_audit.auditing.estimators.gaussian import bound_at, mu_bound
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound, tail_probability
 from foltr_audit.auditing.likelihood import log_ratio
-from foltr_audit.gaussian_dp import gaussian_epsilon
-from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from tests.lattice_losses import Law, exact_epsilon
 from tests.test_estimators import bound, gaussian
 from tests.test_estimators_false_alarms import most

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from tests.test_estimators import PROVEN, Mechanism, gaussian, laplace, randomised_response
 from tests.test_estimators_false_alarms import best_of_all, false_alarms, most
 

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, Skellam
-from foltr_audit.recording import trace_header
-from foltr_audit.records.event_texts import UnknownNoise, event_text, parse_event
-from foltr_audit.records.privacy import (
+from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
+from foltr_audit.privacy.events import (
     Bounded,
     KeyShares,
     Noised,
@@ -23,6 +21,8 @@ from foltr_audit.records.privacy import (
     Rounded,
     Summed,
 )
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.recording import trace_header
 from tests.conftest import SetupOf
 from tests.toys import ToyMessage
 

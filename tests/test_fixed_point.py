@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foltr_audit.errors import UsageError
-from foltr_audit.secure_aggregation import FixedPoint
+from foltr_audit.privacy.secure_aggregation import FixedPoint
 
 ONE = np.ones(1, dtype=np.int64)
 

@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.errors import DataError
 from foltr_audit.fresh import FreshClients
-from foltr_audit.noise_laws import GammaShare
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.records import Collection
 from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup

@@ -16,8 +16,8 @@ from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.decoding import Decoder, noise_law, patterns_as_clicks, usual_log_density
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.plugins import Ball, Knowledge, View
+from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams
 from tests.reference import exact_pair_weights, observed_pairs, pairwise_gradient

@@ -9,8 +9,8 @@ import pytest
 
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Audit
-from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian
-from foltr_audit.records.privacy import Noised, PrivacyEvent, Rounded, Summed
+from foltr_audit.privacy.events import Noised, PrivacyEvent, Rounded, Summed
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian
 from foltr_audit.rng import UNIFORM_STEP, Streams
 from tests.conftest import SetupOf
 from tests.test_accounting import L2, WHOLE, bound, epsilon

@@ -16,8 +16,8 @@ import pytest
 
 from foltr_audit.chain import Chain
 from foltr_audit.lint import Linted
-from foltr_audit.noise_laws import AddedNoise, GammaShare, parse_law
 from foltr_audit.plugins import MessageDefense, RoundContext
+from foltr_audit.privacy.noise import AddedNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
 from tests import linted
 from tests.linted import Floats, leaks, only, outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foltr_audit.noise_laws import GammaShare
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
 from tests import linted
 from tests.linted import LAPLACE, MESSAGES, Floats, P, found_in, header_of, leaks, only, played

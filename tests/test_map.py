@@ -19,8 +19,8 @@ from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.decoding import noise_law, patterns_as_clicks
 from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.noise_laws import GammaShare, Gaussian, Rounding, ScaleFree
 from foltr_audit.plugins import Attack, Ball, Inference, Knowledge, View
+from foltr_audit.privacy.noise import GammaShare, Gaussian, Rounding, ScaleFree
 from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup

@@ -12,11 +12,11 @@ from scipy import stats
 
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.gaussian_dp import gaussian_delta
-from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.plugins import MessageDefense
-from foltr_audit.records.observers import VIEWS
-from foltr_audit.records.privacy import Noised, Rounded
+from foltr_audit.privacy.events import Noised, Rounded
+from foltr_audit.privacy.gaussian_dp import gaussian_delta
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.observers import VIEWS
 from tests import toys
 
 FALSE_ALARM = 1e-4

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from foltr_audit.accounting import Situation, upper_bound
-from foltr_audit.metric_response import MetricResponse
-from foltr_audit.records.privacy import RandomisedClicks, RandomisedMetrics
+from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.privacy.events import RandomisedClicks, RandomisedMetrics
+from foltr_audit.privacy.randomized_response import MetricResponse
 from tests.conftest import SetupOf
 
 

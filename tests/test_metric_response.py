@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.clicks import Cascade, Informational, Navigational, Perfect
 from foltr_audit.errors import UsageError
-from foltr_audit.metric_response import MetricResponse, composed, p_of
+from foltr_audit.privacy.randomized_response import MetricResponse, composed, p_of
 
 MODELS = (Perfect(), Navigational(), Informational())
 LISTS = np.array(list(product((0, 1, 2), repeat=5)))

@@ -11,8 +11,8 @@ from scipy import stats
 
 from foltr_audit.defenses.metric_rr import MetricRR
 from foltr_audit.errors import PluginError
-from foltr_audit.metric_response import MetricResponse
-from foltr_audit.records.privacy import RandomisedMetrics
+from foltr_audit.privacy.events import RandomisedMetrics
+from foltr_audit.privacy.randomized_response import MetricResponse
 from tests import toys
 
 FALSE_ALARM = 1e-4

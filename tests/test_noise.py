@@ -14,7 +14,7 @@ from scipy import integrate, special, stats
 
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.gamma import gamma_differences
-from foltr_audit.noise_laws import GammaShare
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
 from tests.reference import chi_square_p, numba_threads
 

@@ -16,8 +16,8 @@ from scipy import integrate, special, stats
 
 from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree, parse_law
 from foltr_audit.plugins import plain
+from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree, parse_law
 from foltr_audit.rng import Streams
 from tests import toys
 from tests.reference import chi_square_p

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.chain import parse_chain
-from foltr_audit.noise_laws import GammaShare
 from foltr_audit.pairings import warnings
 from foltr_audit.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext, StepDefense, WireDefense
-from foltr_audit.records.privacy import Bounded, Summed
+from foltr_audit.privacy.events import Bounded, Summed
+from foltr_audit.privacy.noise import GammaShare
 from tests import toys
 
 P = 46

@@ -24,8 +24,8 @@ from foltr_audit.kernels.patterns import (
     log_likelihoods,
     marginals,
 )
-from foltr_audit.noise_laws import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.plugins import Ball, ClickModel, Knowledge, View
+from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.records.view import Candidates
 from foltr_audit.registry import make
 from foltr_audit.rng import Streams

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.noise_laws import GammaShare
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pitfalls.md"

@@ -13,7 +13,7 @@ from scipy import stats
 from foltr_audit.chain import parse_chain
 from foltr_audit.defenses.quantise import Quantise, Sign
 from foltr_audit.errors import PluginError
-from foltr_audit.records.privacy import Bounded, Opaque
+from foltr_audit.privacy.events import Bounded, Opaque
 from tests import toys
 
 FALSE_ALARM = 1e-4

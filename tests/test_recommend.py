@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.accounting import mechanisms
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting.calibrate import mechanisms
 from foltr_audit.recommending.candidates import Candidates, worst_leak
 from foltr_audit.recommending.confirm import confirm, confirming_grid
 from foltr_audit.recommending.limits import Limits

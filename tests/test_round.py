@@ -12,7 +12,7 @@ import pytest
 from foltr_audit.clicks import Cascade
 from foltr_audit.federation import Federation
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.noise_laws import GammaShare
+from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.setup import Setup
 from tests.toys import FEATURES, Floats, Ints
 

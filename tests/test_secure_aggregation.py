@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.privacy.secure_aggregation import Abort, FixedPoint, Outcome, SecureSum, recovery, shamir
+from foltr_audit.privacy.secure_aggregation.costs import client_seconds
+from foltr_audit.privacy.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.secure_aggregation import Abort, FixedPoint, Outcome, SecureSum, recovery, shamir
-from foltr_audit.secure_aggregation.costs import client_seconds
-from foltr_audit.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
 
 ENCODING = FixedPoint(bits=40, range=8, fraction=20)
 
@@ -106,8 +106,8 @@ def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> 
 
 
 def order_of(clients: NDArray[np.int64]) -> NDArray[np.int64]:
-    from foltr_audit.secure_aggregation.keys import Secrets
-    from foltr_audit.secure_aggregation.protocol import circle
+    from foltr_audit.privacy.secure_aggregation.keys import Secrets
+    from foltr_audit.privacy.secure_aggregation.protocol import circle
 
     return circle(Secrets(streams(clients)), clients, 0).order
 
@@ -269,8 +269,8 @@ def test_groups_are_the_connected_components(n: int, wanted: int, data: st.DataO
 
 
 def test_the_circle_is_drawn_anew_every_round() -> None:
-    from foltr_audit.secure_aggregation.keys import Secrets
-    from foltr_audit.secure_aggregation.protocol import circle
+    from foltr_audit.privacy.secure_aggregation.keys import Secrets
+    from foltr_audit.privacy.secure_aggregation.protocol import circle
 
     clients = np.arange(500)
     orders = [circle(Secrets(streams(clients, round_)), clients, 4).order for round_ in range(2)]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum
+from foltr_audit.privacy.secure_aggregation.keys import CurveKey, HashedKey, Secrets
+from foltr_audit.privacy.secure_aggregation.masks import expand
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.secure_aggregation import FixedPoint, SecureSum
-from foltr_audit.secure_aggregation.keys import CurveKey, HashedKey, Secrets
-from foltr_audit.secure_aggregation.masks import expand
 
 ENCODING = FixedPoint(bits=48, range=4, fraction=24)
 

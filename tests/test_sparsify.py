@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from foltr_audit.chain import parse_chain
 from foltr_audit.defenses.sparsify import RandomK, TopK
 from foltr_audit.errors import PluginError
-from foltr_audit.records.privacy import Resized
+from foltr_audit.privacy.events import Resized
 from tests import toys
 from tests.reference import chi_square_p
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from foltr_audit.noise_laws import GammaShare, Gaussian
+from foltr_audit.privacy.noise import GammaShare, Gaussian
 
 SENSITIVITY = 3.0
 FEATURES = 46

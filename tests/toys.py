@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.noise_laws import Gaussian
 from foltr_audit.plugins import (
     AggregateDefense,
     Attack,
@@ -27,6 +26,7 @@ from foltr_audit.plugins import (
     Wired,
     WireDefense,
 )
+from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.records import Collection, Dataset
 from foltr_audit.records.belief import ClickBelief
 from foltr_audit.records.dataset import joint_fingerprint

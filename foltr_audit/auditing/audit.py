@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.claims import Claim, claim_for
@@ -25,8 +24,9 @@ from foltr_audit.auditing.verdict import BROKEN, STRICT, Evidence, Verdict, verd
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
 from foltr_audit.plugins import Attack
-from foltr_audit.records.observers import without_lists
-from foltr_audit.records.privacy import Opaque
+from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
+from foltr_audit.privacy.events import Opaque
+from foltr_audit.privacy.observers import without_lists
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import SILENT, Progress

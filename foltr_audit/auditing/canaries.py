@@ -16,7 +16,7 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins import ClickModel
 from foltr_audit.plugins.answers import clicks_of
-from foltr_audit.records.privacy import Bounded
+from foltr_audit.privacy.events import Bounded
 from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import NO_TICK, Tick

@@ -11,8 +11,8 @@ from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.defaults import DELTA
 from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.plugins.answers import claims_of
-from foltr_audit.records.observers import sees_lists, without_lists
-from foltr_audit.records.privacy import PrivacyClaim
+from foltr_audit.privacy.events import PrivacyClaim
+from foltr_audit.privacy.observers import sees_lists, without_lists
 from foltr_audit.setup import Setup
 
 _IMPLIES = {

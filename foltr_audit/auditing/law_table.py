@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.noise_laws import NoiseLaw
-from foltr_audit.noise_laws.gamma_share import FLOOR
+from foltr_audit.privacy.noise import NoiseLaw
+from foltr_audit.privacy.noise.gamma_share import FLOOR
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.auditing.law_table import LawTable
-from foltr_audit.noise_laws import NoiseLaw
+from foltr_audit.privacy.noise import NoiseLaw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

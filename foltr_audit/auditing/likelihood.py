@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.accounting.losses import GaussianLoss
 from foltr_audit.auditing.games import Games
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import Floats, is_random
 from foltr_audit.decoding import patterns_as_clicks
-from foltr_audit.noise_laws import AddedNoise, Gaussian
 from foltr_audit.plugins import ClickDefense, Defense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.records.privacy import Noised, Opaque, RandomisedClicks, Rounded, Summed
+from foltr_audit.privacy.accounting.losses import GaussianLoss
+from foltr_audit.privacy.events import Noised, Opaque, RandomisedClicks, Rounded, Summed
+from foltr_audit.privacy.noise import AddedNoise, Gaussian
 
 _MOST_REPORTS = 2**12
 

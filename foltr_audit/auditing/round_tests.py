@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from foltr_audit.auditing.law_table import LawTable, law_table
 from foltr_audit.auditing.law_tests import Draws, Floats, Test, between_columns, distribution, each_column
-from foltr_audit.noise_laws import AddedNoise
+from foltr_audit.privacy.noise import AddedNoise
 
 _MOST = 64  # rounds
 

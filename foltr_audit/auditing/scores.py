@@ -9,7 +9,7 @@ import numpy as np
 from foltr_audit.auditing.games import Observed
 from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.auditing.scripted import Floats
-from foltr_audit.noise_laws import AddedNoise, Gaussian
+from foltr_audit.privacy.noise import AddedNoise, Gaussian
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
 """Built-in scores; the first that does best on the separate part is taken."""

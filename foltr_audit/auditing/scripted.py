@@ -13,8 +13,8 @@ from pydantic import ConfigDict
 from foltr_audit.chain import Chain
 from foltr_audit.client import Clients
 from foltr_audit.plugins import ClickModel, Defense, MessageDefense, RoundContext
+from foltr_audit.privacy.events import Noised, RandomisedClicks, Rounded
 from foltr_audit.records import Dataset
-from foltr_audit.records.privacy import Noised, RandomisedClicks, Rounded
 from foltr_audit.records.world import Asked
 from foltr_audit.registry import make
 from foltr_audit.rng import ClientStreams

@@ -20,10 +20,10 @@ from foltr_audit.auditing.scores import SCORES, Pair, trial_scores
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
-from foltr_audit.noise_laws import GammaShare
 from foltr_audit.plugins import Defense
-from foltr_audit.records.observers import sees_lists, without_lists
-from foltr_audit.records.privacy import Noised, PrivacyEvent, Rounded, Summed
+from foltr_audit.privacy.events import Noised, PrivacyEvent, Rounded, Summed
+from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.privacy.observers import sees_lists, without_lists
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import Progress
 

@@ -18,7 +18,7 @@ from foltr_audit.auditing.law_tests import (
     independence,
 )
 from foltr_audit.auditing.session import Session
-from foltr_audit.records.privacy import Noised
+from foltr_audit.privacy.events import Noised
 
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
 

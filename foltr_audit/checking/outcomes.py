@@ -11,7 +11,7 @@ from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
-from foltr_audit.records.observers import sees, with_article
+from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import listed
 from foltr_audit.report.few_lists import how_few

@@ -11,7 +11,7 @@ from foltr_audit.defaults import DELTA, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.accounting import Situation
+    from foltr_audit.privacy.accounting import Situation
 
 
 def calibrate(
@@ -74,8 +74,9 @@ def calibrate(
     Mechanisms that share one noise among all clients stand with secure aggregation: a single message carries
     next to none of it.
     """
-    from foltr_audit.accounting import Situation, in_sums, mechanisms
-    from foltr_audit.accounting import calibrate as least_noise
+    from foltr_audit.privacy.accounting import Situation
+    from foltr_audit.privacy.accounting.calibrate import calibrate as least_noise
+    from foltr_audit.privacy.accounting.calibrate import in_sums, mechanisms
     from foltr_audit.report.calibration_table import CalibrationReport
 
     if parameters is not None and data is not None:
@@ -112,7 +113,7 @@ def calibrate(
 
 def _secure_sum(situation: Situation) -> tuple[str, ...]:
     """Secure aggregation where the server gets messages; it opens no smaller sum than are to arrive."""
-    from foltr_audit.records.observers import without_lists
+    from foltr_audit.privacy.observers import without_lists
 
     if without_lists(situation.view) != VIEW:
         return ()  # a view of sums takes for granted that there is something of the kind

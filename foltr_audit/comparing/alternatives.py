@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.accounting import Situation, calibrate, in_sums, mechanisms, upper_bound
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws.texts import parts
 from foltr_audit.plugins import Defense, RoundContext, plain
 from foltr_audit.plugins.answers import published_of
-from foltr_audit.records.privacy import Summed
+from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.privacy.accounting.calibrate import calibrate, in_sums, mechanisms
+from foltr_audit.privacy.events import Summed
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.registry import names
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup

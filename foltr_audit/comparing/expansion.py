@@ -11,7 +11,7 @@ from foltr_audit.comparing.alternatives import Alternative, filled, published_se
 from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Learner
-from foltr_audit.records.observers import WITHOUT_LISTS
+from foltr_audit.privacy.observers import WITHOUT_LISTS
 from foltr_audit.registry import make
 from foltr_audit.spec import Spec
 from foltr_audit.study import Study

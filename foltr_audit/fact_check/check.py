@@ -14,8 +14,8 @@ from foltr_audit.fact_check.steps import usual_size
 from foltr_audit.fact_check.tolerance import bar_of
 from foltr_audit.lint.acts import CHANGES_MESSAGES
 from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.noise_laws import parse_law
 from foltr_audit.observer import Observer
+from foltr_audit.privacy.noise import parse_law
 from foltr_audit.records.view import View
 from foltr_audit.replay import NEEDS, why_no_replay
 from foltr_audit.trace import Trace

@@ -19,7 +19,7 @@ from foltr_audit.fact_check.steps import (
     shrunk_models,
     tolerance_of,
 )
-from foltr_audit.records.privacy import Ball
+from foltr_audit.privacy.events import Ball
 from foltr_audit.records.view import View
 
 Floats = NDArray[np.float64]

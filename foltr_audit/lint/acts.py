@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from foltr_audit.noise_laws import parse_law
-from foltr_audit.noise_laws.texts import parts
-from foltr_audit.records.event_texts import UnknownNoise, parse_event
-from foltr_audit.records.privacy import (
+from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
+from foltr_audit.privacy.events import (
     Bounded,
     Noised,
     Opaque,
@@ -19,6 +17,8 @@ from foltr_audit.records.privacy import (
     Rounded,
     Summed,
 )
+from foltr_audit.privacy.noise import parse_law
+from foltr_audit.privacy.noise.parse import parts
 
 Kind = Literal[
     "noise",

@@ -19,8 +19,8 @@ from foltr_audit.lint.acts import (
 )
 from foltr_audit.lint.probabilities import concentration, half_widths, probability_within, with_variance
 from foltr_audit.lint.windows import Window
-from foltr_audit.noise_laws import AddedNoise, parse_law
-from foltr_audit.noise_laws.texts import parts
+from foltr_audit.privacy.noise import AddedNoise, parse_law
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.trace.header import TraceHeader
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)

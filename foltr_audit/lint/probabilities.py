@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.noise_laws import DiscreteGaussian, GammaShare, Gaussian, NoiseLaw, Skellam
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, NoiseLaw, Skellam
 
 Floats = NDArray[np.float64]
 LatticeLaw = DiscreteGaussian | Skellam

@@ -18,9 +18,9 @@ from foltr_audit.plugins.defenses import (
 )
 from foltr_audit.plugins.learners import CentralLearner, Learner, MetricLearner, ModelLearner
 from foltr_audit.plugins.worlds import ClickModel, Scenario
+from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
 from foltr_audit.records.central import Learnt, Users
 from foltr_audit.records.context import RoundContext
-from foltr_audit.records.privacy import Ball, PrivacyClaim, PrivacyEvent
 from foltr_audit.records.view import Inference, Knowledge, View
 from foltr_audit.records.wired import Wired
 from foltr_audit.records.world import Environment, Period, Population, Surroundings, Trait, Value

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
-from foltr_audit.noise_laws import AddedNoise
 from foltr_audit.plugins.defenses import Defense, MessageDefense
 from foltr_audit.plugins.learners import Fact, Learner, ModelLearner
 from foltr_audit.plugins.worlds import ClickModel
+from foltr_audit.privacy.events import PrivacyClaim, PrivacyEvent
+from foltr_audit.privacy.noise import AddedNoise
 from foltr_audit.records.context import RoundContext
-from foltr_audit.records.privacy import PrivacyClaim, PrivacyEvent
 from foltr_audit.rng import ClientStreams
 
 T = TypeVar("T")

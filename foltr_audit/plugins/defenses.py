@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.noise_laws import AddedNoise
 from foltr_audit.plugins.base import Plugin
+from foltr_audit.privacy.events import Ball, Bounded, Noised, Opaque, PrivacyClaim, PrivacyEvent
+from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.records.context import RoundContext
-from foltr_audit.records.privacy import Ball, Bounded, Noised, Opaque, PrivacyClaim, PrivacyEvent
 from foltr_audit.records.wired import Wired
-from foltr_audit.secure_aggregation.fixed_point import FixedPoint
 
 
 class Defense(Plugin):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
-from foltr_audit.accounting import Situation, UpperBound, mechanisms, upper_bound
 from foltr_audit.chain import parse_chain
 from foltr_audit.comparing.alternatives import PROVEN, Alternative
 from foltr_audit.comparing.expansion import Label
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
+from foltr_audit.privacy.accounting.calibrate import mechanisms
 from foltr_audit.recommending.limits import ROUNDING, Limits
 from foltr_audit.setup import Setup
 from foltr_audit.spec import Spec

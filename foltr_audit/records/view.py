@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.privacy.events import Ball
 from foltr_audit.rankers import Ranker, make_ranker
 from foltr_audit.records.belief import ClickBelief
-from foltr_audit.records.privacy import Ball
 from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
 KNOWLEDGE = {

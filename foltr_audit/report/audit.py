@@ -10,7 +10,7 @@ from foltr_audit.auditing.audit import Finding
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
 from foltr_audit.plan import Plan
-from foltr_audit.records.observers import sees
+from foltr_audit.privacy.observers import sees
 from foltr_audit.report.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.study import Cell
 

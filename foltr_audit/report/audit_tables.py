@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from foltr_audit.auditing.verdict import BROKEN
-from foltr_audit.records.observers import with_article
+from foltr_audit.privacy.observers import with_article
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import verdict_text

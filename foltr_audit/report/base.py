@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from foltr_audit.intent_metrics import evaluated_on
-from foltr_audit.records.observers import attacked_view, sees
+from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.records.world import SEVERAL
 from foltr_audit.spec import flat
 from foltr_audit.study import Cell

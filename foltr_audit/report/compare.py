@@ -14,7 +14,7 @@ from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.errors import TraceError
-from foltr_audit.records.observers import sees
+from foltr_audit.privacy.observers import sees
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare_rows import (
     Setting,

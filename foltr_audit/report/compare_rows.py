@@ -17,7 +17,7 @@ from foltr_audit.comparing.expansion import Label
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.metrics import mean_of_rounds
-from foltr_audit.records.observers import VIEWS
+from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.records.observers import VIEWS, sees
+from foltr_audit.privacy.observers import VIEWS, sees
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method

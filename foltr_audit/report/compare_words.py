@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.records.observers import VIEWS
+from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.report.base import Row
 
 FRONT = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.records.observers import sees, with_article
+from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_pictures import short_method
 from foltr_audit.report.compare_tables import without_message

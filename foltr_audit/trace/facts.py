@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from foltr_audit.errors import did_you_mean
-from foltr_audit.noise_laws import parse_law
-from foltr_audit.noise_laws.texts import parts
-from foltr_audit.records.event_texts import parse_event
+from foltr_audit.privacy.event_texts import parse_event
+from foltr_audit.privacy.noise import parse_law
+from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.trace.header import DTYPES, TraceHeader
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import tomli_w
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.reading import file_bytes, toml_table, whole_number
 from foltr_audit.utils.reading.bounded_files import decoded
 

@@ -15,12 +15,12 @@ from foltr_audit.cli.main import main
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws import parse_law
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin
 from foltr_audit.presets import read_preset
+from foltr_audit.privacy.event_texts import parse_event
+from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rankers import make_ranker
-from foltr_audit.records.event_texts import parse_event
 from foltr_audit.registry import make
 from foltr_audit.scenario_texts import canonical_scenarios
 from foltr_audit.spec import Spec

@@ -12,7 +12,7 @@ from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
 from foltr_audit.auditing.estimators.rates import upper_rate
 from foltr_audit.errors import UsageError
-from foltr_audit.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 
 NAME = "gaussian-dp"
 ASSUMES = "noise that is normal or nearly so, and a score that is linear in the message"

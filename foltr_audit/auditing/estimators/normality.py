@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foltr_audit.noise_laws import AddedNoise, DiscreteGaussian, Gaussian, Skellam
+from foltr_audit.privacy.noise import AddedNoise, DiscreteGaussian, Gaussian, Skellam
 
 MOST_KURTOSIS = 1e-5
 """Excess kurtosis that a coordinate of nearly normal noise may have."""

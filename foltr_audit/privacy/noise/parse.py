@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws.base import AddedNoise
-from foltr_audit.noise_laws.discrete_gaussian import DiscreteGaussian
-from foltr_audit.noise_laws.gamma_share import GammaShare
-from foltr_audit.noise_laws.gaussian import Gaussian
-from foltr_audit.noise_laws.skellam import Skellam
+from foltr_audit.privacy.noise.base import AddedNoise
+from foltr_audit.privacy.noise.discrete_gaussian import DiscreteGaussian
+from foltr_audit.privacy.noise.gamma_share import GammaShare
+from foltr_audit.privacy.noise.gaussian import Gaussian
+from foltr_audit.privacy.noise.skellam import Skellam
 
 _SMALLEST, _LARGEST = 1e-300, 1e300  # scales that a text may name
 _WHOLE, _NUMBER = "([0-9]{1,15})", r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"

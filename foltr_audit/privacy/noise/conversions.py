@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
-from foltr_audit.gaussian_dp import LARGEST, gaussian_mu
+from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_mu
 
 _CLASSICAL_LARGEST = 1.0
 _DIGITS = 10

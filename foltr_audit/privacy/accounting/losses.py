@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from foltr_audit.accounting.composition import (
+from foltr_audit.privacy.accounting.composition import (
     amplified,
     amplified_over,
     laplace_over,
     pure_over,
     sampled_gaussian_over,
 )
-from foltr_audit.gaussian_dp import LARGEST, gaussian_epsilon
+from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_epsilon
 
 
 class Loss(Protocol):

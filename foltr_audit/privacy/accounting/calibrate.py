@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from foltr_audit.accounting.bound import upper_bound
-from foltr_audit.accounting.situation import Situation, UpperBound
 from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.plugins import Defense, RoundContext, plain
-from foltr_audit.records.privacy import Noised, PrivacyEvent
+from foltr_audit.privacy.accounting.bound import upper_bound
+from foltr_audit.privacy.accounting.situation import Situation, UpperBound
+from foltr_audit.privacy.events import Noised, PrivacyEvent
 from foltr_audit.registry import names
 from foltr_audit.rng import Streams
 

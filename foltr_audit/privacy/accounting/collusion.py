@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from foltr_audit.records.privacy import KeyShares
+from foltr_audit.privacy.events import KeyShares
 
 
 class Cohort(NamedTuple):

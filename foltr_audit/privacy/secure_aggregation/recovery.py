@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.secure_aggregation.graph import Graph
-from foltr_audit.secure_aggregation.keys import Agreement, PrivateKey, Secrets
-from foltr_audit.secure_aggregation.masks import sum_of_masks
-from foltr_audit.secure_aggregation.outcome import Abort
-from foltr_audit.secure_aggregation.shamir import polynomial, reconstruct, shares
+from foltr_audit.privacy.secure_aggregation.graph import Graph
+from foltr_audit.privacy.secure_aggregation.keys import Agreement, PrivateKey, Secrets
+from foltr_audit.privacy.secure_aggregation.masks import sum_of_masks
+from foltr_audit.privacy.secure_aggregation.outcome import Abort
+from foltr_audit.privacy.secure_aggregation.shamir import polynomial, reconstruct, shares
 
 
 @dataclass(frozen=True, eq=False)

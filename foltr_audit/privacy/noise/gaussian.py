@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.noise_laws.base import FARTHEST, check_scale, multiples, plain, unbounded_loss
+from foltr_audit.privacy.noise.base import FARTHEST, check_scale, multiples, plain, unbounded_loss
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from foltr_audit.noise_laws import AddedNoise
-from foltr_audit.records.observers import BY_SIGHT
+from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.privacy.observers import BY_SIGHT
 
 UNITS = {
     "click": "one click of one interaction is flipped",

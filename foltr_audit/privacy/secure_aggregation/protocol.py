@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.secure_aggregation.costs import bytes_sent
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.privacy.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
+from foltr_audit.privacy.secure_aggregation.keys import Agreement, Secrets
+from foltr_audit.privacy.secure_aggregation.masks import Pairs, add_self_masks, sum_of_masks
+from foltr_audit.privacy.secure_aggregation.outcome import Abort, Outcome
+from foltr_audit.privacy.secure_aggregation.recovery import Recovery
 from foltr_audit.rng import ClientStreams
-from foltr_audit.secure_aggregation.costs import bytes_sent
-from foltr_audit.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
-from foltr_audit.secure_aggregation.keys import Agreement, Secrets
-from foltr_audit.secure_aggregation.masks import Pairs, add_self_masks, sum_of_masks
-from foltr_audit.secure_aggregation.outcome import Abort, Outcome
-from foltr_audit.secure_aggregation.recovery import Recovery
 
 _WHO = "secure-aggregation"
 

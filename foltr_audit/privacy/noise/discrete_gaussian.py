@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws.base import FARTHEST, MOST_STEPS, check_count, multiples, plain, unbounded_loss
-from foltr_audit.noise_laws.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
+from foltr_audit.privacy.noise.base import FARTHEST, MOST_STEPS, check_count, multiples, plain, unbounded_loss
+from foltr_audit.privacy.noise.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
 from foltr_audit.rng import ClientStreams
 
 _FEWEST_STEPS = 0.5
@@ -121,7 +121,7 @@ class DiscreteGaussian:
         difference of two heights `Phi^-1(F)`: at most `sqrt(pi / 2) tau`, since `S(x) / phi(x)` is nowhere
         larger than at 0.
 
-        Source: `foltr_audit.noise_laws.probit`; sums of log-concave lattice laws are log-concave.
+        Source: `foltr_audit.privacy.noise.probit`; sums of log-concave lattice laws are log-concave.
         """
         spread = self.scale / self.step
         if spread > CHECKED_STEPS:

@@ -7,11 +7,11 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.privacy.secure_aggregation.graph import Graph
+from foltr_audit.privacy.secure_aggregation.keys import PUBLIC_KEY_BYTES, Agreement, Secrets
+from foltr_audit.privacy.secure_aggregation.masks import expand
+from foltr_audit.privacy.secure_aggregation.shamir import SHARE_BYTES, polynomial, shares
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.secure_aggregation.graph import Graph
-from foltr_audit.secure_aggregation.keys import PUBLIC_KEY_BYTES, Agreement, Secrets
-from foltr_audit.secure_aggregation.masks import expand
-from foltr_audit.secure_aggregation.shamir import SHARE_BYTES, polynomial, shares
 
 STAGES = ("keys", "shares", "masked", "unmask")
 """The four messages of a client to the server, in order."""

@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foltr_audit.noise_laws import parse_law
-from foltr_audit.noise_laws.base import plain
-from foltr_audit.records.privacy import (
+from foltr_audit.privacy.events import (
     Bounded,
     KeyShares,
     Noised,
@@ -20,6 +18,8 @@ from foltr_audit.records.privacy import (
     Rounded,
     Summed,
 )
+from foltr_audit.privacy.noise import parse_law
+from foltr_audit.privacy.noise.base import plain
 
 _NUMBER = r"(inf|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _OF = "of=(model|update)"

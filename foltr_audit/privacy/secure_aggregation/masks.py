@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.secure_aggregation.graph import Graph
-from foltr_audit.secure_aggregation.keys import PrivateKey
+from foltr_audit.privacy.secure_aggregation.graph import Graph
+from foltr_audit.privacy.secure_aggregation.keys import PrivateKey
 
 _WORD = 8  # bytes of an integer
 _BLOCK = 64  # bytes of a ChaCha20 block

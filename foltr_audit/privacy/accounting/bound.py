@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from foltr_audit.accounting.collusion import Cohort, exposure, opening
-from foltr_audit.accounting.losses import PureLoss
-from foltr_audit.accounting.noise import Hidden, Proof, proofs_of
-from foltr_audit.accounting.situation import Situation, UpperBound
-from foltr_audit.accounting.walk import Protection, Walked, walk
-from foltr_audit.records.observers import sees_lists
-from foltr_audit.records.privacy import PrivacyEvent
+from foltr_audit.privacy.accounting.collusion import Cohort, exposure, opening
+from foltr_audit.privacy.accounting.losses import PureLoss
+from foltr_audit.privacy.accounting.noise import Hidden, Proof, proofs_of
+from foltr_audit.privacy.accounting.situation import Situation, UpperBound
+from foltr_audit.privacy.accounting.walk import Protection, Walked, walk
+from foltr_audit.privacy.events import PrivacyEvent
+from foltr_audit.privacy.observers import sees_lists
 
 
 def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBound:
@@ -49,8 +49,8 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
       several rounds it amplifies units that every round may touch, not a click or an interaction: that is
       learnt from in the round in which its client is sampled, which over T rounds happens more often.
 
-    >>> from foltr_audit.noise_laws import GammaShare
-    >>> from foltr_audit.records.privacy import Bounded, Noised
+    >>> from foltr_audit.privacy.noise import GammaShare
+    >>> from foltr_audit.privacy.events import Bounded, Noised
     >>> chain = [Bounded(norm=1.5, ord=1, of="model"), Noised(law=GammaShare(n=1, scale=2.5))]
     >>> situation = Situation(view="individual", unit="client", parameters=46, shares=1000)
     >>> f"{upper_bound(chain, situation).epsilon:.3f}"

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws.base import MOST_STEPS, check_count, multiples, plain, unbounded_loss
-from foltr_audit.noise_laws.bessel import log_scaled_bessel_i
-from foltr_audit.noise_laws.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
+from foltr_audit.privacy.noise.base import MOST_STEPS, check_count, multiples, plain, unbounded_loss
+from foltr_audit.privacy.noise.bessel import log_scaled_bessel_i
+from foltr_audit.privacy.noise.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
 from foltr_audit.rng import ClientStreams
 
 _FEWEST_STEPS = 1e-6
@@ -97,7 +97,7 @@ class Skellam:
     def gaussian_slope(self) -> float:
         """The c of `AddedNoise` for moves by multiples of the grid, about `(1 + 1 / (6 v)) / sigma`.
 
-        Source: `foltr_audit.noise_laws.probit`; the law is log-concave, as a convolution of Poisson laws.
+        Source: `foltr_audit.privacy.noise.probit`; the law is log-concave, as a convolution of Poisson laws.
         """
         v = (self.sigma / self.step) ** 2
         return _slope(v) / self.step

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.noise_laws.base import check_scale, multiples, plain
-from foltr_audit.noise_laws.bessel import log_bessel_k
-from foltr_audit.noise_laws.probit import MIXTURE_PEAK
+from foltr_audit.privacy.noise.base import check_scale, multiples, plain
+from foltr_audit.privacy.noise.bessel import log_bessel_k
+from foltr_audit.privacy.noise.probit import MIXTURE_PEAK
 from foltr_audit.rng import ClientStreams
 
 _NEAR = 1e-2  # multiples of the scale below which the first terms of a series are exact
@@ -119,7 +119,7 @@ class GammaShare:
     def gaussian_slope(self) -> float:
         """The c of `AddedNoise`: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
 
-        Source: `foltr_audit.noise_laws.probit`; a difference of Gamma variates is a normal one whose
+        Source: `foltr_audit.privacy.noise.probit`; a difference of Gamma variates is a normal one whose
         variance is a Gamma variate (Kotz, Kozubowski & Podgorski 2001, proposition 4.1.2).
         """
         a = self.shape

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from foltr_audit.accounting.norms import Norms, whole_multiple
-from foltr_audit.noise_laws import AddedNoise
-from foltr_audit.records.privacy import (
+from foltr_audit.privacy.accounting.norms import Norms, whole_multiple
+from foltr_audit.privacy.events import (
     Bounded,
     KeyShares,
     Noised,
@@ -20,6 +19,7 @@ from foltr_audit.records.privacy import (
     Rounded,
     Summed,
 )
+from foltr_audit.privacy.noise import AddedNoise
 
 KINDS = ("model", "update")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from foltr_audit.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PureLoss
-from foltr_audit.accounting.norms import Norms, whole_multiple
-from foltr_audit.noise_laws import AddedNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PureLoss
+from foltr_audit.privacy.accounting.norms import Norms, whole_multiple
+from foltr_audit.privacy.noise import AddedNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def grid_proof(law: DiscreteGaussian | Skellam, hidden: Hidden) -> Proof:
 
     Noise off the grid would tell by its last digits; so would a sum in which draws have different weights.
 
-    Source: `foltr_audit.noise_laws.probit`. The Renyi divergences of Kairouz, Liu & Steinke 2021
+    Source: `foltr_audit.privacy.noise.probit`. The Renyi divergences of Kairouz, Liu & Steinke 2021
     (proposition 14) and Agarwal, Kairouz & Liu 2021 (theorem 3.5) give about 8 % more at delta 1e-5.
     """
     name = "discrete Gaussian" if isinstance(law, DiscreteGaussian) else "Skellam"
@@ -100,7 +100,7 @@ def gamma_proofs(law: GammaShare, hidden: Hidden) -> tuple[Proof, ...]:
     spread keeps the L2 and Linf distances smallest. For a <= 1/2 the density is infinite at 0.
 
     Source: for a = 1, Dwork et al. 2006, "Calibrating noise to sensitivity in private data analysis",
-    proposition 1; of a sum at a delta, `foltr_audit.noise_laws.probit`.
+    proposition 1; of a sum at a delta, `foltr_audit.privacy.noise.probit`.
     """
     l1, l2, size = hidden.apart.l1, hidden.apart.l2, hidden.parameters
     distance = f"L1 distance {l1:.4g}{_by_root(hidden)}"

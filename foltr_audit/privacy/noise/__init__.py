@@ -7,13 +7,13 @@ decoders write down that there is no noise, or that nothing is known of it.
 
 from __future__ import annotations
 
-from foltr_audit.noise_laws.base import AddedNoise, NoiseLaw
-from foltr_audit.noise_laws.decoders import Rounding, ScaleFree
-from foltr_audit.noise_laws.discrete_gaussian import DiscreteGaussian
-from foltr_audit.noise_laws.gamma_share import FLOOR, GammaShare
-from foltr_audit.noise_laws.gaussian import Gaussian
-from foltr_audit.noise_laws.skellam import Skellam
-from foltr_audit.noise_laws.texts import parse_law
+from foltr_audit.privacy.noise.base import AddedNoise, NoiseLaw
+from foltr_audit.privacy.noise.discrete_gaussian import DiscreteGaussian
+from foltr_audit.privacy.noise.gamma_share import FLOOR, GammaShare
+from foltr_audit.privacy.noise.gaussian import Gaussian
+from foltr_audit.privacy.noise.parse import parse_law
+from foltr_audit.privacy.noise.skellam import Skellam
+from foltr_audit.privacy.noise.without_defense import Rounding, ScaleFree
 
 __all__ = [
     "FLOOR",

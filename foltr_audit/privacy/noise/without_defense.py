@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.noise_laws.base import check_scale, multiples
+from foltr_audit.privacy.noise.base import check_scale, multiples
 
 
 @dataclass(frozen=True, kw_only=True)
