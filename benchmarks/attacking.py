@@ -9,7 +9,7 @@ from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007, mslr
 from benchmarks.timing import Contestant, interleave
-from foltr_audit.attack_spec import AttackSpec
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.experiment import first_model, make_attacks
 from foltr_audit.fresh import FreshClients

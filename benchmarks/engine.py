@@ -20,10 +20,10 @@ from benchmarks.plain_loop import PlainLoop
 from benchmarks.plain_users import click_setting
 from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, Shape
 from benchmarks.timing import Contestant, Rates, interleave
+from foltr_audit.core.records import Collection
 from foltr_audit.experiment import first_model
 from foltr_audit.federation import Federation
 from foltr_audit.recording import record_rounds, trace_header
-from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import NO_TICK
 

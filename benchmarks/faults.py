@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.chain import Chain
-from foltr_audit.plugins import ClickDefense, Defense, MessageDefense, RoundContext
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import ClickDefense, Defense, MessageDefense, RoundContext
 from foltr_audit.privacy.events import Noised, RandomisedClicks
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup

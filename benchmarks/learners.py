@@ -21,9 +21,9 @@ from benchmarks.plain_neural import PlainNeuralLoop
 from benchmarks.plain_users import PlainUsers
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007
 from benchmarks.timing import Contestant, Rates, interleave
+from foltr_audit.core.records import Collection
 from foltr_audit.experiment import first_model
 from foltr_audit.federation import Federation
-from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
 
 _WARM_ROUNDS = 3  # everybody starts from a model that FPDGD has taught something

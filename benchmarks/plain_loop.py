@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records import Dataset
+from foltr_audit.core.records import Dataset
 
 LIST_LENGTH = 10
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.plain_loop import Floats, PlainLoop, cascade_clicks
-from foltr_audit.clicks import Cascade
-from foltr_audit.plugins import ClickModel
-from foltr_audit.records import Collection
-from foltr_audit.registry import make
+from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.records import Collection
 
 
 def click_setting(name: str, largest_label: int) -> tuple[Floats, Floats]:

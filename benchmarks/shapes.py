@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchmarks.options import Options
-from foltr_audit.learners.gamma_shares import published_chain
+from foltr_audit.core.published_chain import published_chain
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.load import load_collection
-from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 
 EPS, SENSITIVITY = 1.2, 3.0
 CLICK_MODEL = "perfect"

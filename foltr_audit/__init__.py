@@ -26,11 +26,11 @@ when it is loaded, which is later; whoever sets the variable chooses."""
 
 if TYPE_CHECKING:
     from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate
+    from foltr_audit.core.published_chain import published_chain
+    from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.errors import FoltrAuditError
-    from foltr_audit.learners.gamma_shares import published_chain
     from foltr_audit.plan import Plan
-    from foltr_audit.records import Collection, Dataset, RoundRecord, RoundTruth
-    from foltr_audit.spec import Spec
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
@@ -40,14 +40,14 @@ _WHERE = {
     "compare": "api",
     "load_data": "api",
     "simulate": "api",
-    "published_chain": "learners.gamma_shares",
+    "published_chain": "core.published_chain",
     "FoltrAuditError": "errors",
     "Plan": "plan",
-    "Collection": "records",
-    "Dataset": "records",
-    "RoundRecord": "records",
-    "RoundTruth": "records",
-    "Spec": "spec",
+    "Collection": "core.records",
+    "Dataset": "core.records",
+    "RoundRecord": "core.records",
+    "RoundTruth": "core.records",
+    "Spec": "core.spec.experiment",
     "Trace": "trace",
     "TraceDataset": "trace",
     "TraceHeader": "trace",

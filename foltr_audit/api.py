@@ -10,16 +10,17 @@ from foltr_audit.comparing.comparison import compare as run_grid
 from foltr_audit.comparing.folder import comparison_folder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan
 from foltr_audit.recorded import Recorded
-from foltr_audit.records import Collection
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.train import TrainReport
-from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Cell, Output, Study, run_plan
 
 

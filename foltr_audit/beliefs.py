@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.clicks import Cascade
+from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickModel
-from foltr_audit.rankers import make_ranker
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.belief import ClickBelief
-from foltr_audit.registry import make
 from foltr_audit.rng import Streams
 
 _UNSEEN = 0.5  # counts of every grade before the first list: nothing is impossible

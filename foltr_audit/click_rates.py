@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.belief import ClickBelief
+from foltr_audit.core.records.click_belief import ClickBelief
 
 Floats = NDArray[np.float64]
 

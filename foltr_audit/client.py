@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.chain import Chain
-from foltr_audit.click_mixture import declared_tables
+from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
+from foltr_audit.core.plugins.answers import clicks_of, step_of
+from foltr_audit.core.rankers import Ranker
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records.population import Asked
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
-from foltr_audit.plugins.answers import clicks_of, step_of
-from foltr_audit.rankers import Ranker
-from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.rankers.neural import NeuralRanker
-from foltr_audit.records.world import Asked
 from foltr_audit.world import World
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.plugins import Environment, Population, RoundContext, Trait
-from foltr_audit.records.world import Asked
+from foltr_audit.core.plugins import Environment, Population, RoundContext, Trait
+from foltr_audit.core.records.population import Asked
 from foltr_audit.world import World
 
 

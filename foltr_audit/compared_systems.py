@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import UsageError
-from foltr_audit.spec import flat
 from foltr_audit.stored_runs import StoredRun, refuse_twice, stored_runs
 from foltr_audit.utils.formatting import json_text
 

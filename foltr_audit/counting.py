@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.decoding import Decoder, Prior, density_table, noise_law
 from foltr_audit.privacy.noise import NoiseLaw, Rounding, ScaleFree
-from foltr_audit.records.belief import ClickBelief
-from foltr_audit.records.view import Knowledge, View
 from foltr_audit.replay import Replay
 
 if TYPE_CHECKING:

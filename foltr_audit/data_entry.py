@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.names import StoredNames
 from foltr_audit.errors import DataError
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.names import StoredNames
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import map_array

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 DECIDING = (
-    *("utils.atomic_files", "errors", "rng", "load", "normalise", "sources", "synthetic", "data_entry"),
-    *("letor", "letor_features", "letor_lines", "letor_write", "utils.reading", "utils.reading.arrays"),
-    *("utils.reading.bounded_files", "utils.reading.json", "utils.reading.toml", "utils.reading.values"),
-    *("label_columns", "qrels", "synthetic_columns", "synthetic_intents", "synthetic_topics", "kernels"),
-    *("kernels.bell", "kernels.jit", "kernels.philox", "kernels.topic_documents", "records"),
-    *("records.dataset", "utils.frozen_arrays", "records.names", "records.rounds"),
+    *("core.spec", "core.spec.base", "core.spec.data", "utils.atomic_files", "errors", "rng", "load"),
+    *("normalise", "sources", "synthetic", "data_entry", "letor", "letor_features", "letor_lines"),
+    *("letor_write", "utils.reading", "utils.reading.arrays", "utils.reading.bounded_files"),
+    *("utils.reading.json", "utils.reading.toml", "utils.reading.values", "label_columns", "qrels"),
+    *("synthetic_columns", "synthetic_intents", "synthetic_topics", "kernels", "kernels.bell"),
+    *("kernels.jit", "kernels.philox", "kernels.topic_documents", "core.records", "core.records.dataset"),
+    *("utils.frozen_arrays", "core.records.names", "core.records.interactions"),
 )
 """Modules that decide what a source becomes: data kept by others of them are not used."""
 

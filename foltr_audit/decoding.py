@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.privacy.noise import AddedNoise, NoiseLaw, Rounding, ScaleFree, parse_law
-from foltr_audit.records.view import Knowledge, View
 from foltr_audit.replay import Replay
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.click_mixture import declared_tables
-from foltr_audit.metrics import (
+from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     OFFLINE,
     average_precision,
@@ -26,7 +26,7 @@ from foltr_audit.metrics import (
     reciprocal_rank,
     relevant_documents,
 )
-from foltr_audit.records import Dataset
+from foltr_audit.core.records import Dataset
 from foltr_audit.setup import Setup
 
 OFFLINE_NDCG = "offline_ndcg@10"
@@ -112,7 +112,7 @@ class Evaluation:
     def metrics(
         self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None
     ) -> dict[str, float]:
-        """Means over the queries of a model (P,), under the names of `foltr_audit.metrics.OFFLINE`.
+        """Means over the queries of a model (P,), by the names of `core.ranking_metrics.OFFLINE`.
 
         The MaxRR is the expected one under the click model that the Spec trains with, over all queries, since
         users may click where nothing is relevant; NaN where that is no cascade model, or clients have others.

@@ -11,7 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.attack_spec import AttackSpec
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import loadable, make, plugin_class
+from foltr_audit.core.ranking_metrics import mean_of_rounds, online_sum
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.federation import Federation
@@ -19,15 +25,9 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries, asking, inquire
 from foltr_audit.intent_metrics import PLAYED
 from foltr_audit.judge import judge
-from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.observer import Observer
 from foltr_audit.played import Round
-from foltr_audit.plugins import Attack
 from foltr_audit.recording import Recording, record_rounds, trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
-from foltr_audit.records.rounds import RoundRecord
-from foltr_audit.registry import loadable, make, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
 from foltr_audit.setup import Setup
@@ -41,7 +41,7 @@ class Trained:
     Attributes:
         parameters: the global model, float64 (P,).
         rounds: each round's `round`, `online_ndcg@10`, `maxrr`, `clipped`, and the offline metrics of
-            `foltr_audit.metrics.OFFLINE`.
+            `foltr_audit.core.ranking_metrics.OFFLINE`.
         untrained: offline nDCG@10 of the model that training started from.
         ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
         interactions: interactions played here; a recorded run that was gone on with had some before.

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.intent_metrics import PLAYED
 from foltr_audit.online import OnlineMetrics
-from foltr_audit.origin import Origin
 from foltr_audit.played import Round
-from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.setup import Setup
 from foltr_audit.training import training
 

@@ -11,14 +11,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.attack_spec import AttackSpec
+from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.records.dataset import joined
+from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import DataError
 from foltr_audit.online import OnlineMetrics
-from foltr_audit.origin import Origin
 from foltr_audit.played import Round
-from foltr_audit.plugins import RoundContext
-from foltr_audit.records.dataset import joined
-from foltr_audit.records.rounds import GlobalModel
 from foltr_audit.setup import Setup
 from foltr_audit.training import senders
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foltr_audit.attack_spec import AttackSpec
+from foltr_audit.core.plugins import Attack, IntentAttack, LinkAttack
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.judge_counts import CountEvidence, combined_counts, judge_counts
 from foltr_audit.judge_intents import IntentEvidence, combined_intents, judge_intents
 from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links
 from foltr_audit.judge_queries import QueryEvidence, combined_queries, judge_queries
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack, IntentAttack, LinkAttack
 from foltr_audit.recording import Recording
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.view import View
 from foltr_audit.decoding import Decoder
 from foltr_audit.joint_search import joint_clicks
-from foltr_audit.records.view import View
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

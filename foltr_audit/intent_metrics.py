@@ -16,8 +16,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.metrics import Metric, mean_of_rounds
-from foltr_audit.records.world import Environment
+from foltr_audit.core.ranking_metrics import Metric, mean_of_rounds
+from foltr_audit.core.records.population import Environment
 
 Rows = Sequence[Mapping[str, float]]
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records import Collection, Dataset
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.rng import Streams, name_codes
 
 PURPOSE = "intents/balance"

@@ -9,19 +9,19 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.pdgd import observed_documents
+from foltr_audit.core.plugins import Attack, View
+from foltr_audit.core.plugins.answers import one_of
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Inference, Knowledge
 from foltr_audit.decoding import Decoder
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import Evidence, Guessed, combined
 from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
-from foltr_audit.learners.pdgd import observed_documents
 from foltr_audit.observer import Observer, Seen
-from foltr_audit.plugins import Attack, View
-from foltr_audit.plugins.answers import one_of
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.recording import Recording
-from foltr_audit.records.client_groups import ONE_GROUP, ClientGroups
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
-from foltr_audit.records.view import Inference, Knowledge
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.progress import NO_TICK, Tick

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.plugins import LinkAttack
+from foltr_audit.core.plugins.answers import array_of
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.judge_queries import Placed
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import LinkAttack
-from foltr_audit.plugins.answers import array_of
 from foltr_audit.recording import Recording
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.rng import Streams
 from foltr_audit.shuffled import shuffled
 from foltr_audit.utils.progress import NO_TICK, Tick

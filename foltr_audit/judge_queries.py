@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.plugins import Attack, View
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack, View
 from foltr_audit.recording import Recording
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.rng import Streams
 from foltr_audit.side_by_side import whole_round, why_not_one_list, with_lists
 from foltr_audit.utils.progress import NO_TICK, Tick

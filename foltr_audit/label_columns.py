@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.spec.data import are_synthetic, synthetic_count
 from foltr_audit.errors import DataError
 from foltr_audit.qrels import joined_with, qrels_files, read_qrels
-from foltr_audit.records import Dataset
-from foltr_audit.synthetic_intents import FEWEST, MOST, USUAL, synthetic_intents
-from foltr_audit.utils.reading import whole_number
-
-_SYNTHETIC = re.compile(r"synthetic(?::(.*))?")
-
-
-def canonical_intents(text: str) -> str:
-    """The same text with every default spelt out.
-
-    Raises:
-        ValueError: an empty name, or a number of made-up intents that is refused.
-    """
-    number = _synthetic(text)
-    if not text.strip():
-        raise ValueError(f"intents {text!r}: expected a folder of qrels, or synthetic:I")
-    if number is None:
-        return text
-    count = whole_number(number, FEWEST, MOST)
-    if count is None:
-        raise ValueError(f"intents {text[:40]!r}: expected synthetic:I with I from {FEWEST} to {MOST}")
-    return f"synthetic:{count}"
-
-
-def _synthetic(text: str) -> str | None:
-    """Number of made-up intents as it is written; None for a folder."""
-    match = _SYNTHETIC.fullmatch(text)
-    return None if match is None else str(USUAL) if match[1] is None else match[1]
-
-
-def are_synthetic(intents: str) -> bool:
-    """Whether intents are made up."""
-    return _synthetic(intents) is not None
+from foltr_audit.synthetic_intents import synthetic_intents
 
 
 def intent_files(intents: str | None) -> tuple[Path, ...]:
@@ -58,7 +27,7 @@ def with_intents(parts: Mapping[str, Dataset], intents: str, source: str) -> dic
     Raises:
         DataError: qrels that cannot be read, or a part of which they judge nothing.
     """
-    number = _synthetic(intents)
+    number = synthetic_count(intents)
     if number is not None:
         return {name: synthetic_intents(part, int(number)) for name, part in parts.items()}
     qrels, joined = read_qrels(Path(intents)), {}

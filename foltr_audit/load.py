@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.core.spec.data import DataSpec, are_synthetic
 from foltr_audit.data_cache import cached
 from foltr_audit.data_origin import Origin
 from foltr_audit.errors import UsageError
-from foltr_audit.label_columns import are_synthetic, intent_files, with_intents
-from foltr_audit.records import Collection
-from foltr_audit.records.dataset import joint_fingerprint
-from foltr_audit.spec import DataSpec
+from foltr_audit.label_columns import intent_files, with_intents
 from foltr_audit.utils.reading import whole_number
 
 SYNTHETIC = "synthetic"

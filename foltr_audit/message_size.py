@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from foltr_audit.plugins import MessageDefense
+from foltr_audit.core.plugins import MessageDefense
 from foltr_audit.setup import Setup
 
 _BITS = {"float32": 32, "float64": 64}

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.records import Collection, Dataset
 from foltr_audit.utils.frozen_arrays import Features
 
 NORMALISATIONS = ("none", "zscore", "zscore-parts", "query-minmax")

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.client import Interactions
-from foltr_audit.metrics import max_rr, mean_over, ndcg
-from foltr_audit.plugins import Population
-from foltr_audit.records.world import Asked
+from foltr_audit.core.plugins import Population
+from foltr_audit.core.ranking_metrics import max_rr, mean_over, ndcg
+from foltr_audit.core.records.population import Asked
 from foltr_audit.world import World
 
 ONLINE_NDCG = "online_ndcg@10"

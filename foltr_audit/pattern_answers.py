@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.view import Inference
 from foltr_audit.decoding import Decoder, patterns_as_clicks
-from foltr_audit.records.view import Inference
 
 Ints = NDArray[np.int64]
 Guess = Literal["pattern", "marginal"]

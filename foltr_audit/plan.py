@@ -11,8 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError, shown
-from foltr_audit.spec import Spec
 from foltr_audit.utils.reading import toml_table
 
 Table = dict[str, Any]

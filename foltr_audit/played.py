@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.client import Interactions
-from foltr_audit.plugins import RoundContext
-from foltr_audit.records.rounds import GlobalModel, Payload, RoundRecord, RoundTruth
-from foltr_audit.records.wired import Wired
-from foltr_audit.records.world import Asked
+from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.records.interactions import GlobalModel, Payload, RoundRecord, RoundTruth
+from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.wire import Wired
 from foltr_audit.world import World
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records import Dataset
-from foltr_audit.records.world import Value
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.records.population import Value
 from foltr_audit.setup import Setup
 
 Row = dict[str, Any]

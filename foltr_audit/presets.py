@@ -20,11 +20,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from foltr_audit.core.plugins import Attack, ClickModel
+from foltr_audit.core.plugins.registry import first_problem, make
+from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.core.spec.training import TrainSpec
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.plan import Plan, Point, Table, changed, expand
-from foltr_audit.plugins import Attack, ClickModel
-from foltr_audit.registry import first_problem, make
-from foltr_audit.spec import Spec, TrainSpec, flat
 from foltr_audit.utils.reading import toml_table, whole_number
 
 RANDOM = "random:k="

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.letor_lines import line_batches, shown
-from foltr_audit.records import Dataset
 from foltr_audit.utils.atomic_files import whole_file
 
 MAX_GRADE = 31

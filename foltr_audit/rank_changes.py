@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.plugins import Attack, View
+from foltr_audit.core.plugins import Attack, View
 
 Floats = NDArray[np.float64]
 

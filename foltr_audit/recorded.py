@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foltr_audit.attack_spec import AttackSpec, changed_protocol
+from foltr_audit.core.named_queries import refuse_unknown_queries
+from foltr_audit.core.pdgd import setting_text
+from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.client_groups import ClientGroups
+from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
+from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.fact_check import FactCheck, check_facts
@@ -19,15 +26,9 @@ from foltr_audit.inquiry import asking, not_for_clicks
 from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.intents import balanced_collection
 from foltr_audit.judge import infer_round
-from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
-from foltr_audit.metrics import mean_of_rounds
-from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.observers import attacked_view, sees
-from foltr_audit.records import Collection
-from foltr_audit.records.client_groups import ClientGroups
-from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.doubts import doubt_rows
@@ -36,7 +37,6 @@ from foltr_audit.report.group_utility import Played, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import SPEC, RunFolder, writing
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.utils import atomic_files

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from foltr_audit.metrics import LIST_LENGTH
+from foltr_audit.core.plugins import MetricLearner
+from foltr_audit.core.plugins.answers import facts_of
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.played import Round
-from foltr_audit.plugins import MetricLearner
-from foltr_audit.plugins.answers import facts_of
 from foltr_audit.privacy.event_texts import event_text
-from foltr_audit.records.rounds import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED

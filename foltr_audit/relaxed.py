@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.view import View
+from foltr_audit.core.records.view import View
 from foltr_audit.replay import Replay
 from foltr_audit.systems import observed_lengths
 

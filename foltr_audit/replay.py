@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.view import View
+from foltr_audit.core.records.view import View
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import TraceError
 from foltr_audit.run_folder import FRESH, MODEL, TRAINING
-from foltr_audit.spec import flat
 from foltr_audit.stored_runs import StoredRun
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes

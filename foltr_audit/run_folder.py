@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_text

@@ -10,14 +10,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.client import ClientRules
 from foltr_audit.clientele import Clientele
-from foltr_audit.errors import UsageError
-from foltr_audit.intents import balanced_collection
-from foltr_audit.origin import Origin
-from foltr_audit.pairings import warnings
-from foltr_audit.plugins import (
+from foltr_audit.core.chain_warnings import warnings
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import (
     ClickModel,
     Defense,
     Environment,
@@ -31,15 +28,18 @@ from foltr_audit.plugins import (
     Scenario,
     Surroundings,
 )
-from foltr_audit.plugins.answers import claims_of, one_of
+from foltr_audit.core.plugins.answers import claims_of, one_of
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.rankers import Ranker, make_ranker
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.population import parse_scenarios
+from foltr_audit.errors import UsageError
+from foltr_audit.intents import balanced_collection
 from foltr_audit.privacy.events import Noised
 from foltr_audit.privacy.randomized_response import composed
-from foltr_audit.rankers import Ranker, make_ranker
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.registry import make
 from foltr_audit.rng import Streams
-from foltr_audit.scenario_texts import parse_scenarios
-from foltr_audit.spec import Spec
 from foltr_audit.world import World
 
 L = TypeVar("L", bound=Learner)

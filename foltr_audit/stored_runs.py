@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from foltr_audit.core.ranking_metrics import mean_of_rounds, online_sum
+from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import TraceError, UsageError, did_you_mean
-from foltr_audit.metrics import mean_of_rounds, online_sum
 from foltr_audit.plan import Plan, read_tables
 from foltr_audit.run_folder import PLAN, SPEC, RunFolder
-from foltr_audit.spec import Spec, first_difference
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_text
 

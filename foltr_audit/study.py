@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.attack_spec import AttackSpec
-from foltr_audit.audit_spec import AuditSpec
+from foltr_audit.core.named_queries import refuse_unknown_queries
+from foltr_audit.core.pdgd import setting_text
+from foltr_audit.core.plugins import Environment, Learner
+from foltr_audit.core.plugins.answers import facts_of
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.client_groups import ClientGroups
+from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
 from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
-from foltr_audit.learners.pdgd import setting_text
 from foltr_audit.load import load_collection
-from foltr_audit.named_queries import refuse_unknown_queries
 from foltr_audit.plan import Plan
-from foltr_audit.plugins import Environment, Learner
-from foltr_audit.plugins.answers import facts_of
 from foltr_audit.population_facts import population_facts
-from foltr_audit.records import Collection
-from foltr_audit.records.client_groups import ClientGroups
-from foltr_audit.records.world import EVERYBODY, SEVERAL, Population
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.setup import Setup, as_numbered
-from foltr_audit.spec import Spec, first_difference
 from foltr_audit.stored_runs import stored_plan
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress

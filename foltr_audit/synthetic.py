@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit import synthetic_topics
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.core.records.names import StoredNames
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.dataset import joint_fingerprint
-from foltr_audit.records.names import StoredNames
 from foltr_audit.rng import Streams
 from foltr_audit.synthetic_columns import Kind, Merit, column_codes, grades, grid, query_sizes
 from foltr_audit.synthetic_intents import synthetic_intents

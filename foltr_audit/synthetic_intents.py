@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.spec.data import FEWEST_INTENTS, MOST_INTENTS
 from foltr_audit.errors import DataError
-from foltr_audit.records import Dataset
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.frozen_arrays import Features
-
-FEWEST, MOST, USUAL = 2, 10, 4
-"""Numbers of intents: TREC's topics have up to ten; the study takes four of each."""
 
 _SEED = 1  # part of the data, so not of a Spec's seed
 _STEPS = 4096  # whole numbers that a uniform variate is brought to
@@ -47,8 +45,8 @@ def synthetic_intents(part: Dataset, intents: int) -> Dataset:
     Raises:
         DataError: fewer than 2 intents, or more than 10.
     """
-    if not FEWEST <= intents <= MOST:
-        raise DataError(f"intents: {intents} made-up intents; expected {FEWEST} to {MOST}")
+    if not FEWEST_INTENTS <= intents <= MOST_INTENTS:
+        raise DataError(f"intents: {intents} made-up intents; expected {FEWEST_INTENTS} to {MOST_INTENTS}")
     queries = name_codes(part.query_ids)
     alike = _whole("alike", 0, queries, 1)
     shares = _shares(intents, queries, alike)

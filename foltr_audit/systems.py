@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.view import Inference, View
+from foltr_audit.core.records.view import Inference, View
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

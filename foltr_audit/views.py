@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.view import Knowledge
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.events import Ball
-from foltr_audit.rankers import make_ranker
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord
-from foltr_audit.records.view import Knowledge
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.frozen_arrays import Features
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.click_mixture import ClickMixture
+from foltr_audit.core.click_mixture import ClickMixture
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.ranking_metrics import ideal_dcg
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.records.dataset import joined
 from foltr_audit.errors import UsageError
-from foltr_audit.metrics import ideal_dcg
-from foltr_audit.origin import Origin
-from foltr_audit.plugins import ClickModel
-from foltr_audit.records import Dataset
-from foltr_audit.records.dataset import joined
 
 _MOST_GRADES = 128  # as many as kernels can tell apart, over all click models
 

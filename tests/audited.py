@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Audit, Finding
 from foltr_audit.auditing.session import Session
-from foltr_audit.plugins import Ball, MessageDefense, PrivacyClaim, RoundContext, StepDefense
+from foltr_audit.core.plugins import Ball, MessageDefense, PrivacyClaim, RoundContext, StepDefense
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.setup import Setup
 

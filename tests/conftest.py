@@ -10,11 +10,11 @@ import pytest
 from hypothesis import settings
 
 from foltr_audit import data_cache, data_origin
-from foltr_audit.chain import Chain
-from foltr_audit.plugins import Defense
-from foltr_audit.records import Collection
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import Defense
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 from tests.caching import TEXT
 from tests.installed import Installer
 from tests.toys import JOURNAL, Entry, tiny_collection

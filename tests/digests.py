@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Scenario
+from foltr_audit.core.plugins.registry import names
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.federation import Federation
 from foltr_audit.load import load_collection
-from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Scenario
-from foltr_audit.records import Collection
-from foltr_audit.registry import names
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 from tests.test_contract import example, view
 
 STORED = Path(__file__).with_suffix(".json")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit import registry
+from foltr_audit.core.plugins import registry
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.chain import Chain
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.lint import Finding, Linted, Linter, Outcome
-from foltr_audit.plugins import RoundContext
 from foltr_audit.privacy.event_texts import event_text
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceDataset, TraceHeader
 

@@ -15,8 +15,8 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.spec import Spec
 
 
 def tiny_cells(count: int, **more: Any) -> list[Planned]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.letor import write_letor
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.dataset import joint_fingerprint
 
 CATEGORY = 2
 """The feature that is the category: 3, 5 or 8."""

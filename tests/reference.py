@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.records import Dataset
+from foltr_audit.core.records import Dataset
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
 LOW = 0xFFFFFFFF
@@ -146,3 +146,17 @@ def chi_square_p(counts: ArrayLike, probabilities: ArrayLike) -> float:
     expected = law[law > 0] * observed.sum()
     statistic = np.sum((observed[law > 0] - expected) ** 2 / expected)
     return float(chi2.sf(statistic, expected.size - 1))
+
+
+def laplacian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Graph Laplacian `diag(W 1) - W` of symmetric pair weights, shape (k, k): the gradient is `J^T L c`."""
+    L: NDArray[np.float64] = np.diag(weights.sum(axis=1)) - weights
+    return L
+
+
+def observed_length(clicks: NDArray[np.bool_], length: int, pairs: str) -> int:
+    """How many top documents of a list take part in pairs."""
+    if pairs == "all":
+        return length
+    clicked = np.flatnonzero(clicks)
+    return min(int(clicked[-1]) + 2, length) if clicked.size else 0

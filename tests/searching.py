@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foltr_audit.plugins import CentralLearner, Learnt, RoundContext, Users
-from foltr_audit.records import Dataset
+from foltr_audit.core.plugins import CentralLearner, Learnt, RoundContext, Users
+from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
 from tests.toys import Bools, Floats, Ints, dataset
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.published_chain import published_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.learners.gamma_shares import published_chain
 from foltr_audit.privacy.accounting import Situation, UpperBound, over_rounds, upper_bound
 from foltr_audit.privacy.events import (
     UNITS,

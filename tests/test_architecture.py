@@ -28,6 +28,7 @@ ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
 PLUGINS_MAY_IMPORT = {
     "foltr_audit.plugins",
     "foltr_audit.privacy",
+    "foltr_audit.core.records",
     "foltr_audit.counting",
     "foltr_audit.decoding",
     "foltr_audit.errors",
@@ -40,7 +41,6 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.pattern_answers",
     "foltr_audit.rank_changes",
     "foltr_audit.utils.reading",
-    "foltr_audit.records",
     "foltr_audit.relaxed",
     "foltr_audit.replay",
     "foltr_audit.rng",
@@ -346,8 +346,8 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.auc" in imports("foltr_audit.operating_points")
     assert "foltr_audit.kernels.auc" not in imports("foltr_audit.operating_points", lazy=False)
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
-    assert "foltr_audit.records.dataset" in imports("foltr_audit.plugins.learners")
-    assert "foltr_audit.records.dataset" not in imports("foltr_audit.plugins.learners", lazy=False)
+    assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learners")
+    assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learners", lazy=False)
     assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.study")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"

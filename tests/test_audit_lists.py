@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Finding
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.setup import Setup
 from tests.audited import EPS, findings, session

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Audit, Finding
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.experiment import first_model, train
 from foltr_audit.run_folder import RunFolder
 from tests.audited import ToyClip, ToyLaplace

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from foltr_audit.auditing.audit import Finding
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import AggregateDefense, Attack, Inference, View
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import AggregateDefense, Attack, Inference, View
 from foltr_audit.privacy.events import Noised, Opaque, PrivacyEvent
 from foltr_audit.privacy.noise import Gaussian
 from tests import toys

@@ -14,16 +14,16 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from foltr_audit.beliefs import click_belief
-from foltr_audit.clicks import Informational, Navigational, Perfect
+from foltr_audit.core.click_models import Informational, Navigational, Perfect
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.decoding import Decoder
 from foltr_audit.federation import Federation
 from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import ClickModel
-from foltr_audit.rankers import make_ranker
 from foltr_audit.recording import trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.belief import ClickBelief
 from foltr_audit.setup import Setup
 from tests.reference import chi_square_p, dataset
 from tests.toys import BELIEF, FEATURES, collection_of, rearranged, view

@@ -17,10 +17,10 @@ from benchmarks.plain_loop import PlainLoop, cascade_clicks, pdgd_gradient, samp
 from benchmarks.shapes import mq2007
 from benchmarks.tables import markdown, number
 from benchmarks.timing import Contestant, Rates, Spread, interleave
-from foltr_audit.clicks import Informational, Perfect
+from foltr_audit.core.click_models import Informational, Perfect
+from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.federation import Federation
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.rankers.linear import LinearRanker
 from tests.reference import chi_square_p, dataset, exact_pair_weights, list_probability, pairwise_gradient
 
 # --- the plain loop is right ----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from foltr_audit.bundling.differences import (
     table_differences,
 )
 from foltr_audit.bundling.place import Place
-from foltr_audit.spec import Spec
+from foltr_audit.core.spec.experiment import Spec
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.auditing.noise_for_target import Calibrated, calibrate, mechanisms
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import PrivacyEvent
 from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.privacy.accounting.calibrate import Calibrated, calibrate, mechanisms
 from foltr_audit.privacy.events import Noised
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from foltr_audit.privacy.noise import GammaShare

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.privacy.accounting import Situation, upper_bound
 from tests.command import run
 from tests.toys import context

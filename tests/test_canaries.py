@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.neighbours import LogCanary
 from foltr_audit.auditing.scripted import ScriptedClients
+from foltr_audit.core.plugins import ModelLearner, RoundContext, StepDefense
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
-from foltr_audit.plugins import ModelLearner, RoundContext, StepDefense
 from foltr_audit.setup import Setup
 from tests.audited import Floats, ToyClip, ToyLaplace
 from tests.conftest import SetupOf

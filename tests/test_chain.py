@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from foltr_audit.chain import STAGES, Chain, parse_chain
+from foltr_audit.core.defense_chain import STAGES, Chain, parse_chain
+from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, Wired, plain
+from foltr_audit.core.published_chain import published_chain
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.federation import Federation
-from foltr_audit.learners.gamma_shares import published_chain
-from foltr_audit.plugins import Ball, MessageDefense, RoundContext, Wired, plain
 from foltr_audit.setup import Setup
 from tests.toys import (
     FEATURES,

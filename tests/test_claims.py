@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.claims import NOTHING, Claim, claim_for
-from foltr_audit.chain import parse_chain
-from foltr_audit.plugins import Defense, MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.core.spec.audit import AuditSpec
 from tests.audited import Floats
 from tests.conftest import SetupOf
 

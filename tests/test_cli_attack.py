@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.plugins import Attack
-from foltr_audit.registry import names, plugin_class
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import names, plugin_class
 from tests.command import SMALL, files, run
 
 ROW = {

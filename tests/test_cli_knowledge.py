@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.records.view import KNOWLEDGE
+from foltr_audit.core.records.view import KNOWLEDGE
 from tests.command import SMALL, run
 
 ONE = ("--click-model", "informational", "--eps", 1.2)

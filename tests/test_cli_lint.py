@@ -133,7 +133,7 @@ from dataclasses import replace
 import numpy as np
 
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.plugins import MessageDefense
+from foltr_audit.core.plugins import MessageDefense
 
 
 class ByOthers(MessageDefense):

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.privacy.accounting import Situation, upper_bound
 from foltr_audit.recommending.candidates import Leak
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.report.recommend_sentences import sentence
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from tests.command import run
 

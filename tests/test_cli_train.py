@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from foltr_audit.metrics import OFFLINE
+from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.plan import Plan
 from foltr_audit.report.train import Speed, TrainReport
 from foltr_audit.report.train_tables import print_train

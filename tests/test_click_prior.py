@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.core.plugins import View
 from foltr_audit.decoding import patterns_as_clicks
-from foltr_audit.plugins import View
 from tests.test_map import answer
 from tests.test_patterns import walk_down
 from tests.toys import BELIEF, rearranged, view, with_updates

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.click_rates import cascade_rates, median_rates, weighted_median
+from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.decoding import patterns_as_clicks
-from foltr_audit.records.belief import ClickBelief
 from tests.test_patterns import walk_down
 from tests.toys import BELIEF
 

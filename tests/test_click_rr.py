@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.chain import parse_chain
+from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
 from foltr_audit.federation import Federation

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.clicks import (
+from foltr_audit.core.click_models import (
     Cascade,
     Informational,
     Navigational,
     Perfect,
 )
+from foltr_audit.core.ranking_metrics import max_rr
 from foltr_audit.errors import UsageError
-from foltr_audit.metrics import max_rr
 from foltr_audit.rng import Streams
 from tests.reference import chi_square_p, golden
 

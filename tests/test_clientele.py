@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.attack_spec import AttackSpec
 from foltr_audit.clientele import Clientele
+from foltr_audit.core.ranking_metrics import ideal_dcg, mean_ndcg
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.population import Asked
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
-from foltr_audit.metrics import ideal_dcg, mean_ndcg
-from foltr_audit.records import Collection
-from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from tests.conftest import SetupOf
 from tests.toys import FEATURES

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from foltr_audit.core.plugins import RoundContext, Users
+from foltr_audit.core.records import Dataset
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.normal import normals
 from foltr_audit.learners.coltr import COLTR
-from foltr_audit.plugins import RoundContext, Users
-from foltr_audit.records import Dataset
 from tests.reference import numba_threads
 from tests.searching import (
     ALWAYS,

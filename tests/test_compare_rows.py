@@ -13,10 +13,10 @@ from scipy.stats import ttest_rel
 from foltr_audit.bootstrap import Resamples
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.report.compare import with_front
 from foltr_audit.report.compare_rows import Setting, attack_rows_of, curve_row, setting_row
 from foltr_audit.rng import Streams
-from foltr_audit.spec import Spec
 from tests.comparisons import same_queries
 from tests.judged import random_evidence
 

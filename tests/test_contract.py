@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.chain import STAGES, parse_chain
-from foltr_audit.errors import PluginError
-from foltr_audit.federation import Federation
-from foltr_audit.plugins import (
+from foltr_audit.core.defense_chain import STAGES, parse_chain
+from foltr_audit.core.plugins import (
     Attack,
     CentralLearner,
     Defense,
@@ -30,9 +28,11 @@ from foltr_audit.plugins import (
     Plugin,
     View,
 )
-from foltr_audit.rankers import make_ranker
-from foltr_audit.records import Collection
-from foltr_audit.registry import GROUPS, make, names, plugin_class
+from foltr_audit.core.plugins.registry import GROUPS, make, names, plugin_class
+from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.records import Collection
+from foltr_audit.errors import PluginError
+from foltr_audit.federation import Federation
 from foltr_audit.rng import Streams
 from tests import toys
 from tests.conftest import SetupOf

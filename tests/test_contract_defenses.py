@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.chain import STAGES
-from foltr_audit.plugins import (
+from foltr_audit.core.defense_chain import STAGES
+from foltr_audit.core.plugins import (
     AggregateDefense,
     ClickDefense,
     Defense,
@@ -20,8 +20,8 @@ from foltr_audit.plugins import (
     Wired,
     WireDefense,
 )
+from foltr_audit.core.plugins.registry import names
 from foltr_audit.privacy.observers import VIEWS
-from foltr_audit.registry import names
 from tests import toys
 from tests.test_contract import example, registered
 

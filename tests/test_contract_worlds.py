@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foltr_audit.plugins import ClickModel, Population, Scenario, Surroundings, Trait, Value
-from foltr_audit.registry import make
+from foltr_audit.core.plugins import ClickModel, Population, Scenario, Surroundings, Trait, Value
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.rng import Streams
-from foltr_audit.scenario_texts import canonical_scenarios
 from tests.test_contract import example, registered
 
 

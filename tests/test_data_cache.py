@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from foltr_audit import data_cache, data_origin
+from foltr_audit.core.records.names import StoredNames
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.normalise import NORMALISATIONS
-from foltr_audit.records.names import StoredNames
 from tests.caching import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 from tests.command import run
 from tests.test_architecture import imports, modules
@@ -133,7 +133,7 @@ def test_names_are_decoded_on_use() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
 def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foltr_audit.records.names._BATCH_NAMES", 3)
+    monkeypatch.setattr("foltr_audit.core.records.names._BATCH_NAMES", 3)
     names = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
     stored = StoredNames.of(iter(names))
     assert len(stored) == count

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from foltr_audit import data_cache
+from foltr_audit.core.records import Collection
 from foltr_audit.data_entry import META, SCHEMA, map_entry, seal, unseal, write_entry
-from foltr_audit.records import Collection
 from foltr_audit.synthetic import synthesise
 from tests.caching import assert_same, contents, is_mapped, load, names
 from tests.command import run
@@ -127,7 +127,7 @@ WORK = """
 import sys
 from foltr_audit import data_cache, data_origin
 from foltr_audit.load import load_collection
-from foltr_audit.spec import DataSpec
+from foltr_audit.core.spec.experiment import DataSpec
 data_cache.SMALLEST_BYTES, data_origin._SETTLED_NS = 0, -1
 if sys.argv[2] == "hang":
     import numpy, time

@@ -15,8 +15,8 @@ MEASURE = """
 import re
 from pathlib import Path
 from foltr_audit.load import load_collection
-from foltr_audit.records import Collection
-from foltr_audit.spec import DataSpec
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import DataSpec
 
 def kibibytes(name):
     return int(re.search(name + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

@@ -14,8 +14,8 @@ from foltr_audit.auditing.declarations import Declarations, check_declarations
 from foltr_audit.auditing.link_tests import Input, LinkTests
 from foltr_audit.auditing.scripted import ScriptedClients
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.chain import parse_chain
-from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.privacy.events import Bounded, Noised, Resized, Rounded
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.setup import Setup

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.audit_faults import CHAINS
 from benchmarks.faults import CLICK_FAULTS, broken
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.plugins import ClickDefense, PrivacyEvent, RoundContext
+from foltr_audit.core.plugins import ClickDefense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import RandomisedClicks
 from tests.conftest import SetupOf
 from tests.test_declarations import audited, declared

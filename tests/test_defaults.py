@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit import defaults
-from foltr_audit.attack_spec import AttackSpec
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits as Gate
 from foltr_audit.cli.calibrate import calibrate
 from foltr_audit.cli.recommend import recommend
 from foltr_audit.comparing.grid import Grid
+from foltr_audit.core.spec import defaults
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.recommend import Effort
 from foltr_audit.report.meaning import meaning
-from foltr_audit.spec import Spec
 from tests.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")

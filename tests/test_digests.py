@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.plugins import Attack
-from foltr_audit.registry import names
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import names
 from tests import digests
 
 TOLERANCE = 1e-6

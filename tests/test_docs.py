@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import foltr_audit
-from foltr_audit import plugins
-from foltr_audit.chain import STAGES
 from foltr_audit.cli.main import INTERRUPTED
+from foltr_audit.core import plugins
+from foltr_audit.core.defense_chain import STAGES
+from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.plugins import Attack, Defense, Learner, Plugin, Scenario
-from foltr_audit.registry import GROUPS, SINGULAR, names, plugin_class
 from tests.documents import (
     DOCUMENTS,
     PAGES,

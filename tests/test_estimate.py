@@ -14,8 +14,8 @@ from foltr_audit.comparing.pace import Pace, first_of_each_sort
 from foltr_audit.comparing.probe import Probed
 from foltr_audit.comparing.runner import run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.plan import Table
-from foltr_audit.spec import Spec
 from tests.command import files
 from tests.many_cells import begun
 

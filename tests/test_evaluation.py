@@ -8,11 +8,11 @@ from math import isnan, log2
 import numpy as np
 import pytest
 
-from foltr_audit.clicks import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.ranking_metrics import OFFLINE
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.evaluation import Evaluation
-from foltr_audit.metrics import OFFLINE
-from foltr_audit.plugins import ClickModel
-from foltr_audit.records import Collection, Dataset
 from foltr_audit.setup import Setup
 from tests.conftest import SetupOf
 from tests.toys import FEATURES, collection_of

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from foltr_audit.clicks import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import play_perturbed
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.learners.foltr_es import FOLtRES
-from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.records import Dataset
 from foltr_audit.rng import Streams
 from tests import toys
 from tests.reference import numba_threads

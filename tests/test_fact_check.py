@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.fact_check import FactCheck, check_facts
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import Trace
 from tests import foreign
 from tests.command import run

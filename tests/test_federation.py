@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.chain import parse_chain
-from foltr_audit.clicks import Perfect
+from foltr_audit.core.click_models import Perfect
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.ranking_metrics import ideal_dcg
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.federation import Federation
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.metrics import ideal_dcg
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from tests.toys import (
     FEATURES,

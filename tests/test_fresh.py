@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError
 from foltr_audit.fresh import FreshClients
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from tests.toys import FEATURES, LENGTHS, Entry, Floats, ToyMessage, ToyStep
 

@@ -9,8 +9,8 @@ import pytest
 
 from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.grid import Grid
+from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import UsageError
-from foltr_audit.spec import Spec, flat
 from foltr_audit.study import Study
 
 STUDY = Study()

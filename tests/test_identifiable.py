@@ -15,10 +15,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from foltr_audit.attacks.olsr import OLSR
+from foltr_audit.core.pdgd import observed_documents
+from foltr_audit.core.plugins import Inference, View
+from foltr_audit.core.records import Collection
 from foltr_audit.identifiable import Identifiability, identifiability
-from foltr_audit.learners.pdgd import observed_documents
-from foltr_audit.plugins import Inference, View
-from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
 from tests.reference import dataset, observed_pairs
 from tests.test_replay import SETTINGS, Sent, learner, sent, wide

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.plugins import Environment, Scenario, Surroundings
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.intent_metrics import (
     ONLINE,
     PERIOD,
@@ -25,8 +27,6 @@ from foltr_audit.intent_metrics import (
     specific_online,
     under_intents,
 )
-from foltr_audit.plugins import Environment, Scenario, Surroundings
-from foltr_audit.registry import make
 
 Rows = list[dict[str, float]]
 INTENTS = 3

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.spec.data import DataSpec, are_synthetic, canonical_intents
 from foltr_audit.errors import DataError
 from foltr_audit.intents import balanced, balanced_collection, new_order
-from foltr_audit.label_columns import are_synthetic, canonical_intents, intent_files
+from foltr_audit.label_columns import intent_files
 from foltr_audit.load import load_collection
 from foltr_audit.normalise import normalise
 from foltr_audit.qrels import read_qrels
-from foltr_audit.records import Dataset
 from foltr_audit.rng import Streams
-from foltr_audit.spec import DataSpec
 from foltr_audit.synthetic import synthesise
 from foltr_audit.synthetic_intents import _ranks, synthetic_intents
 from tests.command import SHARED, run
@@ -232,10 +232,10 @@ def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
 
 @pytest.mark.slow
 def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.evaluation import Evaluation
     from foltr_audit.experiment import train
     from foltr_audit.setup import Setup
-    from foltr_audit.spec import Spec
 
     whole = balanced_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))
     under = [whole.train.under(intent) for intent in range(4)]
@@ -328,7 +328,7 @@ def test_a_run_finds_its_intents_again(tmp_path: Path) -> None:
 
 def test_a_collection_in_hand_names_its_intents() -> None:
     from foltr_audit.api import _several, load_data
-    from foltr_audit.spec import Spec
+    from foltr_audit.core.spec.experiment import Spec
 
     made = load_data("synthetic:mq2007:20", intents="synthetic:2")
     (spec,) = _several(Spec(), made)

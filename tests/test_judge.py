@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 from foltr_audit import observer as observer_room
-from foltr_audit.attack_spec import AttackSpec
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins.registry import make, names, plugin_class
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Knowledge
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.experiment import attack_fresh, findings, make_attacks, train
@@ -21,12 +26,7 @@ from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
 from foltr_audit.judge import judge as judge_by
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.recording import MemoryRecording, Recording, record_rounds, trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
-from foltr_audit.records.view import Knowledge
-from foltr_audit.registry import make, names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 from tests.toys import FEATURES, Drawing, view

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit import letor_lines, letor_write
+from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.letor import LetorPart, read_letor, write_letor
 from foltr_audit.letor_features import _parse_carefully, _parse_quickly
-from foltr_audit.records import Dataset
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 LARGEST = float(np.finfo(np.float32).max)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from foltr_audit import letor_lines
+from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.letor import read_letor, write_letor
-from foltr_audit.records import Dataset
 
 GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
 

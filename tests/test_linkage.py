@@ -22,13 +22,13 @@ from foltr_audit.attacks.linkage import (
     same_kind,
     standardised,
 )
+from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links, offered, softmax
 from foltr_audit.judge_queries import Placed
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack, Inference, LinkAttack, View
 from foltr_audit.recording import MemoryRecording
-from foltr_audit.registry import make
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 from tests.populations import DATA, recorded, reordered

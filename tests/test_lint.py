@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.lint import CHECKS, Linted, lint
-from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import TraceHeader, TraceWriter
 from tests import linted
 from tests.linted import LAPLACE, MESSAGES, ROUNDS, Floats, P, found_in, header_of, leaks, only, played

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import RoundContext
 from foltr_audit.defenses.gaussian import GaussianNoise
 from foltr_audit.lint import Linted
-from foltr_audit.plugins import RoundContext
 from tests import linted
 from tests.linted import Floats, leaks, outcome
 

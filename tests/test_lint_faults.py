@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit.chain import Chain
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import MessageDefense, RoundContext
 from foltr_audit.lint import Linted
-from foltr_audit.plugins import MessageDefense, RoundContext
 from foltr_audit.privacy.noise import AddedNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
 from tests import linted

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.lint import CHECKS, Gap, Linted, Outcome
-from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import TraceHeader
 from tests import linted
 from tests.linted import LAPLACE, MESSAGES, P, done_with, header_of, leaks, outcome, played

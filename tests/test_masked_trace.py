@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.observer import Observer
 from foltr_audit.recording import record_rounds, trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, validate
 from foltr_audit.views import cohort_sum, readable

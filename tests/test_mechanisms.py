@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import MessageDefense
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.plugins import MessageDefense
 from foltr_audit.privacy.events import Noised, Rounded
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam

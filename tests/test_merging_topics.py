@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
 from foltr_audit.merging.topics import Topics
 from foltr_audit.normalise import normalise
-from foltr_audit.records import Collection, Dataset
 from foltr_audit.rng import Streams
 from foltr_audit.synthetic import synthesise
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.message_size import bytes_per_client
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
 STUDY = Study()

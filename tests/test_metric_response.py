@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.clicks import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.randomized_response import MetricResponse, composed, p_of
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.clicks import Informational, Navigational, Perfect
-from foltr_audit.metrics import (
+from foltr_audit.core.click_models import Informational, Navigational, Perfect
+from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     average_precision,
     dcg,
@@ -28,7 +28,7 @@ from foltr_audit.metrics import (
     reciprocal_rank,
     relevant_documents,
 )
-from foltr_audit.records import Dataset
+from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
 from tests.reference import dataset, golden
 

@@ -11,12 +11,11 @@ from autograd import elementwise_grad, jacobian
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.kernels.layers import LANES
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.learners.pdgd import laplacian
-from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.rankers.neural import NeuralRanker
-from tests.reference import dataset, exact_pair_weights, pairwise_gradient
+from tests.reference import dataset, exact_pair_weights, laplacian, pairwise_gradient
 from tests.toys import Floats
 
 DEPTHS = pytest.mark.parametrize("layers", [1, 2])

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, special, stats
 
+from foltr_audit.core.plugins import plain
 from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import plain
 from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree, parse_law
 from foltr_audit.rng import Streams
 from tests import toys

@@ -10,16 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit import observer as observer_room
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins.registry import names, plugin_class
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
 from foltr_audit.observer import Observer, Seen
-from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.recording import trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord
-from foltr_audit.records.view import KNOWLEDGE
-from foltr_audit.registry import names, plugin_class
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 from foltr_audit.side_by_side import whole_round, with_lists

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.attacks.olsr import OLSR, OLSRTheta
+from foltr_audit.core.pdgd import Normaliser, Pairs
+from foltr_audit.core.plugins import Inference, View
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.learners.pdgd import Normaliser, Pairs
-from foltr_audit.plugins import Inference, View
-from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.records import Dataset
 from foltr_audit.systems import least_squares, named_by_weight, rounding_fit, roundings, with_model_column
 from tests.reference import dataset
 from tests.toys import rearranged

@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("attacks", "defenses", "scenarios")
 LISTS = """
-from foltr_audit.plugins import Attack, Defense, Scenario
-from foltr_audit.registry import names, unloadable
+from foltr_audit.core.plugins import Attack, Defense, Scenario
+from foltr_audit.core.plugins.registry import names, unloadable
 for base in (Attack, Defense, Scenario):
     assert names(base) and not unloadable(base), unloadable(base)
 import foltr_audit

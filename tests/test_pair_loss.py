@@ -12,10 +12,10 @@ from scipy import stats
 from foltr_audit.auditing.likelihood import Noise, exact_epsilon, log_ratio
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.session import Session
-from foltr_audit.plugins import Defense, ModelLearner
+from foltr_audit.core.plugins import Defense, ModelLearner
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.privacy.events import Bounded, Noised, Opaque, RandomisedClicks, Resized, Rounded, Summed
 from foltr_audit.privacy.noise import GammaShare, Gaussian
-from foltr_audit.registry import make
 from tests.audited import ToyClip, ToyLaplace, session
 from tests.conftest import SetupOf
 

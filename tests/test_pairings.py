@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.chain import parse_chain
-from foltr_audit.pairings import warnings
-from foltr_audit.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext, StepDefense, WireDefense
+from foltr_audit.core.chain_warnings import warnings
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import (
+    Defense,
+    MessageDefense,
+    PrivacyEvent,
+    RoundContext,
+    StepDefense,
+    WireDefense,
+)
 from foltr_audit.privacy.events import Bounded, Summed
 from foltr_audit.privacy.noise import GammaShare
 from tests import toys

@@ -14,7 +14,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from foltr_audit.clicks import Cascade
+from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.plugins import Ball, ClickModel, Knowledge, View
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.records.view import Candidates
 from foltr_audit.decoding import Decoder, density_table, patterns_as_clicks, why_too_long
 from foltr_audit.kernels.patterns import (
     MOST_DOCUMENTS,
@@ -24,10 +27,7 @@ from foltr_audit.kernels.patterns import (
     log_likelihoods,
     marginals,
 )
-from foltr_audit.plugins import Ball, ClickModel, Knowledge, View
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
-from foltr_audit.records.view import Candidates
-from foltr_audit.registry import make
 from foltr_audit.rng import Streams
 from tests.reference import (
     chi_square_p,

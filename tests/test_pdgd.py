@@ -12,24 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from foltr_audit.core.pdgd import (
+    PDGD_SETTINGS,
+    PDGDSetting,
+    pdgd_setting,
+)
+from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.learners.pdgd import (
-    PDGD_SETTINGS,
-    PDGDSetting,
-    laplacian,
-    observed_length,
-    pdgd_setting,
-)
-from foltr_audit.rankers.linear import LinearRanker
 from tests.reference import (
     dataset,
     exact_pair_weights,
     golden,
+    laplacian,
     list_probability,
     numba_threads,
+    observed_length,
     observed_pairs,
     pair_weight,
     pairwise_gradient,

@@ -20,16 +20,16 @@ from benchmarks.plain_interleaving import place_odds, prefers, prefers_team, pro
 from benchmarks.plain_neural import PlainNeuralLoop
 from benchmarks.plain_users import PlainUsers, click_setting
 from benchmarks.timing import Rates
+from foltr_audit.core.plugins import Learnt, Users
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.federation import Federation
 from foltr_audit.kernels.normal import normals
 from foltr_audit.learners.coltr import COLTR
 from foltr_audit.learners.dbgd import DBGD
 from foltr_audit.learners.foltr_es import FOLtRES
 from foltr_audit.optimisers import Adam
-from foltr_audit.plugins import Learnt, Users
-from foltr_audit.records import Collection
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 from foltr_audit.synthetic import synthesise
 from tests import interleaved
 from tests.reference import chi_square_p, dataset

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Plan, changed, expand, read_tables
-from foltr_audit.spec import Spec
 from tests.spec_tables import SPEC_TABLES
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins.answers import all_of, array_of, arrays_of, one_of
+from foltr_audit.core.plugins.registry import GROUPS
 from foltr_audit.errors import PluginError
-from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
-from foltr_audit.plugins.answers import all_of, array_of, arrays_of, one_of
-from foltr_audit.registry import GROUPS
 from tests.command import SMALL, Done, run
 from tests.installed import Installer
 
 START = """
 from typing import ClassVar
 import numpy as np
-from foltr_audit.plugins import *
+from foltr_audit.core.plugins import *
 """
 
 ATTACK = """

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from foltr_audit import api
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.inquiry import Inquiries, combined_inquiries
 from foltr_audit.judge_intents import IntentEvidence, Told
@@ -21,7 +22,6 @@ from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.report.tables import print_attack
 from foltr_audit.rng import Streams
-from foltr_audit.spec import Spec
 from tests.command import SMALL, run
 from tests.populations import DATA, SHARES
 

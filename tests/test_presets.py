@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.chain import parse_chain
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import Attack, ClickModel, Learner
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import Attack, ClickModel, Learner
 from foltr_audit.presets import RANDOM, load_preset, preset_names, read_preset
-from foltr_audit.registry import make
 from foltr_audit.report.published_attacks import COMPARED
-from foltr_audit.spec import Spec
 from tests.command import SHARED, run
 from tests.test_architecture import ROOT
 

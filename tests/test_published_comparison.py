@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Trained
 from foltr_audit.presets import Preset, load_preset
 from foltr_audit.report.comparison import Extent
 from foltr_audit.report.published_attacks import COMPARED, AttackComparison
-from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 from tests.judged import random_evidence
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.records.population import Environment, Period
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiment import Trained
 from foltr_audit.presets import Preset, load_preset, read_preset
-from foltr_audit.records.world import Environment, Period
 from foltr_audit.report.comparison import Extent
 from foltr_audit.report.published_figures import FigureComparison
-from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 from tests.command import SHARED
 

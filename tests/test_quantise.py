@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.chain import parse_chain
+from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.quantise import Quantise, Sign
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import Bounded, Opaque

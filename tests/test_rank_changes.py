@@ -8,9 +8,9 @@ from math import exp
 import numpy as np
 import pytest
 
-from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.rank_changes import by_rank
-from foltr_audit.registry import make
 from tests import toys
 
 BY_CHANGE = (

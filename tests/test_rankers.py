@@ -7,15 +7,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from foltr_audit.core.rankers import Ranker, known_ranker, make_ranker, ranker_text
+from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.records.view import Candidates
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.rankers import Ranker, known_ranker, make_ranker, ranker_text
-from foltr_audit.rankers.neural import NeuralRanker
-from foltr_audit.records import Dataset
-from foltr_audit.records.view import Candidates
-from foltr_audit.spec import Spec
 from tests.command import run
 from tests.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
 from tests.toys import Bools, Floats, Ints

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.kernels.ranking import top_lists, weighted_features
-from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.records import Dataset
 from tests.reference import chi_square_p, dataset, list_probability, numba_threads
 
 KEY = np.uint64(20240607)

@@ -38,7 +38,7 @@ def test_the_examples_in_docstrings_hold(module: str) -> None:
 def test_contributing_s_example_is_a_working_plug_in() -> None:
     import numpy as np
 
-    from foltr_audit.plugins import Attack, View
+    from foltr_audit.core.plugins import Attack, View
 
     kind = run_program(ROOT / "CONTRIBUTING.md")["LastPosition"]
     assert isinstance(kind, type)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from foltr_audit.auditing.noise_for_target import mechanisms
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting.calibrate import mechanisms
 from foltr_audit.recommending.candidates import Candidates, worst_leak
 from foltr_audit.recommending.confirm import confirm, confirming_grid
 from foltr_audit.recommending.limits import Limits
@@ -22,7 +23,6 @@ from foltr_audit.recommending.space import SECURE, Accountant, Point, Proven, Re
 from foltr_audit.report.attack import attack_rows
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.rng import Streams
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 
 BASE = Spec.parse(

@@ -11,9 +11,8 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from foltr_audit.errors import PluginError
-from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario, plain
-from foltr_audit.registry import (
+from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario, plain
+from foltr_audit.core.plugins.registry import (
     GROUPS,
     SINGULAR,
     first_problem,
@@ -23,6 +22,7 @@ from foltr_audit.registry import (
     plugin_class,
     remade,
 )
+from foltr_audit.errors import PluginError
 from tests.installed import Installer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -201,7 +201,7 @@ def test_first_problem_is_one_line() -> None:
 # --- plug-ins of others ---------------------------------------------------------------------------
 
 MODULE = '''
-from foltr_audit.plugins import Attack, Inference
+from foltr_audit.core.plugins import Attack, Inference
 
 
 class Mine(Attack):
@@ -246,7 +246,7 @@ class TestPluginsOfOthers:
             ("other_lab:Nobody", "'mine' (other_lab:Nobody) cannot be loaded"),
             ("other_lab_missing:Mine", "'mine' (other_lab_missing:Mine) cannot be loaded"),
             ("other_lab_missing.inner:Mine", "'mine' (other_lab_missing.inner:Mine) cannot be loaded"),
-            ("foltr_audit.plugins:Defense", "of other-lab is shadowed by "),
+            ("foltr_audit.core.plugins:Defense", "of other-lab is shadowed by "),
         ],
     )
     def test_what_is_no_plugin_is_refused(

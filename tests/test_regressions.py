@@ -16,9 +16,9 @@ from foltr_audit.attacks.least_absolute import LeastAbsolute
 from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from foltr_audit.attacks.raifle import Raifle
 from foltr_audit.attacks.tukey import Tukey, refitted
+from foltr_audit.core.pdgd import observed_documents
+from foltr_audit.core.plugins import Attack, Ball, View
 from foltr_audit.identifiable import identifiability
-from foltr_audit.learners.pdgd import observed_documents
-from foltr_audit.plugins import Attack, Ball, View
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.relaxed import RelaxedClicks
 from foltr_audit.setup import Setup

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.plugins import Ball, View
+from foltr_audit.core.plugins import Ball, View
 from foltr_audit.relaxed import Loss, RelaxedClicks
 from foltr_audit.replay import Replay
 from foltr_audit.setup import Setup

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from foltr_audit.core.plugins import Ball, View
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Ball, View
 from foltr_audit.recording import trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 from foltr_audit.systems import observed_lengths
 from foltr_audit.trace import TraceHeader
 from tests.reference import dataset, numba_threads

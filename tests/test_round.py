@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.clicks import Cascade
+from foltr_audit.core.click_models import Cascade
 from foltr_audit.federation import Federation
 from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.privacy.noise import GammaShare

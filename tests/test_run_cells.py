@@ -18,8 +18,8 @@ from foltr_audit.comparing import pools, runner, workers
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import Tick
 from tests.command import files

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.merging.spec import MergeSpec
 from foltr_audit.plan import Plan, changed, read_tables
 from foltr_audit.presets import load_preset, preset_names
 from foltr_audit.report.presets import FOLDS, count, preset_plan
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from tests.command import run
 

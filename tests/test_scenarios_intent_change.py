@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.plugins import Environment, Population, Scenario, Surroundings
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import Environment, Population, Scenario, Surroundings
-from foltr_audit.registry import make
 
 PUBLISHED = Surroundings(intents=4, largest_label=2, interactions=4, total=200_000)
 CHANGING = ("abrupt", "smooth-abrupt", "leaking", "swap", "swap:first=3,second=1,changes=5")

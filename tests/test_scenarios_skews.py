@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.plugins import Population, Scenario, Surroundings, Trait, Value
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.population import parse_scenarios
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.plugins import Population, Scenario, Surroundings, Trait, Value
-from foltr_audit.registry import make
-from foltr_audit.scenario_texts import parse_scenarios
 from foltr_audit.scenarios.skews import LabelSkew, QuantitySkew
 
 AROUND = Surroundings(intents=4, largest_label=2, interactions=4, total=400)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from foltr_audit.compared_systems import matched, systems_in, without_shared_parameters
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.spec import Spec
 from foltr_audit.stored_runs import StoredRun, stored_runs
 from tests.stored import rounds_of, table_of, write_plan, write_run, write_system
 

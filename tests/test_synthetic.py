@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import UsageError
-from foltr_audit.records import Collection, Dataset
 from foltr_audit.synthetic import LIKES, synthesise
 
 FROZEN = {

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
 from foltr_audit.trace.header import read_header
 from foltr_audit.utils import atomic_files

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import Trace, validate
 from foltr_audit.trace.facts import FACTS
 from tests import foreign

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
 from foltr_audit.utils import atomic_files
 

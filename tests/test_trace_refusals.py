@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
 
 HEADER = TraceHeader(

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.clicks import Cascade, Informational
+from foltr_audit.core.click_models import Cascade, Informational
+from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import Asked
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.learners.foltr_es import FOLtRES
 from foltr_audit.observer import Observer
 from foltr_audit.recording import record_rounds, trace_header
-from foltr_audit.records.rounds import GlobalModel
-from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.training.metrics import MetricSenders

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import GROUPS, loadable, names, unloadable
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import Attack
-from foltr_audit.registry import GROUPS, loadable, names, unloadable
 from tests.command import SMALL, Done, run
 from tests.installed import Installer
 

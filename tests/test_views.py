@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit import observer
+from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
+from foltr_audit.core.plugins.registry import make, names
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.normalise import normalise
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack, Ball, Knowledge, View
 from foltr_audit.recording import trace_header
-from foltr_audit.records import Collection
-from foltr_audit.records.rounds import RoundRecord
-from foltr_audit.registry import make, names
 from foltr_audit.setup import Setup
 from foltr_audit.trace import TraceHeader
 from foltr_audit.views import (

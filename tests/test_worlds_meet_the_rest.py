@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foltr_audit.attack_spec import AttackSpec
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.audit import Audit
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
 from foltr_audit.intents import balanced_collection
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack
 from foltr_audit.recorded import Recorded
 from foltr_audit.recording import MemoryRecording, trace_header
-from foltr_audit.registry import make
 from foltr_audit.rng import Streams
 from foltr_audit.trace import Trace
 from tests.command import run

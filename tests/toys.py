@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.plugins import (
+from foltr_audit.core.plugins import (
     AggregateDefense,
     Attack,
     Ball,
@@ -26,11 +26,11 @@ from foltr_audit.plugins import (
     Wired,
     WireDefense,
 )
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.core.records.view import Candidates
 from foltr_audit.privacy.noise import Gaussian
-from foltr_audit.records import Collection, Dataset
-from foltr_audit.records.belief import ClickBelief
-from foltr_audit.records.dataset import joint_fingerprint
-from foltr_audit.records.view import Candidates
 from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]

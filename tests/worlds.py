@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foltr_audit.records import Collection, Dataset
+from foltr_audit.core.records import Collection, Dataset
 from tests import toys
 
 

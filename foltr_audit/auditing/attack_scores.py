@@ -8,13 +8,13 @@ from foltr_audit.auditing.games import Games
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scores import Pair
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import UsageError
 from foltr_audit.judge import checked_answer
 from foltr_audit.observer import Observer
-from foltr_audit.plugins import Attack
 from foltr_audit.recording import trace_header
-from foltr_audit.records.rounds import RoundRecord
-from foltr_audit.registry import make
 
 
 def attack_scores(games: Games, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.attack_spec import AttackSpec
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.claims import Claim, claim_for
 from foltr_audit.auditing.declarations import Declarations, State, check_declarations
 from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials, nearly_normal
@@ -21,13 +19,15 @@ from foltr_audit.auditing.scripted import Floats
 from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, Session
 from foltr_audit.auditing.sum_tests import failure_of_sums
 from foltr_audit.auditing.verdict import BROKEN, STRICT, Evidence, Verdict, verdict_on
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.fresh import FreshClients
-from foltr_audit.plugins import Attack
 from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.privacy.events import Opaque
 from foltr_audit.privacy.observers import without_lists
-from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from foltr_audit.auditing.law_tests import Floats, Test, upper_tail
-from foltr_audit.plugins import PrivacyEvent
+from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.privacy.events import Bounded, Noised, Resized, Rounded
 
 _SLACK = 1e-6  # relative: what rounding may add to a norm

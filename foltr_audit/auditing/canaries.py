@@ -10,14 +10,14 @@ import numpy as np
 
 from foltr_audit.auditing.neighbours import LogCanary, ModelCanary
 from foltr_audit.auditing.scripted import Bools, Floats, Ints, ScriptedClients
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins.answers import clicks_of
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.decoding import patterns_as_clicks
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
-from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickModel
-from foltr_audit.plugins.answers import clicks_of
 from foltr_audit.privacy.events import Bounded
-from foltr_audit.registry import make
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import NO_TICK, Tick
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.audit_spec import AuditSpec
-from foltr_audit.defaults import DELTA
-from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins.answers import claims_of
+from foltr_audit.core.plugins.answers import claims_of
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.base import DELTA
 from foltr_audit.privacy.events import PrivacyClaim
 from foltr_audit.privacy.observers import sees_lists, without_lists
 from foltr_audit.setup import Setup

@@ -12,8 +12,8 @@ import numpy as np
 from foltr_audit.auditing.estimators import clopper_pearson_bound
 from foltr_audit.auditing.law_tests import FALSE_ALARM, Test
 from foltr_audit.auditing.scripted import Bools, Ints, ScriptedClients
-from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import ClickDefense, RoundContext
+from foltr_audit.core.plugins import ClickDefense, RoundContext
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.rng import Streams
 
 _CLIENTS = 16_384

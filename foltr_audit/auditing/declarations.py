@@ -12,7 +12,7 @@ from foltr_audit.auditing.click_tests import click_tests
 from foltr_audit.auditing.law_tests import failure
 from foltr_audit.auditing.link_tests import Input, LinkTests
 from foltr_audit.auditing.scripted import ScriptedClients
-from foltr_audit.plugins import ClickDefense, Defense, PrivacyEvent
+from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent
 from foltr_audit.privacy.events import Noised, Opaque, RandomisedClicks
 
 State = Literal["as declared", "broken", "not looked", "nothing declared"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scripted import Floats, Ints, ScriptedClients
-from foltr_audit.origin import Origin
+from foltr_audit.core.query_origin import Origin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

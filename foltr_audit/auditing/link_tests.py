@@ -18,7 +18,7 @@ from foltr_audit.auditing.law_tests import Draws, Test, between, distribution, e
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.round_tests import rounds_tests, some_rounds
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
-from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.privacy.events import Bounded, Noised, RandomisedClicks, Rounded
 from foltr_audit.privacy.noise import AddedNoise
 from foltr_audit.rng import Streams

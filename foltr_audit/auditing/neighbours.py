@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.auditing.scripted import Bools, Floats, Ints, LocalResult, ScriptedClients
-from foltr_audit.chain import Chain
-from foltr_audit.plugins import RoundContext
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import RoundContext
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.auditing.scripted import Floats, ScriptedClients, is_random
-from foltr_audit.chain import Chain
-from foltr_audit.plugins import MessageDefense, RoundContext, StepDefense
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import MessageDefense, RoundContext, StepDefense
 from foltr_audit.utils.progress import SILENT, Progress
 
 _TICKS = 64  # trials between two movements of the progress bar

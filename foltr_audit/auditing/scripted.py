@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from foltr_audit.chain import Chain
 from foltr_audit.client import Clients
-from foltr_audit.plugins import ClickModel, Defense, MessageDefense, RoundContext
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import ClickModel, Defense, MessageDefense, RoundContext
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.records.population import Asked
 from foltr_audit.privacy.events import Noised, RandomisedClicks, Rounded
-from foltr_audit.records import Dataset
-from foltr_audit.records.world import Asked
-from foltr_audit.registry import make
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
 from foltr_audit.world import World
@@ -170,8 +170,8 @@ class ScriptedClients:
 
         By the global model, or by models (1 or n, P).
         """
+        from foltr_audit.core.ranking_metrics import LIST_LENGTH
         from foltr_audit.kernels.ranking import top_lists
-        from foltr_audit.metrics import LIST_LENGTH
 
         scores, starts = self.scores(self.parameters[np.newaxis] if models is None else models, queries)
         return top_lists(scores, starts, LIST_LENGTH)

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
@@ -18,9 +17,10 @@ from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scores import SCORES, Pair, trial_scores
 from foltr_audit.auditing.scripted import Floats, ScriptedClients
+from foltr_audit.core.plugins import Defense
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
-from foltr_audit.plugins import Defense
 from foltr_audit.privacy.events import Noised, PrivacyEvent, Rounded, Summed
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observers import sees_lists, without_lists

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from foltr_audit.bundling.unpack import Unpacked
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.run_folder import SPEC
-from foltr_audit.spec import Spec
 
 State = Literal["holds", "fails", "not possible", "skipped"]
 

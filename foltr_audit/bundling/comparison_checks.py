@@ -18,10 +18,10 @@ from foltr_audit.comparing.facts import read_facts
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.run_folder import RESULTS
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress

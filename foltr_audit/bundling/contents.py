@@ -12,10 +12,10 @@ from foltr_audit.comparing.cell_arrays import ARRAYS
 from foltr_audit.comparing.expansion import Planned
 from foltr_audit.comparing.facts import FACTS, read_facts
 from foltr_audit.comparing.folder import CELLS, GRID, INDEX, ComparisonFolder
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.report.train import ROUNDS
 from foltr_audit.run_folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
-from foltr_audit.spec import Spec
 from foltr_audit.stored_runs import StoredRun, stored_plan
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER

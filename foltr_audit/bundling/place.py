@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foltr_audit.bundling.checks import NotPossibleError
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.load import SYNTHETIC, load_collection
-from foltr_audit.records import Collection
-from foltr_audit.spec import DataSpec, Spec
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -23,9 +23,9 @@ from foltr_audit.comparing.facts import FACTS, read_facts
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import run_cell
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.plan import Table
-from foltr_audit.spec import Spec
 from foltr_audit.utils.progress import SILENT, Progress
 
 _DIGEST = "arrays_sha256"

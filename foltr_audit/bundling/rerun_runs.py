@@ -13,6 +13,7 @@ from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.bundling.place import Place
 from foltr_audit.bundling.rerun_cells import Compared
 from foltr_audit.bundling.run_checks import stored_results
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.plan import Plan
 from foltr_audit.report.attack import AttackReport
@@ -20,7 +21,6 @@ from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.base import Report
 from foltr_audit.report.train import ROUNDS, TrainReport
 from foltr_audit.run_folder import MODEL, RESULTS, RunFolder
-from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER

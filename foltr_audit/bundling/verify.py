@@ -19,10 +19,10 @@ from foltr_audit.bundling.unpack import Unpacked, unpacked
 from foltr_audit.bundling.versions import differing, versions
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import MODEL, SPEC
-from foltr_audit.spec import Spec
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 

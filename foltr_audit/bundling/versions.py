@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
-from foltr_audit.registry import GROUPS
+from foltr_audit.core.plugins.registry import GROUPS
 
 DISTRIBUTION = "foltr-audit"
 LIBRARIES = ("numpy", "numba", "scipy", "polars")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from foltr_audit.attack_spec import AttackSpec
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.inquiry import not_for_clicks
-from foltr_audit.plugins import Attack
-from foltr_audit.registry import make
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import listed
 

@@ -8,18 +8,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from foltr_audit.attack_spec import AttackSpec
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.checking.limits import Limits
 from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.folder import ComparisonFolder, comparison_folder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.plan import Plan
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.spec import Spec, first_difference
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from foltr_audit.audit_spec import AuditView
-from foltr_audit.defaults import VIEW
+from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.spec.audit import AuditView
+from foltr_audit.core.spec.base import VIEW, SpecTable
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.registry import first_problem
-from foltr_audit.spec_table import SpecTable
 from foltr_audit.utils.reading import toml_table
 
 EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")

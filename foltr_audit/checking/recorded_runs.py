@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.attack_spec import changed_protocol
 from foltr_audit.bootstrap import Interval, Resamples
 from foltr_audit.checking.attacks import refusals
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
+from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evaluation import OFFLINE_NDCG
 from foltr_audit.federation import Federation

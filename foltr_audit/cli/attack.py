@@ -175,7 +175,7 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
     Raises:
         FoltrAuditError: something cannot be run or written.
     """
-    from foltr_audit.plugins import Attack
+    from foltr_audit.core.plugins import Attack
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.study import Study, run_plan
     from foltr_audit.utils.progress import on_terminal
@@ -217,7 +217,7 @@ def _named(queries: str | None) -> list[str] | None:
 def _attack_trace(
     path: Path, target: str | None, common: Common, guesses: Path | None, changes: dict[str, Any]
 ) -> None:
-    from foltr_audit.plugins import Attack
+    from foltr_audit.core.plugins import Attack
     from foltr_audit.recorded import Recorded
     from foltr_audit.utils.progress import on_terminal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foltr_audit.cli.output import print_line, stdout_console, warn
-from foltr_audit.defaults import DELTA, UNIT, VIEW
+from foltr_audit.core.spec.base import DELTA, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def calibrate(
     Mechanisms that share one noise among all clients stand with secure aggregation: a single message carries
     next to none of it.
     """
+    from foltr_audit.auditing.noise_for_target import calibrate as least_noise
+    from foltr_audit.auditing.noise_for_target import in_sums, mechanisms
     from foltr_audit.privacy.accounting import Situation
-    from foltr_audit.privacy.accounting.calibrate import calibrate as least_noise
-    from foltr_audit.privacy.accounting.calibrate import in_sums, mechanisms
     from foltr_audit.report.calibration_table import CalibrationReport
 
     if parameters is not None and data is not None:
@@ -122,8 +122,8 @@ def _secure_sum(situation: Situation) -> tuple[str, ...]:
 
 
 def _features(source: str | None) -> int:
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.load import load_collection
-    from foltr_audit.spec import Spec
 
     table = {} if source is None else {"data": {"source": source}}
     spec = Spec.parse(table, "calibrate")

@@ -160,7 +160,7 @@ def _asked(
 ) -> Asked:
     from foltr_audit.checking.attacks import click_attacks
     from foltr_audit.checking.fresh import Asked
-    from foltr_audit.learners.gamma_shares import DEFAULT_SENSITIVITY
+    from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
 
     for option, given in (
         ("--trace-every", common.trace_every),
@@ -195,7 +195,7 @@ def _every(method: list[str] | None) -> bool:
 
 def _methods(method: list[str] | None) -> tuple[str, ...]:
     from foltr_audit.checking.attacks import click_attacks
-    from foltr_audit.plugins import Attack
+    from foltr_audit.core.plugins import Attack
 
     chosen = click_attacks(methods_of(method) or (), every=_every(method))
     warn_of_unloadable(Attack)

@@ -15,8 +15,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
+    from foltr_audit.core.plugins import Learner
     from foltr_audit.plan import Plan
-    from foltr_audit.plugins import Learner
     from foltr_audit.study import Output
 
 Table = dict[str, Any]
@@ -164,14 +164,14 @@ class Common:
             "rank_with": self.rank_with,
         }
         if self.pdgd is not None:
-            from foltr_audit.learners.pdgd import pdgd_setting
+            from foltr_audit.core.pdgd import pdgd_setting
 
             changes |= pdgd_setting(self.pdgd)._asdict()
         return {name: value for name, value in changes.items() if value is not None}
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
         """One point per --learner; under a protocol plain fpdgd is the one that the protocol repeats."""
-        from foltr_audit.spec import default_learner
+        from foltr_audit.core.spec.training import default_learner
 
         plain = default_learner(attacks=protocol is not None)
         return [
@@ -310,8 +310,9 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
         if fold is None:
             raise UsageError(f"--fold: {text[:40]!r}; expected the number of a fold, or all")
         return (fold,)
+    from foltr_audit.core.spec.data import DataSpec
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.load import folds
-    from foltr_audit.spec import DataSpec, Spec
 
     source = source or DataSpec().source
     found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
@@ -341,7 +342,7 @@ def read_config(config: Path) -> list[Table]:
 
 
 def _trained_on_each(table: Table) -> list[Table]:
-    from foltr_audit.attack_spec import AttackSpec
+    from foltr_audit.core.spec.attack import AttackSpec
     from foltr_audit.plan import changed
 
     models = table["attack"].get("click_models", AttackSpec().click_models)
@@ -359,8 +360,8 @@ def changed_learner(text: str, changes: dict[str, object]) -> str:
     Raises:
         UsageError: it has no such parameter, or refuses the value.
     """
-    from foltr_audit.plugins import Learner
-    from foltr_audit.registry import make, remade
+    from foltr_audit.core.plugins import Learner
+    from foltr_audit.core.plugins.registry import make, remade
 
     learner = make(Learner, text)
     for name in changes:
@@ -371,9 +372,9 @@ def changed_learner(text: str, changes: dict[str, object]) -> str:
 
 def _learner_of(table: Table) -> Learner:
     """The learner of a Spec's table, named or not."""
-    from foltr_audit.plugins import Learner
-    from foltr_audit.registry import make
-    from foltr_audit.spec import default_learner
+    from foltr_audit.core.plugins import Learner
+    from foltr_audit.core.plugins.registry import make
+    from foltr_audit.core.spec.training import default_learner
 
     default = default_learner(attacks=any(name in table for name in PROTOCOLS))
     return make(Learner, table.get("train", {}).get("learner", default))

@@ -218,7 +218,7 @@ def _compare(
 ) -> None:
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.comparing import comparison
-    from foltr_audit.plugins import Attack
+    from foltr_audit.core.plugins import Attack
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_panels import draw_comparison
     from foltr_audit.report.compare_tables import print_compare, warnings_by_defense

@@ -28,9 +28,9 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.load import load_collection
     from foltr_audit.sources import describe
-    from foltr_audit.spec import Spec
 
     wanted = {"source": path, "fold": fold, "normalise": "none", "intents": intents}
     spec = Spec.parse({"data": wanted}, "data info")

@@ -12,7 +12,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import file_text
 
 if TYPE_CHECKING:
-    from foltr_audit.plugins import Learner
+    from foltr_audit.core.plugins import Learner
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
@@ -39,7 +39,7 @@ def published_chain(learner: Learner, eps: float, sensitivity: float | None) -> 
     Raises:
         UsageError: it has no published defense, or a value is out of range.
     """
-    from foltr_audit.plugins.answers import published_of
+    from foltr_audit.core.plugins.answers import published_of
 
     try:
         return list(published_of(learner, eps, sensitivity))
@@ -61,8 +61,8 @@ def methods_of(given: list[str] | None) -> list[str] | None:
         return None
     if "all" not in given:
         return given
-    from foltr_audit.plugins import Attack
-    from foltr_audit.registry import loadable
+    from foltr_audit.core.plugins import Attack
+    from foltr_audit.core.plugins.registry import loadable
 
     return list(
         dict.fromkeys(name for text in given for name in (loadable(Attack) if text == "all" else [text]))

@@ -34,7 +34,7 @@ def listing(
 
 
 def _knowledge_rows() -> list[dict[str, Any]]:
-    from foltr_audit.records.view import KNOWLEDGE as PIECES
+    from foltr_audit.core.records.view import KNOWLEDGE as PIECES
 
     return [{"name": name, "what": what} for name, what in PIECES.items()]
 
@@ -51,7 +51,7 @@ def _print_knowledge(rows: list[dict[str, Any]]) -> None:
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
-    from foltr_audit.registry import GROUPS, loadable, parameters, plugin_class
+    from foltr_audit.core.plugins.registry import GROUPS, loadable, parameters, plugin_class
 
     base = next(base for base, group in GROUPS.items() if group.endswith(kind.replace("-", "_")))
     warn_of_unloadable(base)

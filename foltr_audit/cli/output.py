@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.comparing.grid import Grid
+    from foltr_audit.core.plugins import Plugin
     from foltr_audit.plan import Plan
-    from foltr_audit.plugins import Plugin
 
 
 def stdout_console(label: str = "") -> Console:
@@ -82,7 +82,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:
     """A warning for each plug-in of a kind that cannot be loaded, where nobody named it."""
-    from foltr_audit.registry import unloadable
+    from foltr_audit.core.plugins.registry import unloadable
 
     warn(f"{why}; left out" for why in unloadable(kind).values())
 

@@ -10,10 +10,10 @@ from foltr_audit.cli.common import FIELD_OPTIONS, Common
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.plan import Plan
     from foltr_audit.presets import Preset
     from foltr_audit.report.comparison import Comparison, Overridden
-    from foltr_audit.spec import Spec
     from foltr_audit.study import Cell
 
 Table = dict[str, Any]
@@ -123,7 +123,7 @@ _NO_PARAMETERS = ("data.source", "data.fold", "data.intents", "repetition", "see
 
 def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:
     """The different values of each field of some Specs, as texts."""
-    from foltr_audit.spec import flat
+    from foltr_audit.core.spec.experiment import flat
 
     found: dict[str, dict[str, None]] = {}
     for spec in specs:
@@ -168,9 +168,9 @@ def beside(published: Comparison | None) -> Table:
 
 def _spread(preset: Preset, common: Common, scale: float) -> Common:
     """The options with the repetitions of a preset, over all folds where there are some and none is named."""
+    from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.load import folds
     from foltr_audit.presets import shortened
-    from foltr_audit.spec import Spec
 
     source = preset.data.twin if common.data is None else common.data
     found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)

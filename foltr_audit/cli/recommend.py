@@ -12,7 +12,7 @@ from foltr_audit.cli.common import Common, takes_common
 from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.grids import kept_comparison
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
-from foltr_audit.defaults import DELTA, TRIALS, VIEW
+from foltr_audit.core.spec.base import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -151,10 +151,10 @@ def _show(report: RecommendReport, *, json: bool) -> None:
 
 def _plan(common: Common, method: list[str] | None, click_model: str | None, repeats: int | None) -> Plan:
     """The one experiment that all options mean."""
-    from foltr_audit.attack_spec import AttackSpec, changed_protocol
+    from foltr_audit.core.plugins import Attack
+    from foltr_audit.core.plugins.registry import make
+    from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
     from foltr_audit.plan import Plan
-    from foltr_audit.plugins import Attack
-    from foltr_audit.registry import make
 
     if common.fold == "all":
         raise UsageError(

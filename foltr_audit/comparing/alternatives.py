@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.auditing.noise_for_target import calibrate, in_sums, mechanisms
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import Defense, RoundContext, plain
+from foltr_audit.core.plugins.answers import published_of
+from foltr_audit.core.plugins.registry import names
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import Defense, RoundContext, plain
-from foltr_audit.plugins.answers import published_of
 from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.privacy.accounting.calibrate import calibrate, in_sums, mechanisms
 from foltr_audit.privacy.events import Summed
 from foltr_audit.privacy.noise.parse import parts
-from foltr_audit.registry import names
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 
 PUBLISHED, PROVEN = "published", "proven-"
 DEFAULT_ALTERNATIVES = (

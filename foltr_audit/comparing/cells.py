@@ -30,6 +30,7 @@ from foltr_audit.comparing.cell_arrays import (
     rounds_in,
 )
 from foltr_audit.comparing.facts import FACTS, SCHEMA, read_facts
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError
 from foltr_audit.evaluation import Evaluation
 from foltr_audit.evidence import Evidence
@@ -37,7 +38,6 @@ from foltr_audit.federation import Federation
 from foltr_audit.message_size import bytes_per_client
 from foltr_audit.run_folder import SPEC
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 from foltr_audit.utils.reading import file_bytes
 from foltr_audit.utils.reading.arrays import MOST_UNPACKED

@@ -12,8 +12,8 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from foltr_audit.audit_spec import AuditView
 from foltr_audit.auditing.declarations import State
 from foltr_audit.auditing.verdict import Verdict
+from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.spec.audit import AuditView
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, shown
-from foltr_audit.registry import first_problem
-from foltr_audit.spec import Spec
 from foltr_audit.utils.reading import file_bytes, json_table
 
 FACTS = "cell.json"

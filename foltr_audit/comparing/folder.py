@@ -30,11 +30,11 @@ from foltr_audit.comparing.cells import Files, StoredCell, read_cell
 from foltr_audit.comparing.expansion import Label, LeftOut, Planned, Tried
 from foltr_audit.comparing.facts import FACTS
 from foltr_audit.comparing.grid import Grid, Kind
+from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.registry import first_problem
 from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
-from foltr_audit.spec import Spec
-from foltr_audit.spec_table import SpecTable
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 

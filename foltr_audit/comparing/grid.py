@@ -6,17 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
-from foltr_audit.attack_spec import AttackSpec
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative
-from foltr_audit.defaults import DELTA
+from foltr_audit.core.plugins import Attack, ClickModel, Learner
+from foltr_audit.core.plugins.registry import canonical, first_problem
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.base import DELTA, SpecTable, once
+from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.population import canonical_scenarios
+from foltr_audit.core.spec.training import default_learner
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Table, changed
-from foltr_audit.plugins import Attack, ClickModel, Learner
-from foltr_audit.registry import canonical, first_problem
-from foltr_audit.scenario_texts import canonical_scenarios
-from foltr_audit.spec import DataSpec, Spec, default_learner
-from foltr_audit.spec_table import SpecTable, once
 from foltr_audit.utils.reading import toml_table
 
 Kind = Literal["attack", "audit", "select"]

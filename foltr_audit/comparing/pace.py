@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from foltr_audit.spec import Spec
+from foltr_audit.core.spec.experiment import Spec
 
 Sort = tuple[object, ...]
 
@@ -53,7 +53,7 @@ class Pace:
     def left(self, busy: int) -> float:
         """Seconds until all is done by so many workers; infinite where nothing has been run.
 
-        >>> from foltr_audit.spec import Spec
+        >>> from foltr_audit.core.spec.experiment import Spec
         >>> cells = [Spec.parse({"repetition": run}, "") for run in range(5)]
         >>> pace = Pace(cells)
         >>> pace.skip(cells[0]); pace.ran(cells[1], 6.0)

@@ -11,9 +11,9 @@ from foltr_audit.comparing.cells import Files, files_of
 from foltr_audit.comparing.folder import Claim, ComparisonFolder
 from foltr_audit.comparing.pace import Pace, first_of_each_sort
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.plan import Table
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 

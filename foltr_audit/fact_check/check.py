@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from foltr_audit.core.records.view import View
 from foltr_audit.fact_check.sample import MOST_MESSAGES, Sample, sample_of
 from foltr_audit.fact_check.search import Bar, Explained, Found, explain, search
 from foltr_audit.fact_check.settings import Setting, told
@@ -16,7 +17,6 @@ from foltr_audit.lint.acts import CHANGES_MESSAGES
 from foltr_audit.lint.declared import DeclaredNoise
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.records.view import View
 from foltr_audit.replay import NEEDS, why_no_replay
 from foltr_audit.trace import Trace
 

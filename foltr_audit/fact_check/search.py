@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.view import View
 from foltr_audit.fact_check.sample import Piece
 from foltr_audit.fact_check.settings import Model, Setting
 from foltr_audit.fact_check.steps import (
@@ -20,7 +21,6 @@ from foltr_audit.fact_check.steps import (
     tolerance_of,
 )
 from foltr_audit.privacy.events import Ball
-from foltr_audit.records.view import View
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

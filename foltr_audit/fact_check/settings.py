@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.fact_check.sample import Piece
 from foltr_audit.privacy.events import Ball
-from foltr_audit.records.view import Knowledge, View
 
 Model = Literal["round", "before", "after"]
 

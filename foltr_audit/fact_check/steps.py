@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.view import View
 from foltr_audit.decoding import patterns_as_clicks
-from foltr_audit.records.view import View
 from foltr_audit.replay import Replay
 
 Floats = NDArray[np.float64]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.fact_check.search import Bar
 from foltr_audit.fact_check.steps import RELATIVE
 from foltr_audit.lint.probabilities import probability_within
 from foltr_audit.privacy.noise import AddedNoise, parse_law
-from foltr_audit.records.view import Knowledge, View
 
 _SPARE = 0.2  # of the numbers: what sparse noise must leave as good as untouched
 _USUAL = 0.75  # of the noise that a tolerance for dense noise covers

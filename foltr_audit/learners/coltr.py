@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from foltr_audit.core.plugins import CentralLearner, Learnt, Users
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.searches import searches
-from foltr_audit.plugins import CentralLearner, Learnt, Users
 
 
 class COLTR(CentralLearner):

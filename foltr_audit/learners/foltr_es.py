@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from foltr_audit.core.plugins import MetricLearner, plain
+from foltr_audit.core.plugins.learners import Fact
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
-from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.optimisers import SGD, Adam, Optimiser
-from foltr_audit.plugins import MetricLearner, plain
-from foltr_audit.plugins.learners import Fact
 
 
 class FOLtRES(MetricLearner):

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.learners.gamma_shares import published_chain
-from foltr_audit.learners.pdgd import Normaliser, Pairs, PDGDSetting
-from foltr_audit.plugins import ModelLearner
-from foltr_audit.rankers import Ranker
-from foltr_audit.records import Dataset
+from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
+from foltr_audit.core.plugins import ModelLearner
+from foltr_audit.core.published_chain import published_chain
+from foltr_audit.core.rankers import Ranker
+from foltr_audit.core.records import Dataset
 
 
 class FPDGD(ModelLearner):

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from foltr_audit.core.pdgd import Normaliser, Pairs
+from foltr_audit.core.plugins import CentralLearner
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.learners.pdgd import Normaliser, Pairs
-from foltr_audit.plugins import CentralLearner
 
 
 class PDGD(CentralLearner):

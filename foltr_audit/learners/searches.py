@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.metrics import LIST_LENGTH
-from foltr_audit.plugins import Users
+from foltr_audit.core.plugins import Users
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.users import Names, Searched, Seen

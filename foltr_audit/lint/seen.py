@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError
-from foltr_audit.records.rounds import RoundRecord
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.merging.quality import Judge
-from foltr_audit.records import Dataset
 from foltr_audit.rng import Streams
 from foltr_audit.utils.frozen_arrays import Features
 from foltr_audit.utils.optional_dependencies import package, quiet

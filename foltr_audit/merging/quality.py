@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.metrics import (
+from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     average_precision,
     ideal_dcg,
@@ -15,7 +15,7 @@ from foltr_audit.metrics import (
     reciprocal_rank,
     relevant_documents,
 )
-from foltr_audit.records import Dataset
+from foltr_audit.core.records import Dataset
 
 NDCG = "ndcg@10"
 METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.merging.splits import METHODS, partition
 from foltr_audit.merging.topics import Topics
-from foltr_audit.records import Collection, Dataset
 
 Row = dict[str, Any]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.load import load_collection
 from foltr_audit.merging import published
 from foltr_audit.merging.clients import Clients, chosen_places
@@ -22,7 +23,6 @@ from foltr_audit.merging.quality import NDCG, Judge
 from foltr_audit.merging.spec import MergeSpec
 from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
 from foltr_audit.merging.topics import Topics
-from foltr_audit.records import Collection, Dataset
 from foltr_audit.rng import Streams
 from foltr_audit.study import data_facts
 from foltr_audit.utils.formatting import json_text

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.records import Collection, Dataset
 from foltr_audit.rng import Streams
 
 NO_TOPIC = -1

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from foltr_audit.attack_spec import AttackSpec, changed_protocol
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.expansion import Expansion, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.grid import Grid
 from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
+from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.space import Point
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from foltr_audit.defaults import DELTA, VIEW
+from foltr_audit.core.spec.base import DELTA, VIEW
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.observers import without_lists
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from foltr_audit.audit_spec import AuditSpec
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
 from foltr_audit.comparing.workers import Workers
-from foltr_audit.defaults import TRIALS
+from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.base import TRIALS
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.recommending.candidates import Candidates, Judged
 from foltr_audit.recommending.confirm import confirm, confirming_grid
 from foltr_audit.recommending.limits import Limits
 from foltr_audit.recommending.search import best, search
 from foltr_audit.recommending.space import Accountant, Point, Refused, Space
-from foltr_audit.registry import first_problem
-from foltr_audit.spec import Spec
 from foltr_audit.study import Study, data_facts
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
-from foltr_audit.chain import parse_chain
+from foltr_audit.auditing.noise_for_target import mechanisms
 from foltr_audit.comparing.alternatives import PROVEN, Alternative
 from foltr_audit.comparing.expansion import Label
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
-from foltr_audit.privacy.accounting.calibrate import mechanisms
 from foltr_audit.recommending.limits import ROUNDING, Limits
 from foltr_audit.setup import Setup
-from foltr_audit.spec import Spec
 
 SECURE = "secure-aggregation"
 CLIP_NORMS = (0.1, 10.0)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from foltr_audit.auditing.noise_for_target import Calibrated, in_sums
 from foltr_audit.privacy.accounting import Situation
-from foltr_audit.privacy.accounting.calibrate import Calibrated, in_sums
 from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.compare_words import listed
 from foltr_audit.report.layout import table

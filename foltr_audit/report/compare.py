@@ -13,6 +13,7 @@ from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label, Planned
 from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.comparing.runner import Failed
+from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
 from foltr_audit.privacy.observers import sees
 from foltr_audit.report.base import Row, dataset_table
@@ -27,7 +28,6 @@ from foltr_audit.report.compare_rows import (
 )
 from foltr_audit.report.compare_words import verdicts_on
 from foltr_audit.report.pareto import ByQuery, Choice, beaten_by, front_of
-from foltr_audit.spec import Spec, flat
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 

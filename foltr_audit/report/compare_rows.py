@@ -14,9 +14,9 @@ from foltr_audit.bootstrap import Resamples, Score
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label
+from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.intent_metrics import evaluated_on
-from foltr_audit.metrics import mean_of_rounds
 from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.compare_pictures import short_method
@@ -27,7 +28,6 @@ from foltr_audit.report.compare_words import (
 from foltr_audit.report.compare_worlds import World, worlds
 from foltr_audit.report.layout import below, name_lines, print_fitting, table
 from foltr_audit.report.tables import dataset_line
-from foltr_audit.spec import Spec
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:

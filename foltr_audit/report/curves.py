@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
 from foltr_audit.errors import UsageError
 from foltr_audit.intent_metrics import evaluated_on
-from foltr_audit.metrics import OFFLINE, ONLINE
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.report.change_marks import Span, interrupted, mark_changes, spans
 from foltr_audit.report.pictures import COLOURS, FORMATS, save_picture

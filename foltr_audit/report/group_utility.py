@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from foltr_audit.bootstrap import Score
-from foltr_audit.metrics import mean_of_rounds
-from foltr_audit.records.world import Population
+from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.core.records.population import Population
 from foltr_audit.report.base import Row, groups
 from foltr_audit.report.layout import below, table
 from foltr_audit.report.rows import columns, known

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.core.plugins import Learner
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.plan import Plan
-from foltr_audit.plugins import Learner
 from foltr_audit.presets import Preset
-from foltr_audit.registry import make
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import table
-from foltr_audit.spec import Spec, flat
 
 if TYPE_CHECKING:
     from rich.table import Table

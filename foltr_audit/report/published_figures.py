@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.markup import escape
 
-from foltr_audit.metrics import online_sum
+from foltr_audit.core.ranking_metrics import online_sum
+from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.plan import Table
 from foltr_audit.presets import Figure, Preset
 from foltr_audit.report.base import Row, groups, utility_rows
@@ -17,7 +18,6 @@ from foltr_audit.report.comparison import Comparison, Extent
 from foltr_audit.report.layout import table
 from foltr_audit.report.periods import period_rows
 from foltr_audit.report.twins import Ran, ran
-from foltr_audit.spec import Spec, flat
 from foltr_audit.study import Cell
 from foltr_audit.utils.formatting import short
 

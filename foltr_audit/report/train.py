@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import WireDefense
 from foltr_audit.plan import Plan
-from foltr_audit.plugins import WireDefense
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.periods import period_rows

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
 from foltr_audit.intent_metrics import evaluated_on
-from foltr_audit.metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
 from foltr_audit.report.base import Row
 from foltr_audit.report.group_utility import utility_groups_table
 from foltr_audit.report.layout import percent, print_fitting, table

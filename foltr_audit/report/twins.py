@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.population import Environment
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.intent_metrics import (
     OFFLINE,
     ONLINE,
@@ -17,10 +19,8 @@ from foltr_audit.intent_metrics import (
     specific_offline,
     specific_online,
 )
-from foltr_audit.records.world import Environment
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
-from foltr_audit.spec import Spec
 from foltr_audit.study import Cell
 
 SPECIFIC = "one ranker per intent"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.records.rounds import RoundRecord
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace.header import TraceHeader
 
 _ROUNDING = 1e-5  # of the sizes that a mean is taken of: servers may average in float32

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import UsageError
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord
 from foltr_audit.trace import decode
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.facts import fact_problems

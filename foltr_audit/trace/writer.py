@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.encode import Tables, encode, parquet
 from foltr_audit.trace.facts import fact_problems

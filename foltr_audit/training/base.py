@@ -8,15 +8,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.chain import Chain
 from foltr_audit.client import Interactions
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.plugins.answers import clicks_of
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import Asked
 from foltr_audit.errors import DataError
-from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
-from foltr_audit.plugins import RoundContext
-from foltr_audit.plugins.answers import clicks_of
-from foltr_audit.records.rounds import GlobalModel
-from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.world import World
 

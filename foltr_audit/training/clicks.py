@@ -8,17 +8,17 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.click_mixture import declared_tables
 from foltr_audit.client import ClientRules, Clients, Interactions
+from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.plugins import CentralLearner, Learnt, RoundContext, Users
+from foltr_audit.core.plugins.answers import array_of, one_of
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.wire import Wired
 from foltr_audit.errors import UsageError
 from foltr_audit.learners.pdgd_central import PDGD
-from foltr_audit.metrics import LIST_LENGTH
 from foltr_audit.played import Sent
-from foltr_audit.plugins import CentralLearner, Learnt, RoundContext, Users
-from foltr_audit.plugins.answers import array_of, one_of
-from foltr_audit.records.rounds import GlobalModel
-from foltr_audit.records.wired import Wired
-from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
 from foltr_audit.world import World

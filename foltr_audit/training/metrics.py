@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.click_mixture import Tables, declared_tables
+from foltr_audit.core.click_mixture import Tables, declared_tables
+from foltr_audit.core.plugins import MetricLearner, RoundContext
+from foltr_audit.core.plugins.answers import array_of, arrays_of
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.wire import Wired
 from foltr_audit.errors import UsageError
 from foltr_audit.played import Sent
-from foltr_audit.plugins import MetricLearner, RoundContext
-from foltr_audit.plugins.answers import array_of, arrays_of
-from foltr_audit.rankers.linear import LinearRanker
-from foltr_audit.records.rounds import GlobalModel
-from foltr_audit.records.wired import Wired
-from foltr_audit.records.world import Asked
 from foltr_audit.rng import ClientStreams
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.client import Clients
+from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.records.interactions import GlobalModel, Payload
+from foltr_audit.core.records.population import Asked
 from foltr_audit.played import Sent
-from foltr_audit.plugins import RoundContext
-from foltr_audit.records.rounds import GlobalModel, Payload
-from foltr_audit.records.world import Asked
 from foltr_audit.setup import Setup
 from foltr_audit.training.base import finite, in_format
 from foltr_audit.world import World

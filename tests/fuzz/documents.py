@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.chain import Chain, parse_chain
 from foltr_audit.checking.limits import Limits
 from foltr_audit.cli.main import main
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.grid import Grid
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.errors import UsageError
 from foltr_audit.plan import Plan, read_tables
-from foltr_audit.plugins import Attack, ClickModel, Defense, Learner, Plugin
 from foltr_audit.presets import read_preset
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.rankers import make_ranker
-from foltr_audit.registry import make
-from foltr_audit.scenario_texts import canonical_scenarios
-from foltr_audit.spec import Spec
 from tests.fuzz.mutations import ODD_TEXTS, Random, changed_text, changed_toml
 from tests.fuzz.watch import Feed
 

@@ -1,0 +1,276 @@
+"""The smallest noise that meets a target: the inverse of `upper_bound`, by bisection over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import Defense, RoundContext, plain
+from foltr_audit.core.plugins.registry import names
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.privacy.accounting.bound import upper_bound
+from foltr_audit.privacy.accounting.situation import Situation, UpperBound
+from foltr_audit.privacy.events import Noised, PrivacyEvent
+from foltr_audit.rng import Streams
+
+_LEAST, _MOST = 1e-6, 1e3  # epsilons that noise is searched for
+_TOLERANCE = 1e-9  # by what share a bound may exceed the target: rounding errors
+_DIGITS = 5
+_FARTHEST = 2.0**60
+_CLOSE = 1.0 + 1e-7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """One mechanism at the noise that meets a target.
+
+    Attributes:
+        mechanism: name of the defense that randomises.
+        defense: texts of the chain, for `--defense` joined by `+`; empty if none meets the target.
+        upper: the bound that is proven for that chain, or for the best one that was tried.
+        average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
+        why_not: why no noise meets the target; None if some does.
+        wired: whether links that were asked for, e.g. secure aggregation, end the chain.
+        pure: whether the target is met at delta 0 too.
+    """
+
+    mechanism: str
+    defense: tuple[str, ...]
+    upper: UpperBound
+    average_sd: float | None
+    why_not: str | None = None
+    wired: bool = False
+    pure: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mechanism:
+    """How a chain with one number for its noise is written.
+
+    `chain` maps (clip norm, clip order, coordinates P, the number) to texts. `falls` says that a larger
+    number means less noise, `order` which norm the noise builds on, `in_sums` that clients share one
+    noise, of which a single message carries next to nothing.
+    """
+
+    chain: Callable[[float, int, int, float], tuple[str, ...]]
+    falls: bool = False
+    order: int = 1
+    in_sums: bool = False
+
+
+def _clip(norm: float, order: int) -> str:
+    return f"clip:norm={plain(norm)}" + (",ord=1" if order == 1 else "")
+
+
+def _laplace(name: str) -> Callable[[float, int, int, float], tuple[str, ...]]:
+    def chain(norm: float, order: int, parameters: int, eps: float) -> tuple[str, ...]:
+        widest = 2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0)
+        sensitivity = _rounded(widest, math.ceil)
+        return _clip(norm, order), f"{name}:eps={plain(eps)},sensitivity={plain(sensitivity)}"
+
+    return chain
+
+
+def _gaussian(name: str) -> Callable[[float, int, int, float], tuple[str, ...]]:
+    def chain(norm: float, order: int, parameters: int, sigma: float) -> tuple[str, ...]:
+        del parameters
+        return _clip(norm, order), f"{name}:sigma={plain(sigma)}"
+
+    return chain
+
+
+def _grid(name: str) -> Callable[[float, int, int, float], tuple[str, ...]]:
+    def chain(norm: float, order: int, parameters: int, sigma: float) -> tuple[str, ...]:
+        step = 2.0 ** math.floor(math.log2(norm / (1000.0 * math.sqrt(parameters))))
+        return _clip(norm, order), f"{name}:sigma={plain(sigma)},step={plain(step)}"
+
+    return chain
+
+
+def _clicks(norm: float, order: int, parameters: int, eps: float) -> tuple[str, ...]:
+    del norm, order, parameters
+    return (f"click-rr:eps={plain(eps)}",)
+
+
+_MECHANISMS = {
+    "laplace": _Mechanism(chain=_laplace("laplace"), falls=True),
+    "gamma-laplace": _Mechanism(chain=_laplace("gamma-laplace"), falls=True, in_sums=True),
+    "gaussian": _Mechanism(chain=_gaussian("gaussian"), order=2),
+    "gaussian-shares": _Mechanism(chain=_gaussian("gaussian-shares"), order=2, in_sums=True),
+    "discrete-gaussian": _Mechanism(chain=_grid("discrete-gaussian"), order=2, in_sums=True),
+    "skellam": _Mechanism(chain=_grid("skellam"), order=2, in_sums=True),
+    "click-rr": _Mechanism(chain=_clicks, falls=True),
+}
+
+
+def mechanisms() -> tuple[str, ...]:
+    """Names of the mechanisms that can be calibrated."""
+    registered = names(Defense)
+    return tuple(name for name in _MECHANISMS if name in registered)
+
+
+def in_sums(mechanism: str) -> bool:
+    """Whether clients share one noise, of which a single message carries next to nothing."""
+    return mechanism in _MECHANISMS and _MECHANISMS[mechanism].in_sums
+
+
+def calibrate(
+    mechanism: str,
+    target: float,
+    situation: Situation,
+    *,
+    norm: float = 1.5,
+    order: int | None = None,
+    wire: tuple[str, ...] = (),
+) -> Calibrated:
+    """The smallest noise of a mechanism for which accounting proves a target epsilon.
+
+    The number that sets the noise is found to five significant digits, on the safe side.
+
+    Args:
+        mechanism: one of `mechanisms()`.
+        target: epsilon of one round, or of all rounds of the situation, above 0.
+        situation: what the target is for; its delta is the target's.
+        norm: radius of the ball that local models are clipped to.
+        order: 1 or 2, the norm of that ball; None for the one that the noise builds on.
+        wire: texts of links that end the chain, e.g. secure aggregation.
+
+    Raises:
+        UsageError: an unknown mechanism, or a value out of range.
+    """
+    if mechanism not in mechanisms():
+        raise UsageError(f"--mechanism: unknown {mechanism!r}; {did_you_mean(mechanism, mechanisms())}")
+    if not _LEAST <= target <= _MOST:
+        raise UsageError(f"--target-eps: {target:g}; expected {_LEAST:g} to {_MOST:g}")
+    if not 0 < norm < math.inf:
+        raise UsageError(f"--norm: {norm:g}; expected a finite number above 0")
+    if order not in (None, 1, 2):
+        raise UsageError(f"--ord: {order}; expected 1 or 2")
+    return _Search(_MECHANISMS[mechanism], mechanism, target, situation, norm, order, wire).result()
+
+
+@dataclass
+class _Search:
+    """The search for one mechanism; `tried` remembers bounds by the number that sets the noise."""
+
+    kind: _Mechanism
+    name: str
+    target: float
+    situation: Situation
+    norm: float
+    order: int | None
+    wire: tuple[str, ...]
+    tried: dict[float, UpperBound | None] = field(default_factory=dict)
+
+    def result(self) -> Calibrated:
+        good = self._some_that_meets()
+        if good is None:
+            return self._none()
+        best = self._rounded_off(*self._narrowed(good))
+        upper = self.tried[best]
+        if upper is None:
+            return self._none()
+        return Calibrated(
+            mechanism=self.name,
+            defense=self._texts(best),
+            upper=upper,
+            average_sd=self._average_sd(best),
+            wired=bool(self.wire),
+            pure=self._is_pure(best),
+        )
+
+    def _texts(self, number: float) -> tuple[str, ...]:
+        order = self.order or self.kind.order
+        return (*self.kind.chain(self.norm, order, self.situation.parameters, number), *self.wire)
+
+    def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
+        return Chain(parse_chain(self._texts(number))).events(self._context())
+
+    def _context(self) -> RoundContext:
+        there = self.situation
+        return RoundContext(
+            round=0,
+            shares=there.shares,
+            clients=np.zeros(1, dtype=np.int64),
+            counts=np.full(1, there.interactions),
+            parameters=np.zeros(there.parameters),
+            source=Streams(0),
+        )
+
+    def _meets(self, number: float) -> bool:
+        """Whether accounting proves the target; numbers that the defense refuses do not."""
+        if number not in self.tried:
+            try:
+                self.tried[number] = upper_bound(self._events(number), self.situation)
+            except UsageError:
+                self.tried[number] = None
+        upper = self.tried[number]
+        return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)
+
+    def _is_pure(self, number: float) -> bool:
+        """Whether the target is met at delta 0 as well."""
+        at_zero = upper_bound(self._events(number), replace(self.situation, delta=0.0))
+        return at_zero.epsilon <= self.target * (1.0 + _TOLERANCE)
+
+    def _more_noise(self, number: float, factor: float) -> float:
+        return number / factor if self.kind.falls else number * factor
+
+    def _some_that_meets(self) -> float | None:
+        """A number that meets the target, less than a factor of 4 from one that does not, if possible."""
+        factor, start = 1.0, self.target if self.kind.falls else self.norm
+        while not self._meets(self._more_noise(start, factor)):
+            factor *= 4.0
+            if factor > _FARTHEST:
+                return None
+        return self._more_noise(start, factor)
+
+    def _narrowed(self, good: float) -> tuple[float, float]:
+        """A number that meets the target and a close one with less noise that does not."""
+        bad = self._more_noise(good, 0.25)
+        while self._meets(bad):
+            good, bad = bad, self._more_noise(bad, 0.25)
+            if not 1.0 / _FARTHEST < bad < _FARTHEST:
+                return good, good
+        while max(good / bad, bad / good) > _CLOSE:
+            middle = math.sqrt(good * bad)
+            good, bad = (middle, bad) if self._meets(middle) else (good, middle)
+        return good, bad
+
+    def _rounded_off(self, good: float, bad: float) -> float:
+        """The number with few digits that is nearest and meets the target; else the one that was found."""
+        towards_noise = math.floor if self.kind.falls else math.ceil
+        for candidate in (_rounded(bad, round), _rounded(good, towards_noise)):
+            if self._meets(candidate):
+                return candidate
+        return good
+
+    def _average_sd(self, number: float) -> float | None:
+        arriving = self.situation.arriving or self.situation.shares
+        variances = [event.law.variance for event in self._events(number) if isinstance(event, Noised)]
+        return math.sqrt(sum(variances) / arriving) if variances else None
+
+    def _none(self) -> Calibrated:
+        proven = [upper for upper in self.tried.values() if upper is not None]
+        best = min(proven, key=lambda upper: upper.epsilon, default=None)
+        if best is None:
+            why = f"{self.name} accepts none of the noise that was tried"
+            best = UpperBound(epsilon=math.inf, delta=self.situation.delta, how=why)
+        elif math.isinf(best.epsilon):
+            why = best.how
+        else:
+            why = f"the most noise that {self.name} accepts proves {best.epsilon:.4g}: {best.how}"
+        return Calibrated(
+            mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why, wired=bool(self.wire)
+        )
+
+
+def _rounded(value: float, how: Callable[[float], int]) -> float:
+    """A positive number with few significant digits."""
+    places = _DIGITS - 1 - math.floor(math.log10(value))
+    if places >= 0:
+        return how(value * 10.0**places) / 10.0**places
+    return float(how(value / 10.0**-places) * 10**-places)

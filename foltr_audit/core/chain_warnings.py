@@ -1,0 +1,189 @@
+"""Wrong pairings of defenses, said aloud: noise whose claim does not hold behind what the chain bounds.
+
+Decided from the events that defenses declare, so plug-ins of others are judged alike. Only a defense that
+states a `sensitivity` can be told that it is too small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.core.plugins.answers import law_of
+from foltr_audit.privacy.events import Bounded, Noised, Opaque, Resized, Rounded, Summed
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
+
+_SPARSE = ("top-k", "random-k")
+_ROUNDING = 1e-9  # claims and bounds are compared up to that
+
+
+def warnings(
+    defenses: Sequence[Defense], parameters: int, context: RoundContext, *, acts_without_pairs: bool = True
+) -> list[str]:
+    """One line for each pairing in a chain that does less than its claims say; none where all is well.
+
+    Args:
+        defenses: the chain, in its order.
+        parameters: number P of coordinates of a message.
+        context: a round; its `shares` say how many clients send.
+        acts_without_pairs: whether step defenses act after an interaction without pairs too.
+    """
+    acts = Chain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
+    walk = _Walk(parameters=parameters)
+    found: list[str] = []
+    for place, (defense, event) in enumerate(acts):
+        if isinstance(event, Noised):
+            later = [other.name for other, then in acts[place + 1 :] if isinstance(then, Bounded)]
+            found += walk.of_noise(defense, event, later)
+            found += _of_shares(defense, [then for _, then in acts[place + 1 :]], context)
+        elif not (isinstance(event, Rounded) and _rounds_for_noise(defense, context)):
+            walk.meet(defense, event)
+    return list(dict.fromkeys(found + _of_the_whole(acts, context)))
+
+
+def _rounds_for_noise(defense: Defense, context: RoundContext) -> bool:
+    """Whether it rounds for noise of its own, which then allows for that."""
+    return any(isinstance(event, Noised) for event in defense.events(context))
+
+
+@dataclass
+class _Walk:
+    """The bounds that hold on the way along a chain.
+
+    Attributes:
+        parameters: number of coordinates.
+        bounds: those that still hold, with who set them.
+        undone: who set a bound that is lost, and who undid it.
+    """
+
+    parameters: int
+    bounds: list[tuple[str, Bounded]] = field(default_factory=list)
+    undone: tuple[str, str] | None = None
+
+    def meet(self, defense: Defense, event: PrivacyEvent) -> None:
+        """Go past an event that is no noise."""
+        before = self.bounds
+        if isinstance(event, Bounded):
+            if event.always or event.of == "update":
+                self.bounds = [*before, (defense.name, event)]
+        elif isinstance(event, Opaque):
+            self.bounds = []
+        elif isinstance(event, Resized):
+            kept = [(name, old) for name, old in before if old.of == event.of]
+            self.bounds = [(name, replace(old, norm=old.norm * event.factor)) for name, old in kept]
+        elif isinstance(event, Rounded):
+            move = event.step * (0.5 if event.nearest else 1.0)
+            self.bounds = [(name, self._rounded(old, move)) for name, old in before]
+        if before and not self.bounds:
+            self.undone = (before[-1][0], defense.name)
+
+    def _rounded(self, old: Bounded, move: float) -> Bounded:
+        return replace(old, norm=old.norm + move * self.parameters ** (1.0 / old.ord))
+
+    def of_noise(self, defense: Defense, event: Noised, later: Sequence[str]) -> list[str]:
+        """What is wrong with noise at this place."""
+        who = defense.name
+        if not self.bounds:
+            late = [f"; {name} comes too late, after the noise" for name in later[:1] if name != who]
+            lost = f"; {self.undone[1]} undoes the bound of {self.undone[0]}" if self.undone else ""
+            end = lost or "".join(late)
+            return [f"{who}: nothing bounds what the noise is to hide{end}: its claim holds for no client"]
+        sensitivity = getattr(defense, "sensitivity", None)
+        if not isinstance(sensitivity, float | int):
+            return []
+        order = 1 if _is_pure(event) else 2
+        bound = min((old for _, old in self.bounds), key=lambda old: old.norm * self._stretch(old, order))
+        apart = 2.0 * bound.norm
+        factor = apart * self._stretch(bound, order) / sensitivity
+        if factor <= 1.0 + _ROUNDING:
+            return []
+        return [self._too_little(who, bound, order, apart, sensitivity)]
+
+    def _stretch(self, bound: Bounded, order: int) -> float:
+        """How many times larger another norm may be than the one that is bounded."""
+        return float(self.parameters ** max(0.0, 1.0 / order - 1.0 / bound.ord))
+
+    def _too_little(self, who: str, bound: Bounded, order: int, apart: float, sensitivity: float) -> str:
+        stretch, own = self._stretch(bound, order), apart / sensitivity
+        root = f"sqrt({self.parameters})" if math.isclose(stretch**2, self.parameters) else f"{stretch:.3g}"
+        parts = []
+        if own > 1.0 + _ROUNDING:
+            parts.append(
+                f"two clients' {bound.of}s differ by up to 2 R = {apart:.4g} in {_norm(bound.ord)}; "
+                f"the noise is scaled to {sensitivity:.4g}"
+            )
+        if stretch > 1.0 + _ROUNDING:
+            kind = "per-coordinate Laplace noise" if order == 1 else "noise for an L2 distance"
+            parts.append(f"{_norm(bound.ord)} clip with {kind}")
+        total = own * stretch
+        exactly = stretch > 1.0 and math.isclose(own, 1.0)
+        times = f"{root} = {total:.1f}" if exactly else f"{total:.3g}"
+        ends = f"for a client the claim holds for {times} times this eps"
+        if order != 1:
+            ends = f"for a client the noise is {times} times too small for the claim"
+        return f"{who}: {'; '.join(parts)}: {ends}"
+
+
+def _is_pure(event: Noised) -> bool:
+    """Whether the law is one that an L1 distance is hidden by."""
+    law = event.law
+    return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
+
+
+def _norm(order: float) -> str:
+    return "Linf" if math.isinf(order) else f"L{order:g}"
+
+
+def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
+    """Noise of which a message carries a share only, without a sum `later`, or with one of too few."""
+    n = context.shares
+    if n <= 1 or not isinstance(defense, MessageDefense):
+        return []
+    share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
+    if share is None or whole is None or not share.variance < whole.variance * (1.0 - _ROUNDING):
+        return []
+    sums = [event.at_least for event in later if isinstance(event, Summed)]
+    if not sums:
+        return [
+            f"{defense.name}: single messages carry 1/{n} of the noise, and nothing in the chain keeps them "
+            "from the server: add noise that is whole on each message, or secure-aggregation"
+        ]
+    found = []
+    if max(sums) < n:
+        found.append(
+            f"{defense.name}: a sum may hold {max(sums)} of {n} messages, and then "
+            f"{max(sums) / n:.0%} of the noise"
+        )
+    rounded = any(isinstance(event, Rounded) for event in later)
+    if rounded and not isinstance(share, DiscreteGaussian | Skellam):
+        found.append(
+            f"{defense.name}: each share is rounded for the sum, so that nothing is proven of their sum: "
+            "take discrete-gaussian or skellam, whose shares lie on a grid"
+        )
+    return found
+
+
+def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> list[str]:
+    """Sums that never open; several noises; coordinates left out and then filled with noise."""
+    found = []
+    noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, Noised)]
+    for defense, event in acts:
+        if isinstance(event, Summed) and event.at_least > context.shares:
+            found.append(
+                f"{defense.name}: sums of {event.at_least} messages at least, of {context.shares} clients: "
+                "every round is aborted"
+            )
+    if len(noises) > 1:
+        names = ", ".join(acts[place][0].name for place in noises)
+        found.append(f"several noises ({names}): each claim reckons with its own noise alone")
+    for defense, _ in acts[: noises[-1]] if noises else ():
+        if defense.name in _SPARSE:
+            found.append(
+                f"{defense.name}: noise on every coordinate fills what it leaves out: put it after the noise"
+            )
+    return found

@@ -1,0 +1,108 @@
+"""The cascade click model with its published settings.
+
+Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", for the model; settings of
+three and five grades: Oosterhuis & de Rijke 2018, table 1, as repeated by Wang et al. 2021 and Pham 2022,
+table 3. With two grades it is the simplified dynamic Bayesian network of Chapelle & Zhang 2009, "A dynamic
+Bayesian network click model for web search ranking"; its settings: Zhuang & Zuccon 2021, "How do online
+learning to rank methods adapt to changes of intent?", table 2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.errors import UsageError
+from foltr_audit.rng import ClientStreams
+
+Probabilities = tuple[float, ...]
+
+
+class Cascade(ClickModel):
+    """Reads a list from the top, clicks by grade, and may stop, but only after a click.
+
+    `click_given_grade` and `stop_given_grade` hold one setting per scale of grades (2: grades 0 and 1,
+    3: grades 0-2, 5: grades 0-4). A collection uses the smallest scale that holds its largest label.
+    """
+
+    click_given_grade: ClassVar[tuple[Probabilities, ...]]
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]]
+
+    @classmethod
+    def setting(cls, largest_label: int) -> tuple[Probabilities, Probabilities]:
+        """P(click | grade) and P(stop | click, grade) for a collection.
+
+        Raises:
+            UsageError: no published setting reaches the largest label.
+        """
+        for click, stop in zip(cls.click_given_grade, cls.stop_given_grade, strict=True):
+            if largest_label < len(click):
+                return click, stop
+        highest = len(cls.click_given_grade[-1]) - 1
+        raise UsageError(
+            f"click model {cls.name}: no published setting for labels up to {largest_label}; "
+            f"expected labels 0..{highest}"
+        )
+
+    @classmethod
+    def tables(cls, largest_label: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`setting` as kernels take it, two arrays (G,)."""
+        click, stop = cls.setting(largest_label)
+        return np.array(click), np.array(stop)
+
+    def click(
+        self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
+    ) -> NDArray[np.bool_]:
+        """Clicks on each list, bool (C, k); two draws per position."""
+        from foltr_audit.kernels.cascade import cascade_clicks
+
+        click, stop = self.tables(largest_label)
+        k = labels.shape[1]
+        return cascade_clicks(labels, streams.uniform(2 * k, first=2 * k * step), click, stop)
+
+
+class Perfect(Cascade):
+    """Reads the whole list and clicks what is relevant."""
+
+    name: ClassVar[str] = "perfect"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.0, 1.0),
+        (0.0, 0.5, 1.0),
+        (0.0, 0.2, 0.4, 0.8, 1.0),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0,) * 2, (0.0,) * 3, (0.0,) * 5)
+
+
+class Navigational(Cascade):
+    """Looks for one good document and stops when it is found."""
+
+    name: ClassVar[str] = "navigational"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.05, 0.95),
+        (0.05, 0.5, 0.95),
+        (0.05, 0.3, 0.5, 0.7, 0.95),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.2, 0.9),
+        (0.2, 0.5, 0.9),
+        (0.2, 0.3, 0.5, 0.7, 0.9),
+    )
+
+
+class Informational(Cascade):
+    """Clicks much, also what is not relevant."""
+
+    name: ClassVar[str] = "informational"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.3, 0.7),
+        (0.4, 0.7, 0.9),
+        (0.4, 0.6, 0.7, 0.8, 0.9),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (0.1, 0.5),
+        (0.1, 0.3, 0.5),
+        (0.1, 0.2, 0.3, 0.4, 0.5),
+    )

@@ -1,0 +1,80 @@
+"""Pairwise Differentiable Gradient Descent: its two published settings.
+
+Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.errors import UsageError, did_you_mean
+
+Pairs = Literal["all", "last-click+1"]
+Normaliser = Literal["shown", "candidates"]
+
+
+class PDGDSetting(NamedTuple):
+    """Which unclicked documents form pairs, and what the Plackett-Luce normaliser sums over."""
+
+    pairs: Pairs
+    normaliser: Normaliser
+
+    @property
+    def text(self) -> str:
+        """Its published name, or `pairs/normaliser`."""
+        return setting_text(self.pairs, self.normaliser)
+
+
+PDGD_SETTINGS = {
+    "oosterhuis-2018": PDGDSetting("last-click+1", "candidates"),
+    "pham-2022": PDGDSetting("all", "shown"),
+}
+_EVERY = {
+    f"{pairs}/{normaliser}": PDGDSetting(pairs, normaliser)
+    for pairs in ("all", "last-click+1")
+    for normaliser in ("shown", "candidates")
+}
+
+
+def setting_text(pairs: str, normaliser: str) -> str:
+    """The published name of a setting, or `pairs/normaliser`.
+
+    >>> setting_text("all", "shown"), setting_text("all", "candidates")
+    ('pham-2022', 'all/candidates')
+    """
+    for name, setting in PDGD_SETTINGS.items():
+        if setting == (pairs, normaliser):
+            return name
+    return f"{pairs}/{normaliser}"
+
+
+def pdgd_setting(text: str) -> PDGDSetting:
+    """The setting with a published name, or spelt out as `pairs/normaliser`.
+
+    >>> pdgd_setting("pham-2022")
+    PDGDSetting(pairs='all', normaliser='shown')
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    known = PDGD_SETTINGS | _EVERY
+    if text not in known:
+        raise UsageError(f"--pdgd: unknown setting {text!r}; {did_you_mean(text, known)}")
+    return known[text]
+
+
+def observed_documents(
+    clicks: NDArray[np.bool_], is_document: NDArray[np.bool_], *, only_observed: bool
+) -> NDArray[np.bool_]:
+    """Documents that take part in a pair, bool (L, k), of lists with clicks (L, k).
+
+    Where everything or nothing that is observed was clicked there is no pair.
+    """
+    position = np.arange(clicks.shape[1])
+    last = np.where(clicks, position, -2).max(axis=1, initial=-2)
+    seen = is_document & ((position <= last[:, np.newaxis] + 1) | (not only_observed))
+    pairs = clicks.any(axis=1) & (seen & ~clicks).any(axis=1)
+    return np.asarray(seen & pairs[:, np.newaxis])

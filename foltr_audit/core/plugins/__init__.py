@@ -1,0 +1,63 @@
+"""The API that plug-ins are written against.
+
+A plug-in is a small frozen object that validates its own parameters (pydantic). Its text form is
+`name` or `name:parameter=value,parameter=value`; a chain of defenses joins them with `+`.
+Plug-ins are found by entry points: see `foltr_audit.core.plugins.registry`.
+"""
+
+from foltr_audit.core.plugins.attacks import Attack, IntentAttack, LinkAttack
+from foltr_audit.core.plugins.base import Plugin, plain
+from foltr_audit.core.plugins.defenses import (
+    AggregateDefense,
+    ClickDefense,
+    Defense,
+    MessageDefense,
+    MetricDefense,
+    StepDefense,
+    WireDefense,
+)
+from foltr_audit.core.plugins.learners import CentralLearner, Learner, MetricLearner, ModelLearner
+from foltr_audit.core.plugins.worlds import ClickModel, Scenario
+from foltr_audit.core.records.central import Learnt, Users
+from foltr_audit.core.records.population import Environment, Period, Population, Surroundings, Trait, Value
+from foltr_audit.core.records.round_context import RoundContext
+from foltr_audit.core.records.view import Inference, Knowledge, View
+from foltr_audit.core.records.wire import Wired
+from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
+
+__all__ = [
+    "AggregateDefense",
+    "Attack",
+    "Ball",
+    "CentralLearner",
+    "ClickDefense",
+    "ClickModel",
+    "Defense",
+    "Environment",
+    "Inference",
+    "IntentAttack",
+    "Knowledge",
+    "Learner",
+    "Learnt",
+    "LinkAttack",
+    "MessageDefense",
+    "MetricDefense",
+    "MetricLearner",
+    "ModelLearner",
+    "Period",
+    "Plugin",
+    "Population",
+    "PrivacyClaim",
+    "PrivacyEvent",
+    "RoundContext",
+    "Scenario",
+    "StepDefense",
+    "Surroundings",
+    "Trait",
+    "Users",
+    "Value",
+    "View",
+    "WireDefense",
+    "Wired",
+    "plain",
+]

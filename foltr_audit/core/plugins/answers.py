@@ -1,0 +1,134 @@
+"""Checks of what plug-ins answer: another type or shape ends in one line that names the plug-in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.plugins.defenses import Defense, MessageDefense
+from foltr_audit.core.plugins.learners import Fact, Learner, ModelLearner
+from foltr_audit.core.plugins.worlds import ClickModel
+from foltr_audit.core.records.round_context import RoundContext
+from foltr_audit.errors import PluginError
+from foltr_audit.privacy.events import PrivacyClaim, PrivacyEvent
+from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.rng import ClientStreams
+
+T = TypeVar("T")
+
+_EVENTS = get_args(PrivacyEvent)
+
+Kind = Literal["truth values", "whole numbers", "numbers"]
+"""What an array holds."""
+
+_KINDS: dict[Kind, str] = {"truth values": "b", "whole numbers": "iu", "numbers": "iuf"}
+
+
+def array_of(
+    who: str,
+    answer: object,
+    shape: Sequence[int],
+    kind: Kind = "numbers",
+) -> NDArray[Any]:
+    """An array of a shape.
+
+    Args:
+        who: the plug-in and what was asked of it, e.g. `defense clip: apply`.
+        answer: what it gave back.
+        shape: what it must have.
+        kind: what it must hold.
+
+    Raises:
+        PluginError: it is no such array.
+    """
+    if not isinstance(answer, np.ndarray) or answer.dtype.kind not in _KINDS[kind]:
+        expected = f"an array of {kind}, shape {tuple(shape)}"
+        raise PluginError(f"{who} gave {_described(answer)}; expected {expected}")
+    if answer.shape != tuple(shape):
+        raise PluginError(f"{who} gave an array of shape {answer.shape}; expected {tuple(shape)}")
+    return answer
+
+
+def arrays_of(who: str, answer: object, shapes: Sequence[Sequence[int]]) -> tuple[NDArray[Any], ...]:
+    """Arrays of some shapes in a tuple; arguments and errors as for `array_of`."""
+    if not isinstance(answer, tuple) or len(answer) != len(shapes):
+        raise PluginError(f"{who} gave {_described(answer)}; expected a tuple of {len(shapes)} arrays")
+    return tuple(array_of(who, one, shape) for one, shape in zip(answer, shapes, strict=True))
+
+
+def one_of(who: str, answer: object, kind: type[T]) -> T:
+    """An object of a type; arguments and errors as for `array_of`."""
+    if not isinstance(answer, kind):
+        raise PluginError(f"{who} gave {_described(answer)}; expected {_article(kind.__name__)}")
+    return answer
+
+
+def all_of(who: str, answer: object, kinds: Sequence[type], named: str) -> tuple[Any, ...]:
+    """Objects of some types, which are `named`, in a tuple or list; else as `array_of`."""
+    if not isinstance(answer, tuple | list):
+        raise PluginError(f"{who} gave {_described(answer)}; expected a tuple of {named}")
+    wrong = [one for one in answer if not isinstance(one, tuple(kinds))]
+    if wrong:
+        raise PluginError(f"{who} gave {_described(wrong[0])} in a tuple; expected {named}")
+    return tuple(answer)
+
+
+def clicks_of(
+    model: ClickModel, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
+) -> NDArray[np.bool_]:
+    """Clicks of a click model on lists, see `ClickModel.click`; errors as of `array_of`."""
+    clicks = model.click(labels, largest_label, streams, step)
+    return array_of(f"click model {model.name}: click", clicks, labels.shape, "truth values")
+
+
+def step_of(
+    learner: ModelLearner, answer: object, models: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """What a local step made of models (C, P), see `ModelLearner.local_step`; errors as of `array_of`."""
+    who = f"learner {learner.name}: local_step"
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise PluginError(f"{who} gave {_described(answer)}; expected models and who moved")
+    moved = array_of(who, answer[1], models.shape[:1], "truth values")
+    return array_of(who, answer[0], models.shape), moved
+
+
+def published_of(learner: Learner, eps: float, sensitivity: float | None) -> tuple[str, ...]:
+    """The defenses that a learner's authors publish, see `Learner.published_chain`; errors also as of it."""
+    chain = learner.published_chain(eps, sensitivity)
+    return all_of(f"learner {learner.name}: published_chain", chain, (str,), "texts of defenses")
+
+
+def facts_of(learner: Learner) -> dict[str, Fact]:
+    """What everybody may know of how a learner learns; errors as of `array_of`."""
+    return one_of(f"learner {learner.name}: facts", learner.facts, dict)
+
+
+def events_of(defense: Defense, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+    """What a defense does in a stage; errors as of `array_of`."""
+    return all_of(f"defense {defense.name}: events", defense.events_in(stage, context), _EVENTS, "events")
+
+
+def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+    """What a defense claims for one round; errors as of `array_of`."""
+    return all_of(f"defense {defense.name}: claims", defense.claims(context), (PrivacyClaim,), "claims")
+
+
+def law_of(defense: MessageDefense, context: RoundContext) -> AddedNoise | None:
+    """The law of the noise that a defense adds, if it declares one; errors as of `array_of`."""
+    law = defense.law(context)
+    if law is not None and not (hasattr(law, "text") and hasattr(law, "sample")):
+        raise PluginError(f"defense {defense.name}: law gave {_described(law)}; expected a law of noise")
+    return law
+
+
+def _described(answer: object) -> str:
+    if isinstance(answer, np.ndarray):
+        return f"an array of {answer.dtype}, shape {answer.shape}"
+    return "None" if answer is None else _article(type(answer).__name__)
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,181 @@
+"""Learner plug-ins: how interactions change the global model, and what reaches the server."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from foltr_audit.core.plugins.base import Plugin
+from foltr_audit.core.rankers import Ranker
+from foltr_audit.core.records.central import Learnt, Users
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.core.records.dataset import Dataset
+
+Fact = str | int | float | bool
+
+
+class Learner(Plugin):
+    """How interactions change the global model.
+
+    Subclass `ModelLearner`, `MetricLearner` or `CentralLearner`: they differ in what reaches the server.
+
+    Attributes:
+        sends: what reaches the server: local `models`, online `metrics` or the `clicks` themselves.
+        stages: stages of the chain of defenses that can act on what it makes.
+        lists: how the lists of training rounds are made: `sampled`, `deterministic` or `interleaved`.
+        slowness: about how many times as long as one of FPDGD an interaction takes; a recorded run commits
+            its rounds the more often.
+    """
+
+    sends: ClassVar[Literal["models", "metrics", "clicks"]]
+    stages: ClassVar[frozenset[str]]
+    lists: ClassVar[Literal["sampled", "deterministic", "interleaved"]] = "sampled"
+    slowness: ClassVar[int] = 1
+
+    interactions: int = Field(4, ge=1, le=10_000, description="interactions B of a client in a round")
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """What everybody may know of how it learns, for the header of a trace."""
+        return {}
+
+    @property
+    def ranked_with(self) -> Literal["local", "global"]:
+        """Whether a list may follow from the clicks on earlier lists of the same message: `local`."""
+        return "global"
+
+    def why_not(self, ranker: str) -> str | None:
+        """Why it cannot train a ranker (its text), or None if it can."""
+        del ranker
+        return None
+
+    def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
+        """The defenses that its authors publish for a claimed epsilon; infinite for none.
+
+        Raises:
+            UsageError: there are none, or a value out of range.
+        """
+        del sensitivity
+        if math.isinf(eps) and eps > 0:
+            return ("none",)
+        raise UsageError(f"--eps: learner {self.name} has no published defense; expected --defense")
+
+
+class ModelLearner(Learner):
+    """Clients take local steps and send their model."""
+
+    sends: ClassVar[Literal["models", "metrics", "clicks"]] = "models"
+    stages: ClassVar[frozenset[str]] = frozenset({"click", "step", "message", "wire", "aggregate"})
+
+    clip_without_pairs: bool = Field(True, description="step defenses also act after a step without pairs")
+    rank_with: Literal["local", "global"] | None = Field(
+        None,
+        description="model that ranks a client's lists: its local one (if left out), or the global one",
+    )
+
+    @field_validator("rank_with")
+    @classmethod
+    def _usual_one_is_left_out(cls, value: str | None) -> str | None:
+        return None if value == "local" else value
+
+    @property
+    def ranked_with(self) -> Literal["local", "global"]:
+        """The model that ranks all lists of a round: with the global one no list follows from a click."""
+        return self.rank_with or "local"
+
+    def local_step(
+        self,
+        parameters: NDArray[np.float64],
+        data: Dataset,
+        queries: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        shown: NDArray[np.int64],
+        clicks: NDArray[np.bool_],
+        ranker: Ranker,
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Local models after one interaction (C, P), and which clients took a gradient step (C,).
+
+        Args:
+            parameters: local models before, (C, P).
+            data: the data set that `queries` (C,) index.
+            queries: the query of each client.
+            scores: scores of all candidates, flat; client c owns `scores[starts[c]:starts[c+1]]`.
+            starts: int64 (C + 1,).
+            shown: positions of the shown documents inside their query, (C, k), padded with -1.
+            clicks: bool (C, k).
+            ranker: what the models score documents with.
+        """
+        raise NotImplementedError
+
+
+class MetricLearner(Learner):
+    """Clients try perturbed models and send a seed and the online metrics of what they showed."""
+
+    sends: ClassVar[Literal["models", "metrics", "clicks"]] = "metrics"
+    stages: ClassVar[frozenset[str]] = frozenset({"click", "metric"})
+    lists: ClassVar[Literal["sampled", "deterministic", "interleaved"]] = "deterministic"
+
+    sigma: float = Field(0.01, gt=0, description="standard deviation of the perturbations")
+    antithetic: bool = Field(True, description="half of the interactions at the mirrored perturbation")
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """What one interaction's metric may be, float64 (v,)."""
+        raise NotImplementedError
+
+    def outcomes(self, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Which of `values` each list's clicks (..., k) make, int64 (...)."""
+        raise NotImplementedError
+
+    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> NDArray[np.float64]:
+        """What is added to a model of P parameters for each seed (C,), float64 (C, P)."""
+        raise NotImplementedError
+
+    def first_state(self, parameters: int) -> NDArray[np.float64]:
+        """What the server remembers before the first round beside a model of P parameters, float64 (S,)."""
+        raise NotImplementedError
+
+    def update(
+        self,
+        parameters: NDArray[np.float64],
+        state: NDArray[np.float64],
+        seeds: NDArray[np.uint64],
+        messages: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
+
+        V is 2 with `antithetic` (at the perturbed and at the mirrored model), else 1.
+        """
+        raise NotImplementedError
+
+
+class CentralLearner(Learner):
+    """A server that sees every list and every click, and learns from them one after the other."""
+
+    sends: ClassVar[Literal["models", "metrics", "clicks"]] = "clicks"
+    stages: ClassVar[frozenset[str]] = frozenset()
+
+    def first_state(self, parameters: int) -> NDArray[np.float64]:
+        """What it remembers before the first round beside a model of P parameters, float64 (S,)."""
+        del parameters
+        return np.empty(0)
+
+    def learn(
+        self,
+        users: Users,
+        queries: NDArray[np.int64],
+        parameters: NDArray[np.float64],
+        state: NDArray[np.float64],
+    ) -> Learnt:
+        """Learn from the N interactions of a round that ask `queries` (N,), in this order.
+
+        Interaction i draws from the streams of client i of `users.context`.
+        """
+        raise NotImplementedError

@@ -1,0 +1,6 @@
+"""Rankers: parameters in, scores and Jacobians out."""
+
+from foltr_audit.core.rankers.base import Ranker
+from foltr_audit.core.rankers.parse import known_ranker, make_ranker, ranker_text
+
+__all__ = ["Ranker", "known_ranker", "make_ranker", "ranker_text"]

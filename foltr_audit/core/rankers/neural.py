@@ -1,0 +1,144 @@
+"""The neural ranker with one or two hidden layers of rectified linear units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.rankers.base import Documents, Floats, Ints, Ranker
+
+if TYPE_CHECKING:
+    from foltr_audit.kernels.network import Network
+
+
+class _Layer(NamedTuple):
+    """A hidden layer of models (...): weights (..., h, inputs) and biases (..., h)."""
+
+    weights: Floats
+    biases: Floats
+
+
+def neural_text(hidden: int, layers: int) -> str:
+    """The canonical text of a neural ranker: one layer goes without saying."""
+    return f"neural:hidden={hidden}" + (f",layers={layers}" if layers > 1 else "")
+
+
+@dataclass(frozen=True)
+class NeuralRanker(Ranker):
+    """Scores documents by `f(x) = w2 . relu(W1 x + b1)`, or `w3 . relu(W2 relu(W1 x + b1) + b2)`.
+
+    A model is the flat vector `[W1 | b1 | w2]` or `[W1 | b1 | W2 | b2 | w3]`: W1 (hidden, features) and
+    W2 (hidden, hidden) row by row, the others (hidden,). With 46 features and 64 hidden units P = 3,072
+    for one layer and 7,232 for two.
+    There is no output bias: PDGD learns from pairs of documents, so the coefficients of a list sum to
+    zero, and its gradient would always be zero. The derivative of relu at 0 is 0.
+
+    Attributes:
+        features: number of features d.
+        hidden: number of units h of each hidden layer.
+        layers: number of hidden layers.
+    """
+
+    features: int
+    hidden: int
+    layers: int = 1
+
+    @property
+    def text(self) -> str:
+        """Its text form, e.g. `neural:hidden=64` or `neural:hidden=64,layers=2`."""
+        return neural_text(self.hidden, self.layers)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters P."""
+        return sum(self.hidden * (inputs + 1) for inputs in self._inputs) + self.hidden
+
+    @property
+    def _network(self) -> Network:
+        from foltr_audit.kernels.network import Network
+
+        return Network(self.features, self.hidden, self.layers)
+
+    def initial(self, rng: np.random.Generator) -> Floats:
+        """A random untrained model, float64 (P,): zeros would be a point without any gradient.
+
+        Weights are normal with variance 2 / (inputs of their layer), biases 0.
+
+        Source: He et al. 2015, "Delving deep into rectifiers", section 2.2, equation 10.
+        """
+        parts = []
+        for inputs in self._inputs:
+            parts += [rng.normal(scale=np.sqrt(2 / inputs), size=self.hidden * inputs), np.zeros(self.hidden)]
+        return np.concatenate([*parts, rng.normal(scale=np.sqrt(2 / self.hidden), size=self.hidden)])
+
+    def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
+        """See `Ranker.scores`; sums are in float64."""
+        from foltr_audit.kernels.network import neural_scores
+
+        features, offsets = data.features, data.offsets
+        starts = np.concatenate([[0], np.cumsum(offsets[queries + 1] - offsets[queries])])
+        models = np.ascontiguousarray(parameters)
+        return neural_scores(features, offsets, queries, starts, models, self._network), starts
+
+    def gradient(
+        self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
+    ) -> Floats:
+        """See `Ranker.gradient`; no Jacobian is written down for it."""
+        from foltr_audit.kernels.network import neural_gradients
+
+        models = np.ascontiguousarray(parameters)
+        return neural_gradients(
+            data.features, data.offsets, queries, shown, coefficients, models, self._network
+        )
+
+    def score(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+        """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
+        units = features.astype(np.float64)
+        for layer in self._layers(parameters):
+            units = _units(layer, units)
+        scores: Floats = np.einsum("...mh,...h->...m", units, self._output(parameters))
+        return scores
+
+    def jacobian(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+        """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
+        layers, given = list(self._layers(parameters)), [features.astype(np.float64)]
+        for layer in layers:
+            given.append(_units(layer, given[-1]))
+        parts = [given[-1]]
+        slopes = np.where(given[-1] > 0.0, self._output(parameters)[..., np.newaxis, :], 0.0)
+        for layer, inputs in zip(reversed(layers), reversed(given[:-1]), strict=True):
+            products = slopes[..., np.newaxis] * inputs[..., np.newaxis, :]
+            parts = [products.reshape(*slopes.shape[:-1], self.hidden * inputs.shape[-1]), slopes, *parts]
+            if inputs is not given[0]:
+                below = np.einsum("...mv,...vu->...mu", slopes, layer.weights)
+                slopes = np.where(inputs > 0.0, below, 0.0)
+        return np.concatenate(parts, axis=-1)
+
+    @property
+    def _inputs(self) -> list[int]:
+        """Number of inputs of each hidden layer."""
+        return [self.features] + [self.hidden] * (self.layers - 1)
+
+    def _layers(self, parameters: Floats) -> Iterator[_Layer]:
+        """The hidden layers of models (..., P), from the first to the last."""
+        start = 0
+        for inputs in self._inputs:
+            biases = start + self.hidden * inputs
+            shape = (*parameters.shape[:-1], self.hidden, inputs)
+            weights = parameters[..., start:biases].reshape(shape)
+            start = biases + self.hidden
+            yield _Layer(weights, parameters[..., biases:start])
+
+    def _output(self, parameters: Floats) -> Floats:
+        """Weights of the output, (..., h)."""
+        return parameters[..., -self.hidden :]
+
+
+def _units(layer: _Layer, inputs: Floats) -> Floats:
+    """`relu(W x + b)` of inputs (..., m, n), (..., m, h)."""
+    sums: Floats = np.einsum("...mn,...hn->...mh", inputs, layer.weights)
+    return np.maximum(sums + layer.biases[..., np.newaxis, :], 0.0)

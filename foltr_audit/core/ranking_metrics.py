@@ -1,0 +1,177 @@
+"""Ranking metrics of shown lists.
+
+A shown list holds positions inside its query, padded with -1. Source of nDCG in this form: Burges et
+al. 2005, "Learning to rank using gradient descent" (gain 2^r - 1, discount log2(i + 1)); the ideal is
+taken over all candidates of the query. A document is relevant if its label is above 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.records import Dataset
+
+LIST_LENGTH = 10
+"""Documents in a shown list, k: a user sees at most ten."""
+
+ONLINE_DISCOUNT = 0.9995
+"""What a later round counts in the online sum (Oosterhuis & de Rijke 2018, section 5.4)."""
+
+
+class Metric(NamedTuple):
+    """How a metric is shown.
+
+    Attributes:
+        label: its name in tables and pictures.
+        higher_is_better: its direction.
+    """
+
+    label: str
+    higher_is_better: bool = True
+
+
+OFFLINE: Mapping[str, Metric] = MappingProxyType(
+    {
+        "offline_ndcg@10": Metric("nDCG@10"),
+        "offline_mrr@10": Metric("MRR@10"),
+        "offline_map@10": Metric("MAP@10"),
+        "offline_dcg@10": Metric("DCG@10"),
+        "offline_maxrr@10": Metric("MaxRR"),
+    }
+)
+"""Metrics of a global model on the test part, by their name in the rows of a report."""
+
+ONLINE: Mapping[str, Metric] = MappingProxyType(
+    {"online_ndcg@10": Metric("nDCG@10"), "maxrr": Metric("MaxRR")}
+)
+"""Metrics of the lists that users were shown in a round, by their name in the rows of a report."""
+
+
+def dcg(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
+    """DCG of lists (I, k) shown for some queries (I,), float64 (I,)."""
+    return ndcg(data, queries, shown, np.ones(data.n_queries))
+
+
+def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> NDArray[np.float64]:
+    """The highest DCG@k that each query allows, float64 (queries,)."""
+    from foltr_audit.kernels.ndcg import discounts, ideal_dcg_of_queries
+
+    return ideal_dcg_of_queries(data.labels, data.offsets, discounts(k))
+
+
+def ndcg(
+    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], ideal: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """NDCG of lists (I, k) against the ideal DCG of every query (queries,); 0 where nothing is relevant."""
+    from foltr_audit.kernels.ndcg import dcg_over_best, discounts
+
+    return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
+
+
+def mean_ndcg(
+    data: Dataset,
+    queries: NDArray[np.int64],
+    shown: NDArray[np.int64],
+    ideal: NDArray[np.float64],
+    no_relevant: str,
+) -> float:
+    """Mean nDCG; queries without relevant documents count 0 (`zero`) or are left out (`skip`).
+
+    NaN where no list is left.
+    """
+    return mean_over(ndcg(data, queries, shown, ideal), ideal[queries] > 0, no_relevant)
+
+
+def mean_over(values: NDArray[np.float64], has_relevant: NDArray[np.bool_], no_relevant: str) -> float:
+    """Mean of a metric over lists (I,), those of queries without relevant documents as `no_relevant` says.
+
+    They count 0 (`zero`), whatever the metric says of them, or are left out (`skip`). NaN where no list
+    is left.
+
+    >>> values, has_relevant = np.array([0.5, 0.3]), np.array([True, False])
+    >>> mean_over(values, has_relevant, "zero"), mean_over(values, has_relevant, "skip")
+    (0.25, 0.5)
+    """
+    counted = values[has_relevant] if no_relevant == "skip" else np.where(has_relevant, values, 0.0)
+    return float(counted.mean()) if counted.size else float("nan")
+
+
+def relevant_documents(data: Dataset) -> NDArray[np.int64]:
+    """How many documents of each query are relevant, int64 (queries,)."""
+    counts: NDArray[np.int64] = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
+    return counts
+
+
+def reciprocal_rank(
+    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Reciprocal rank of the first relevant document of lists (I, k), 0 without one; float64 (I,).
+
+    Its mean over queries is MRR@k (Voorhees 1999, "The TREC-8 question answering track report").
+    """
+    from foltr_audit.kernels.ndcg import reciprocal_ranks_of_relevant
+
+    return reciprocal_ranks_of_relevant(data.labels, data.offsets, queries, shown)
+
+
+def average_precision(
+    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], relevant: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Average precision of lists (I, k) with `relevant` documents in every query (queries,); float64 (I,).
+
+    The precision at the rank of every relevant document of the list, summed and divided by
+    min(k, relevant): 1 for the best list there is, 0 where nothing is relevant. Its mean over queries is
+    MAP@k (Manning, Raghavan & Schuetze 2008, "Introduction to information retrieval", section 8.4).
+    """
+    from foltr_audit.kernels.ndcg import average_precisions
+
+    return average_precisions(data.labels, data.offsets, queries, shown, relevant)
+
+
+def expected_max_rr(
+    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], click: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Expected MaxRR of lists (I, k) under a cascade model with P(click | grade) (grades,); float64 (I,).
+
+    `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops after a click only, so that P(stop | grade)
+    says nothing on the first one. Grades beyond the last of `click` are clicked like that one. Form:
+    Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
+    """
+    from foltr_audit.kernels.ndcg import expected_reciprocal_ranks
+
+    return expected_reciprocal_ranks(data.labels, data.offsets, queries, shown, click)
+
+
+def max_rr(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Reciprocal rank of the first click of each list (I, k), 0 without a click; float64 (I,).
+
+    >>> max_rr(np.array([[False, True, True], [False, False, False]])).tolist()
+    [0.5, 0.0]
+    """
+    from foltr_audit.kernels.ndcg import reciprocal_ranks
+
+    return reciprocal_ranks(clicks)
+
+
+def online_sum(per_round: NDArray[np.float64]) -> float:
+    """Discounted online performance: sum over rounds t = 1.. of nDCG_t .9995^(t-1).
+
+    A round that showed no list, NaN, adds nothing.
+    """
+    shown = np.where(np.isnan(per_round), 0.0, per_round)
+    return float(np.add.reduce(shown * ONLINE_DISCOUNT ** np.arange(per_round.size)))
+
+
+def mean_of_rounds(per_round: NDArray[np.float64]) -> float:
+    """Mean over the rounds that have a value; NaN where none has.
+
+    >>> mean_of_rounds(np.array([0.25, np.nan, 0.75]))
+    0.5
+    """
+    known = per_round[~np.isnan(per_round)]
+    return float(known.mean()) if known.size else float("nan")

@@ -1,0 +1,268 @@
+"""Ranking data: queries of different lengths in flat arrays, and the three parts of a fold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.records.names import batches
+from foltr_audit.errors import DataError
+from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
+
+_BATCH_ROWS = 8_192  # copies of this many rows at a time
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Dataset:
+    """Judged queries, one after the other in flat arrays.
+
+    Attributes:
+        features: float32 or float64, shape (documents, features).
+        labels: int64 relevance grades from 0, shape (documents,); with several intents the highest of them.
+        offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
+        query_ids: one name per query.
+        document_ids: one name per document, `""` where the source gives none; a tuple, or decoded on use.
+        intents: int64 grades under each of I intents, shape (I, documents); None where there is but one.
+
+    Raises:
+        DataError: shapes that do not fit together, a query without documents, a label below 0.
+    """
+
+    features: Features
+    labels: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    query_ids: tuple[str, ...]
+    document_ids: Sequence[str]
+    intents: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", read_only_features(self.features))
+        object.__setattr__(self, "labels", read_only(self.labels, np.int64))
+        object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
+        documents = self.features.shape[0]
+        if self.features.ndim != 2 or self.labels.shape != (documents,):
+            raise DataError(
+                f"dataset: {self.labels.shape} labels for features of shape {self.features.shape}"
+            )
+        if len(self.document_ids) != documents or len(self.query_ids) != self.offsets.size - 1:
+            raise DataError("dataset: one id per document and per query expected")
+        if self.offsets[0] != 0 or self.offsets[-1] != documents or np.any(np.diff(self.offsets) < 1):
+            raise DataError("dataset: offsets must rise from 0 to the number of documents")
+        if documents and self.labels.min() < 0:
+            raise DataError("dataset: a label is negative")
+        if self.intents is not None:
+            object.__setattr__(self, "intents", read_only(self.intents, np.int64))
+            self._check_intents()
+
+    def _check_intents(self) -> None:
+        if self.intents is None or self.intents.ndim != 2 or not len(self.intents):
+            raise DataError("dataset: expected one row of grades per intent, and one intent at least")
+        if self.intents.shape[1] != self.n_documents:
+            raise DataError(f"dataset: {self.intents.shape[1]} grades an intent, expected {self.n_documents}")
+        if not np.array_equal(self.intents.max(axis=0), self.labels):
+            raise DataError("dataset: expected labels that are the highest grade under any intent")
+        if self.intents.size and self.intents.min() < 0:
+            raise DataError("dataset: a grade is negative")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Dataset: {self.n_queries} queries, {self.n_documents} documents, {self.n_features} features>"
+        )
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return self.offsets.size - 1
+
+    @property
+    def n_documents(self) -> int:
+        """Number of query-document rows."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.features.shape[1])
+
+    @property
+    def n_intents(self) -> int:
+        """Number of intents that documents are judged under."""
+        return 1 if self.intents is None else len(self.intents)
+
+    @property
+    def grades(self) -> NDArray[np.int64]:
+        """Grade of each document under each intent, int64 (I, documents)."""
+        return self.labels[np.newaxis] if self.intents is None else self.intents
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of documents of each query, shape (queries,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def has_relevant(self) -> NDArray[np.bool_]:
+        """Whether a query has a document with label > 0, shape (queries,)."""
+        return np.add.reduceat(self.labels > 0, self.offsets[:-1]) > 0
+
+    def shown_labels(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Grade of each shown document, int64 (C, k), -1 at the padding.
+
+        `shown` (C, k) holds positions inside each of the `queries` (C,), padded with -1.
+        """
+        return np.where(shown >= 0, self.labels[self._rows(queries, shown)], -1)
+
+    def shown_features(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> Features:
+        """Feature row of each shown document, (C, k, d), 0 at the padding."""
+        rows = self.features[self._rows(queries, shown)]
+        rows[shown < 0] = 0  # a copy
+        return rows
+
+    def _rows(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
+
+    def select(self, queries: Sequence[int] | NDArray[np.int64]) -> Dataset:
+        """The named queries (indices, in this order) as a data set of their own."""
+        chosen = np.asarray(queries, dtype=np.int64)
+        spans = [np.arange(self.offsets[q], self.offsets[q + 1]) for q in chosen]
+        rows = np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
+        names = (self.document_ids[self.offsets[q] : self.offsets[q + 1]] for q in chosen)
+        return Dataset(
+            features=self.features[rows],
+            labels=self.labels[rows],
+            offsets=np.concatenate([[0], np.cumsum(self.lengths[chosen])]),
+            query_ids=tuple(self.query_ids[q] for q in chosen),
+            document_ids=tuple(chain.from_iterable(names)),
+            intents=None if self.intents is None else self.intents[:, rows],
+        )
+
+    def with_features(self, features: Features) -> Dataset:
+        """The same queries with other feature values, shape (documents, any)."""
+        return replace(self, features=features)
+
+    def with_intents(self, intents: NDArray[np.int64]) -> Dataset:
+        """The same documents judged anew under each of I intents, int64 (I, documents)."""
+        return replace(self, labels=intents.max(axis=0), intents=intents)
+
+    def under(self, intent: int) -> Dataset:
+        """The same documents with their grades under one intent, from 0, and no other."""
+        return replace(self, labels=self.grades[intent], intents=None)
+
+    @property
+    def _form(self) -> str:
+        """The number format that holds every feature exactly."""
+        if self.features.dtype == np.float32:
+            return "<f4"
+        first = range(0, self.n_documents, _BATCH_ROWS)
+        some = (self.features[row : row + _BATCH_ROWS] for row in first)
+        return "<f4" if all(np.array_equal(rows, rows.astype(np.float32)) for rows in some) else "<f8"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the content, whatever the text it was read from looked like.
+
+        Features in float64 that are float32 numbers count as these.
+        """
+        digest = hashlib.sha256(f"foltr-audit/dataset/1 {self.features.shape}\n".encode())
+        for array, form in ((self.features, self._form), (self.labels, "<i8"), (self.offsets, "<i8")):
+            digest.update(np.ascontiguousarray(array, dtype=form).data)
+        for names in (self.query_ids, self.document_ids):
+            for batch in batches(names):
+                digest.update("".join([f"{len(name)}:{name}" for name in batch]).encode())
+        if self.intents is not None:
+            digest.update(f"{len(self.intents)} intents\n".encode())
+            digest.update(np.ascontiguousarray(self.intents, dtype="<i8").data)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Collection:
+    """One fold: what a ranker is trained on, and what it is attacked and evaluated on.
+
+    Attributes:
+        train, vali, test: the parts; all have the same number of features.
+        source: where the data came from, e.g. a path or `synthetic:mq2007`.
+        synthetic: whether the data was generated.
+        fold: number of the fold, from 1; 0 where the source has no folds.
+        fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
+        normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
+        intents_from: where intents came from that are not the source's own, a folder or `synthetic:I`.
+    """
+
+    train: Dataset
+    vali: Dataset
+    test: Dataset
+    source: str
+    synthetic: bool
+    fold: int
+    fingerprint: str
+    normalised: str = "none"
+    intents_from: str | None = None
+
+    def __repr__(self) -> str:
+        sizes = " / ".join(str(self.part(name).n_queries) for name in self.PARTS)
+        kind = "synthetic " if self.synthetic else ""
+        return f"<Collection: {kind}{self.source}, {sizes} queries, {self.n_features} features>"
+
+    PARTS: ClassVar[tuple[str, ...]] = ("train", "vali", "test")
+
+    def part(self, name: str) -> Dataset:
+        """The part with this name.
+
+        Raises:
+            DataError: a name that is none of `train`, `vali`, `test`.
+        """
+        if name not in self.PARTS:
+            raise DataError(f"data: no part {name!r}; expected train, vali or test")
+        part: Dataset = getattr(self, name)
+        return part
+
+    @cached_property
+    def _repeats_ids(self) -> bool:
+        ids = [set(self.part(name).query_ids) for name in self.PARTS]
+        return len(set.union(*ids)) < sum(len(part) for part in ids)
+
+    def query_name(self, part: str, query: int) -> str:
+        """Id of a query; with its part in front where ids of different parts coincide."""
+        name = self.part(part).query_ids[query]
+        return f"{part}:{name}" if self._repeats_ids else name
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of every part."""
+        return self.train.n_features
+
+    @property
+    def n_intents(self) -> int:
+        """Number of intents that every part is judged under."""
+        return self.train.n_intents
+
+    @property
+    def largest_label(self) -> int:
+        """The highest relevance grade in any part."""
+        return max(int(self.part(name).labels.max()) for name in self.PARTS)
+
+
+def joint_fingerprint(parts: Sequence[Dataset]) -> str:
+    """SHA-256 (hex) over the fingerprints of several parts, in order."""
+    return hashlib.sha256("\n".join(part.fingerprint for part in parts).encode()).hexdigest()
+
+
+def joined(parts: Sequence[Dataset]) -> Dataset:
+    """The queries of several data sets one after the other."""
+    ends = np.concatenate([[0], np.cumsum([part.n_documents for part in parts])])
+    starts = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Dataset(
+        features=np.concatenate([part.features for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        offsets=np.concatenate([*starts, ends[-1:]]),
+        query_ids=tuple(name for part in parts for name in part.query_ids),
+        document_ids=tuple(name for part in parts for name in part.document_ids),
+        intents=None if parts[0].intents is None else np.concatenate([part.grades for part in parts], axis=1),
+    )

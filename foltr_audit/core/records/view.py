@@ -1,0 +1,312 @@
+"""What one observer sees, and what an attack answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.rankers import Ranker, make_ranker
+from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.privacy.events import Ball
+from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
+
+KNOWLEDGE = {
+    "features": "feature rows of the shown documents",
+    "shown": "which documents each list held",
+    "order": "the order that they were shown in",
+    "query": "which query each list answers",
+    "candidates": "feature rows of all candidate documents of a query",
+    "relevance": "relevance grades of the shown documents",
+    "intents": "their grades under each intent",
+    "interactions": "number of interactions behind each message",
+    "lists": "whether lists are sampled or deterministic",
+    "learning_rate": "the clients' step size",
+    "pairs": "which documents form pairs in PDGD",
+    "normaliser": "what PDGD's Plackett-Luce normaliser sums over",
+    "rank_with": "which model ranks the lists of a round: the clients' own, or the global one",
+    "clip": "the ball that local models are kept in",
+    "sigma": "the scale of the perturbations that clients try",
+    "metric": "the online metric that clients send",
+    "noise": "the law of the noise in a message",
+    "click_model": "how users click, given relevance",
+}
+"""What an observer may know beside the messages; any of it can be hidden."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """What an observer knows beside the messages. `None` or False: it does not know. See `KNOWLEDGE`.
+
+    Attributes:
+        features, shown, order, query, candidates, relevance, intents: whether the observer has these.
+        ranker: text of the ranker, e.g. `linear`.
+        interactions: interactions B behind each message.
+        lists: `sampled` from Plackett-Luce or `deterministic`.
+        learning_rate, pairs, normaliser: settings of PDGD.
+        rank_with: the model that ranks the lists of a round, `local` or `global`.
+        clip: the ball that local models are kept in; None also where there is none.
+        clip_without_pairs: whether the clip acts on an interaction without pairs too.
+        sigma: standard deviation of the perturbations of FOLtR-ES.
+        metric: its online metric, `maxrr` or `dcg`.
+        antithetic: whether the later half of its interactions is at the mirrored perturbation.
+        perturbation: the generator that FOLtR-ES draws perturbations from seeds with: `foltr-audit`; None for
+            another one, so that seeds tell nothing.
+        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `metric-rr:p=0.25` for
+            each of the metrics behind it, or `none`.
+        number_format: `float32` or `float64`, how a message is rounded.
+        feature_format: likewise, how exact the features are that clients learn from.
+        click_model: name of the click model.
+        belief: the click model in numbers, where it is a cascade.
+    """
+
+    features: bool = True
+    shown: bool = True
+    order: bool = True
+    query: bool = True
+    candidates: bool = False
+    relevance: bool = False
+    intents: bool = False
+    ranker: str = "linear"
+    interactions: int | None = None
+    lists: str | None = None
+    learning_rate: float | None = None
+    pairs: str | None = None
+    normaliser: str | None = None
+    rank_with: str | None = "local"
+    clip: Ball | None = None
+    clip_without_pairs: bool = True
+    sigma: float | None = None
+    metric: str | None = None
+    antithetic: bool = True
+    perturbation: str | None = "foltr-audit"
+    noise: str | None = None
+    number_format: str = "float32"
+    feature_format: str = "float32"
+    click_model: str | None = None
+    belief: ClickBelief | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether a piece of knowledge is there."""
+        value = getattr(self, name)
+        return value is not None and value is not False
+
+    @property
+    def resolution(self) -> float:
+        """How far off a number of size 1 may be in a message, rounding and a client's arithmetic together."""
+        return 2.0**-24 if self.number_format == "float32" else 2.0**-50
+
+    def having(self, **more: object) -> Knowledge:
+        """The same observer, knowing more."""
+        return replace(self, **more)  # type: ignore[arg-type]
+
+    def without(self, hidden: frozenset[str]) -> Knowledge:
+        """The same observer without some of what it knows (names of `KNOWLEDGE`)."""
+        lost: dict[str, object] = {
+            name: False if isinstance(getattr(self, name), bool) else None for name in hidden
+        }
+        if "click_model" in hidden:
+            lost["belief"] = None
+        if "query" in hidden:  # whoever does not know the query knows nothing of its documents
+            lost |= dict.fromkeys(("shown", "order", "candidates", "relevance", "intents"), False)
+        if "relevance" in hidden:
+            lost["intents"] = False
+        return replace(self, **lost)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """All candidate documents of the queries behind a view.
+
+    Attributes:
+        features: rows of whole data sets, (documents, d).
+        offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
+        query: the query of each list, int64 (n, B), -1 where there is no list.
+    """
+
+    features: Features
+    offsets: NDArray[np.int64]
+    query: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", read_only_features(self.features))
+        object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
+        object.__setattr__(self, "query", read_only(self.query, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """Messages of one kind, as one observer sees them. The truth is not in here.
+
+    n messages with up to B interactions each, lists of up to k documents, P parameters, d features.
+
+    Attributes:
+        observer: `individual` (each message by itself) or `aggregate` (sums over several clients).
+        kind: `model`, `update`, `es` (mean online metrics at perturbed models) or `clicks`.
+        parameters: the global model each message started from, float64 (n, P).
+        messages: what was sent, float64: of models and updates (n, P); of kind `es` (n, V), the mean over the
+            first half of the interactions (one more if their number is odd) and, if antithetic, the mean over
+            the others, 0 where there are none; of kind `clicks` (n, B k), 1 where the server saw a click.
+        seeds: of kind `es`, what each client drew its perturbation from, uint64 (n,).
+        shown: position of each shown document inside its query, int64 (n, B, k), padded with -1.
+        features: their feature rows, float32 or float64 (n, B, k, d), zero at the padding.
+        candidates: all candidates of each list's query, if the observer has them.
+        labels: grade of each shown document, int64 (n, B, k), -1 at the padding, if the observer has them.
+        intent_labels: its grade under each of I intents, int64 (n, B, k, I), likewise.
+        clients: how many clients' updates each message sums, int64 (n,); 1 each if not given.
+        knowledge: what the observer knows beside them.
+    """
+
+    observer: str
+    kind: str
+    parameters: NDArray[np.float64]
+    messages: NDArray[np.float64]
+    shown: NDArray[np.int64]
+    features: Features
+    seeds: NDArray[np.uint64] | None = None
+    candidates: Candidates | None = None
+    labels: NDArray[np.int64] | None = None
+    intent_labels: NDArray[np.int64] | None = None
+    clients: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
+    knowledge: Knowledge = field(default_factory=Knowledge)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
+        object.__setattr__(self, "messages", read_only(self.messages, np.float64))
+        object.__setattr__(self, "shown", read_only(self.shown, np.int64))
+        object.__setattr__(self, "features", read_only_features(self.features))
+        for name in ("labels", "intent_labels"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name), np.int64))
+        if self.seeds is not None:
+            object.__setattr__(self, "seeds", read_only(self.seeds, np.uint64))
+        clients = np.broadcast_to(self.clients, (len(self.messages),))
+        object.__setattr__(self, "clients", read_only(clients, np.int64))
+
+    def __len__(self) -> int:
+        return int(self.messages.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Places of the longest list."""
+        return int(np.where(self.is_document, np.arange(1, self.shown.shape[2] + 1), 0).max(initial=0))
+
+    def trimmed(self) -> View:
+        """The same view with lists no wider than their longest."""
+        k = max(self.width, min(1, self.shown.shape[2]))
+        labels = None if self.labels is None else self.labels[:, :, :k]
+        under = None if self.intent_labels is None else self.intent_labels[:, :, :k]
+        return replace(
+            self,
+            shown=self.shown[:, :, :k],
+            features=self.features[:, :, :k],
+            labels=labels,
+            intent_labels=under,
+        )
+
+    def under(self, intent: int) -> View:
+        """The same view whose labels are the grades under one intent, from 0.
+
+        Raises:
+            ValueError: the observer does not know them.
+        """
+        if self.intent_labels is None:
+            raise ValueError("a view under one intent needs the grades under each")
+        return replace(self, labels=self.intent_labels[..., intent])
+
+    @property
+    def is_document(self) -> NDArray[np.bool_]:
+        """True where a list has a document, False at the padding, shape (n, B, k)."""
+        return self.shown >= 0
+
+    @cached_property
+    def ranker(self) -> Ranker:
+        """The ranker behind the messages."""
+        return make_ranker(self.knowledge.ranker, self.features.shape[3])
+
+    @cached_property
+    def feature_resolution(self) -> float:
+        """How far off a feature of size 1 may be: 0 where clients learn from just these numbers."""
+        rounded = self.features.dtype == np.float32 and self.knowledge.feature_format == "float64"
+        return 2.0**-25 if rounded else 0.0
+
+    @cached_property
+    def updates(self) -> NDArray[np.float64]:
+        """Each message as a difference to the global model, float64 (n, P)."""
+        return read_only(
+            self.messages - self.parameters if self.kind == "model" else self.messages, np.float64
+        )
+
+    @cached_property
+    def models(self) -> NDArray[np.float64]:
+        """Each message as a local model, float64 (n, P)."""
+        return read_only(
+            self.messages if self.kind == "model" else self.parameters + self.messages, np.float64
+        )
+
+    @cached_property
+    def jacobian(self) -> NDArray[np.float64]:
+        """`d f / d theta` of each shown document at the global model, (n, B, k, P), 0 at the padding."""
+        rows = self.ranker.jacobian(self.parameters[:, np.newaxis], self.features)
+        return read_only(np.where(self.is_document[..., np.newaxis], rows, 0.0), np.float64)
+
+    @cached_property
+    def columns(self) -> NDArray[np.float64]:
+        """The Jacobian as one column per shown document of a message, (n, P, B k)."""
+        n, B, k, P = self.jacobian.shape
+        return read_only(self.jacobian.reshape(n, B * k, P).transpose(0, 2, 1), np.float64)
+
+    @cached_property
+    def score_changes(self) -> NDArray[np.float64]:
+        """`f'(d) - f(d)` for each shown document, float64 (n, B, k)."""
+        if self.knowledge.ranker == "linear":
+            return read_only(np.einsum("nbkp,np->nbk", self.jacobian, self.updates), np.float64)
+        after = self.ranker.score(self.models[:, np.newaxis], self.features)
+        return read_only(np.where(self.is_document, after - self.scores_before, 0.0), np.float64)
+
+    @cached_property
+    def scores_before(self) -> NDArray[np.float64]:
+        """`f(d)` under the global model for each shown document, float64 (n, B, k)."""
+        scores = self.ranker.score(self.parameters[:, np.newaxis], self.features)
+        return read_only(np.where(self.is_document, scores, 0.0), np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inference:
+    """An attack's answer.
+
+    Attributes:
+        scores: higher = more likely clicked, float64 (n, B, k); ignored at the padding.
+        guess: the documents it names as clicked, bool (n, B, k); False at the padding.
+        any_click: higher = more likely that a list has any click, float64 (n, B); where it is not given,
+            the largest score of the list speaks.
+        lists: of attacks that ask which list a message came from: how probable each is, float64 (n, B).
+        intents: of attacks that ask for the intent: log likelihood of each message under each intent, up to
+            one number a message, float64 (n, I).
+        traits: of attacks that ask for the client: what of each message may tell who sent it, in an order
+            that the attack knows, float64 (n, F); NaN where there is nothing to say.
+        patterns: how probable each click pattern of a list is, float64 (n, B, 2^k'), k' <= k: bit i of a
+            pattern's number is the click on place i. Of attacks that weigh them all; rows sum to 1.
+    """
+
+    scores: NDArray[np.float64]
+    guess: NDArray[np.bool_]
+    any_click: NDArray[np.float64] | None = None
+    lists: NDArray[np.float64] | None = None
+    intents: NDArray[np.float64] | None = None
+    traits: NDArray[np.float64] | None = None
+    patterns: NDArray[np.float64] | None = None
+
+    def widened(self, k: int) -> Inference:
+        """The same answer for lists padded to k places."""
+        more = ((0, 0), (0, 0), (0, k - self.guess.shape[2]))
+        return replace(self, scores=np.pad(self.scores, more), guess=np.pad(self.guess, more))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", read_only(self.scores, np.float64))
+        object.__setattr__(self, "guess", read_only(self.guess, np.bool_))
+        for name in ("any_click", "lists", "intents", "traits", "patterns"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name), np.float64))

@@ -1,0 +1,63 @@
+"""What the tables of a Spec have in common: frozen, without unknown fields or NaN; checks and defaults."""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from foltr_audit.errors import did_you_mean
+
+PARTS = ("train", "vali", "test")
+"""Parts of a data set."""
+
+
+UNIT: Final = "interaction"
+"""What neighbouring inputs differ in."""
+
+VIEW: Final = "individual"
+"""Whose observations: a server that gets what each client sends."""
+
+DELTA: Final = 1e-5
+"""Delta of what has no pure bound, and of a chain that claims nothing."""
+
+TRIALS: Final = 2000
+"""Evaluated trials of an audit under each hypothesis."""
+
+
+class SpecTable(BaseModel):
+    """A frozen table of validated fields."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
+    )
+
+    @model_validator(mode="after")
+    def _no_text_with_nul(self) -> Self:
+        for value in vars(self).values():
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str) and "\0" in text:
+                    raise ValueError(f"{text[:40]!a}: expected text without NUL")
+        return self
+
+
+def once(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Each value once, in order."""
+    return tuple(dict.fromkeys(values))
+
+
+def not_deterministic(value: str | None) -> str | None:
+    """None for lists in score order, the default, so that it is left out of a Spec's form."""
+    return None if value == "deterministic" else value
+
+
+def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of `PARTS`, each once.
+
+    Raises:
+        ValueError: a name that is none of them.
+    """
+    for value in values:
+        if value not in PARTS:
+            raise ValueError(f"unknown part {value!r}; {did_you_mean(value, PARTS)}")
+    return once(values)

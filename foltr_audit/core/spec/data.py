@@ -1,0 +1,77 @@
+"""The `data` table of a Spec: which data, how they are prepared, and which intents they have."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.utils.reading import whole_number
+
+FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
+"""Numbers of made-up intents: TREC's topics have up to ten; the study takes four of each."""
+
+_SYNTHETIC = re.compile(r"synthetic(?::(.*))?")
+
+
+def canonical_intents(text: str) -> str:
+    """The same text with every default spelt out.
+
+    Raises:
+        ValueError: an empty name, or a number of made-up intents that is refused.
+    """
+    number = synthetic_count(text)
+    if not text.strip():
+        raise ValueError(f"intents {text!r}: expected a folder of qrels, or synthetic:I")
+    if number is None:
+        return text
+    count = whole_number(number, FEWEST_INTENTS, MOST_INTENTS)
+    if count is None:
+        raise ValueError(
+            f"intents {text[:40]!r}: expected synthetic:I with I from {FEWEST_INTENTS} to {MOST_INTENTS}"
+        )
+    return f"synthetic:{count}"
+
+
+def synthetic_count(text: str) -> str | None:
+    """Number of made-up intents as it is written; None for a folder."""
+    match = _SYNTHETIC.fullmatch(text)
+    return None if match is None else str(USUAL_INTENTS) if match[1] is None else match[1]
+
+
+def are_synthetic(intents: str) -> bool:
+    """Whether intents are made up."""
+    return synthetic_count(intents) is not None
+
+
+def _canonical_intents(text: str | None) -> str | None:
+    return None if text is None else canonical_intents(text)
+
+
+def _only_false(value: bool | None) -> bool | None:
+    """None for the default, so that it is left out of a Spec's form."""
+    return None if value is None or value else False
+
+
+class DataSpec(SpecTable):
+    """Which data, and how they are prepared.
+
+    Attributes:
+        source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
+        fold: number of the fold, from 1; 0 for data without folds.
+        normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.normalise`.
+        dtype: number format of the features that clients rank and learn with.
+        intents: a folder of qrels per intent, or `synthetic:I` for I made-up ones, in place of the labels;
+            None for the labels, or the intents, that the data come with.
+        balance: False where intents keep their numbers; else each query's are numbered anew at random by
+            seed and repetition, so that all are equally frequent.
+    """
+
+    source: str = Field("synthetic:mq2007", min_length=1)
+    fold: int = Field(0, ge=0)
+    normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = "zscore"
+    dtype: Literal["float32", "float64"] = "float32"
+    intents: Annotated[str | None, AfterValidator(_canonical_intents)] = None
+    balance: Annotated[bool | None, AfterValidator(_only_false)] = None

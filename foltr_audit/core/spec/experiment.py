@@ -1,0 +1,215 @@
+"""The Spec: an immutable, validated description of one experiment, with one canonical form and a hash.
+
+Command-line options, configuration files and cells of a comparison are nothing but ways to make Specs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import Learner
+from foltr_audit.core.plugins.registry import first_problem, make
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.population import PopulationSpec
+from foltr_audit.core.spec.training import TraceSpec, TrainSpec, default_learner
+from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.utils.reading import toml_table
+
+
+def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return Chain(parse_chain(texts)).texts
+
+
+class Spec(SpecTable):
+    """One experiment. Two Specs with the same canonical TOML are the same experiment.
+
+    Attributes:
+        seed: seed of every random stream, 0 .. 2^63 - 1.
+        repetition: number of this repetition, part of every stream's name.
+        defense: chain of defenses, canonical texts.
+        data, population, train, trace: see the classes.
+        attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
+            in Pham 2022 (`pairs=all,normaliser=shown`).
+        audit: the audit protocol, likewise.
+
+    Example:
+        >>> Spec(population={"clients": 10}).population.cohort_size
+        10
+    """
+
+    schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
+    seed: int = Field(1, ge=0, lt=2**63)
+    repetition: int = Field(0, ge=0)
+    defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = ("none",)
+    data: DataSpec = DataSpec()
+    population: PopulationSpec = PopulationSpec()
+    train: TrainSpec = TrainSpec()
+    trace: TraceSpec = TraceSpec()
+    attack: AttackSpec | None = None
+    audit: AuditSpec | None = None
+
+    def __init__(self, /, **table: Any) -> None:
+        """A Spec of its fields.
+
+        Raises:
+            UsageError: an unknown field (with the nearest known one) or a refused value.
+        """
+        try:
+            _refuse_unknown(table)
+            super().__init__(**table)
+        except ValidationError as error:
+            raise UsageError(f"Spec: {first_problem(error, None)}") from error
+
+    vars()["__init__"].__pydantic_base_init__ = True  # `parse` says itself where a table comes from
+
+    @model_validator(mode="before")
+    @classmethod
+    def _learner_of_the_attack(cls, table: Any) -> Any:
+        """A Spec with a protocol that names no learner repeats Pham 2022, which differs from the default."""
+        if not isinstance(table, Mapping) or (table.get("attack") is None and table.get("audit") is None):
+            return table
+        train = table.get("train") or {}
+        if isinstance(train, Mapping) and "learner" not in train:
+            return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
+        return table
+
+    @model_validator(mode="after")
+    def _learner_fits(self) -> Spec:
+        learner = make(Learner, self.train.learner)
+        problem = learner.why_not(self.train.ranker) or Chain(parse_chain(self.defense)).why_not(learner)
+        if problem is None and learner.sends != "models":
+            if self.audit is not None:
+                problem = f"it sends {learner.sends}; an audit needs messages that are models"
+            elif self.attack is not None and self.attack.sums:
+                problem = f"it sends {learner.sends}; a view of sums needs messages that are models"
+        if problem is not None:
+            raise ValueError(f"learner {learner.name}: {problem}")
+        return self
+
+    @model_validator(mode="after")
+    def _attacked_messages_are_recorded(self) -> Spec:
+        if self.attack is not None and self.attack.target == "training" and self.trace.every == 0:
+            raise ValueError("target training: expected messages that are recorded, not --no-trace")
+        return self
+
+    @property
+    def message_kind(self) -> str:
+        """What a message is before it is encoded: `model`, `update`, `es` or `clicks`."""
+        kinds = {"models": self.trace.message, "metrics": "es", "clicks": "clicks"}
+        return kinds[make(Learner, self.train.learner).sends]
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """The attacks that run: those that are named, or the default ones; none without a protocol."""
+        return () if self.attack is None else self.attack.methods_on(self.message_kind)
+
+    def with_strong_attacks(self) -> Spec:
+        """The same, attacked by the default attacks as well: a verdict must not rest on weak ones alone."""
+        if self.attack is None:
+            return self
+        return self.model_copy(update={"attack": self.attack.strengthened(self.message_kind)})
+
+    @classmethod
+    def parse(
+        cls, table: dict[str, Any], where: str = "spec", names: Mapping[str, str] | None = None
+    ) -> Spec:
+        """The Spec of a plain table, with one clear line for what is wrong in it.
+
+        In messages `where` names the source of the table (`""` if that goes without saying), and
+        `names` other names of its fields.
+
+        Raises:
+            UsageError: an unknown field (with the nearest known one) or a refused value.
+        """
+        source = f"{where}: " if where else ""
+        try:
+            _refuse_unknown(table)
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise UsageError(source + first_problem(error, names)) from error
+        except UsageError as error:
+            raise UsageError(f"{source}{error}") from error
+
+    def table(self) -> dict[str, Any]:
+        """The Spec as a plain table with every default spelt out; fields that are None are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def toml(self) -> str:
+        """The canonical TOML form."""
+        import tomli_w
+
+        return tomli_w.dumps(self.table())
+
+    @classmethod
+    def from_toml(cls, text: str, where: str = "spec") -> Spec:
+        """The Spec of a TOML text.
+
+        Raises:
+            UsageError: the text is no TOML, or no valid Spec.
+        """
+        return cls.parse(toml_table(text, where, UsageError), where)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 (hex) of the canonical TOML form."""
+        return hashlib.sha256(self.toml.encode()).hexdigest()
+
+    @property
+    def undefended(self) -> Spec:
+        """The same training without defense and attack: what utility is compared with."""
+        return self.model_copy(update={"defense": ("none",), "attack": None, "audit": None})
+
+
+_TABLE_CLASSES: dict[str, type[SpecTable]] = {
+    "data": DataSpec,
+    "population": PopulationSpec,
+    "train": TrainSpec,
+    "trace": TraceSpec,
+    "attack": AttackSpec,
+    "audit": AuditSpec,
+}
+
+
+def _refuse_unknown(table: dict[str, Any]) -> None:
+    known = {"schema", *Spec.model_fields} - {"schema_"}
+    for name, value in table.items():
+        if name not in known:
+            raise UsageError(f"unknown field {name!r}; {did_you_mean(name, known)}")
+        if name in _TABLE_CLASSES and isinstance(value, dict):
+            fields = _TABLE_CLASSES[name].model_fields
+            for inner in value:
+                if inner not in fields:
+                    raise UsageError(f"unknown field {name}.{inner}; {did_you_mean(inner, fields)}")
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table with its inner tables' fields under dotted names.
+
+    >>> flat({"seed": 1, "data": {"fold": 2}})
+    {'seed': 1, 'data.fold': 2}
+    """
+    fields: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            fields |= flat(value, f"{prefix}{name}.")
+        else:
+            fields[f"{prefix}{name}"] = value
+    return fields
+
+
+def first_difference(old: Spec, new: Spec) -> str | None:
+    """The first field that differs between two Specs with both values, or None if they are equal."""
+    there, here = flat(old.table()), flat(new.table())
+    for name in {**there, **here}:
+        if there.get(name) != here.get(name):
+            return f"{name} is {there.get(name)} there and {here.get(name)} here"
+    return None

@@ -1,0 +1,59 @@
+"""The `population` table of a Spec: who the clients are, how many, and how many take part in a round."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from foltr_audit.core.plugins import ClickModel, Scenario
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.privacy.noise.parse import parts
+
+
+def parse_scenarios(text: str) -> tuple[Scenario, ...]:
+    """The scenarios that a text joins by `+`, e.g. `intent-skew+quantity-skew:zipf=1`.
+
+    Raises:
+        PluginError: an unknown scenario or click model, or a refused parameter.
+    """
+    scenarios = tuple(make(Scenario, part) for part in parts(text))
+    for scenario in scenarios:
+        for model in scenario.click_models:
+            make(ClickModel, model)
+    return scenarios
+
+
+def canonical_scenarios(text: str) -> str:
+    """The canonical text; scenarios keep their order.
+
+    Raises:
+        ValueError: one is given twice.
+        PluginError: as `parse_scenarios`.
+    """
+    scenarios = parse_scenarios(text)
+    names = [scenario.name for scenario in scenarios]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is given twice; expected every scenario once")
+    return "+".join(scenario.text for scenario in scenarios)
+
+
+class PopulationSpec(SpecTable):
+    """Who takes part: scenarios joined by `+`, the number of clients, and how many of them play a round."""
+
+    scenario: Annotated[str, AfterValidator(canonical_scenarios)] = "uniform"
+    clients: int = Field(1000, ge=1, le=100_000_000)
+    cohort: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _cohort_fits(self) -> PopulationSpec:
+        if self.cohort is not None and self.cohort > self.clients:
+            raise ValueError(f"cohort={self.cohort}: expected at most the number of clients, {self.clients}")
+        return self
+
+    @property
+    def cohort_size(self) -> int:
+        """Clients that play in a round."""
+        return self.clients if self.cohort is None else self.cohort

@@ -1,6 +1,0 @@
-"""Frozen records that the rooms hand to each other. Their arrays are read-only."""
-
-from foltr_audit.records.dataset import Collection, Dataset
-from foltr_audit.records.rounds import RoundRecord, RoundTruth
-
-__all__ = ["Collection", "Dataset", "RoundRecord", "RoundTruth"]
