@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.processes import foltr_audit
-from foltr_audit.data_cache import FOLDER_VARIABLE
+from foltr_audit.data.cache.store import FOLDER_VARIABLE
 
 RUNS = {
     "mq2007": ("synthetic:mq2007", 4, 1000),

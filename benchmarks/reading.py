@@ -10,8 +10,8 @@ from benchmarks import processes
 from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.timing import Contestant, Rates, Spread, interleave
-from foltr_audit.letor import read_letor, write_letor
-from foltr_audit.synthetic import synthesise
+from foltr_audit.data.letor.reader import read_letor, write_letor
+from foltr_audit.data.synthetic.generate import synthesise
 
 _QUERIES = 1300  # about 100,000 rows in the training part
 _FEW = 16  # queries that scikit-learn reads: about 2,000 rows; its time grows faster than the rows

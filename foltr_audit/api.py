@@ -13,8 +13,8 @@ from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan
 from foltr_audit.recorded import Recorded
 from foltr_audit.report.attack import AttackReport

@@ -19,14 +19,14 @@ from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.data.intents import balanced_collection
+from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.fact_check import FactCheck, check_facts
 from foltr_audit.inquiry import asking, not_for_clicks
 from foltr_audit.intent_metrics import evaluated_on
-from foltr_audit.intents import balanced_collection
 from foltr_audit.judge import infer_round
-from foltr_audit.load import load_collection
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of

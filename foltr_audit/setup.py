@@ -35,8 +35,8 @@ from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import parse_scenarios
+from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.intents import balanced_collection
 from foltr_audit.privacy.events import Noised
 from foltr_audit.privacy.randomized_response import composed
 from foltr_audit.rng import Streams

@@ -19,12 +19,12 @@ from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
 from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
-from foltr_audit.load import load_collection
 from foltr_audit.plan import Plan
 from foltr_audit.population_facts import population_facts
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing

@@ -9,7 +9,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.load import load_collection
+from foltr_audit.data.load import load_collection
 
 PARTS = ("train", "vali", "test")
 TEXT = "".join(f"{row % 3} qid:{query} 1:{query + row} 2:{row}.5 #docid = D{query}-{row}\n"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from foltr_audit import data_cache, data_origin
 from foltr_audit.core.defense_chain import Chain
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.data.cache import key, store
 from foltr_audit.setup import Setup
 from tests.caching import TEXT
 from tests.installed import Installer
@@ -110,10 +110,10 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
 @pytest.fixture
 def cache_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache that keeps even the smallest data; its folder is not there yet."""
-    monkeypatch.setenv(data_cache.FOLDER_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(data_cache, "SMALLEST_BYTES", 0)
-    monkeypatch.setattr(data_origin, "_SETTLED_NS", -1)
-    data_cache._note.cache_clear()
+    monkeypatch.setenv(store.FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(key, "_SETTLED_NS", -1)
+    store._note.cache_clear()
     return tmp_path / "cache" / "data"
 
 

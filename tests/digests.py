@@ -20,8 +20,8 @@ from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Scena
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.data.load import load_collection
 from foltr_audit.federation import Federation
-from foltr_audit.load import load_collection
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 from tests.test_contract import example, view

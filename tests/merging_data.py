@@ -9,7 +9,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.letor import write_letor
+from foltr_audit.data.letor.reader import write_letor
 
 CATEGORY = 2
 """The feature that is the category: 3, 5 or 8."""

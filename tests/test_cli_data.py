@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.synthetic import synthesise
+from foltr_audit.data.synthetic.generate import synthesise
 from tests.command import SHARED, run
 
 

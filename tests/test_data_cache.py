@@ -15,10 +15,11 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit import data_cache, data_origin
 from foltr_audit.core.records.names import StoredNames
+from foltr_audit.data.cache import key as cache_key
+from foltr_audit.data.cache import store
+from foltr_audit.data.normalize import NORMALISATIONS
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.normalise import NORMALISATIONS
 from tests.caching import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 from tests.command import run
 from tests.test_architecture import imports, modules
@@ -65,7 +66,7 @@ def test_nothing_is_parsed_the_second_time(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("parsed again")
 
-    monkeypatch.setattr("foltr_audit.sources.read_letor", forbidden)
+    monkeypatch.setattr("foltr_audit.data.sources.read_letor", forbidden)
     assert is_mapped(load(letor_file))
     with pytest.raises(AssertionError):
         load(letor_file, "none")
@@ -76,7 +77,7 @@ def test_train_prints_the_same_bytes(cache_place: Path, tmp_path: Path) -> None:
     runs: list[tuple[str, bytes]] = []
     for cache in ("", str(cache_place.parent), str(cache_place.parent)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(data_cache.FOLDER_VARIABLE, cache)
+            patch.setenv(store.FOLDER_VARIABLE, cache)
             out = tmp_path / f"run{len(runs)}"
             assert run("train", *options, "--out", out).code == 0
             facts = run("train", *options, "--json").json()
@@ -95,8 +96,8 @@ def test_sources_of_the_same_content_share_it(cache_place: Path, letor_file: Pat
     found = [load(path) for path in (letor_file, twin, link)]
     assert len(contents(cache_place)) == 1
     assert [one.source for one in found] == [str(letor_file), str(twin), str(link)]
-    assert len({row.content for row in data_cache.kept()}) == 1
-    assert len(data_cache.kept()) == 3
+    assert len({row.content for row in store.kept()}) == 1
+    assert len(store.kept()) == 3
     load(letor_file, "none")
     assert len(contents(cache_place)) == 2
 
@@ -147,7 +148,7 @@ def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyP
 def test_small_data_are_not_kept(
     cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_cache, "SMALLEST_BYTES", 1 << 20)
+    monkeypatch.setattr(store, "SMALLEST_BYTES", 1 << 20)
     assert not is_mapped(load(letor_file))
     assert not cache_place.exists()
 
@@ -192,7 +193,7 @@ def test_a_group_file_counts(cache_place: Path, tmp_path: Path) -> None:
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
     cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foltr_audit import letor
+    from foltr_audit.data.letor import reader
 
     def reading(*arguments: object, **named: object) -> object:
         part = read(*arguments, **named)
@@ -200,8 +201,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
         _rewrite(letor_file)
         return part
 
-    read: Callable[..., object] = letor.read_letor
-    monkeypatch.setattr("foltr_audit.sources.read_letor", reading)
+    read: Callable[..., object] = reader.read_letor
+    monkeypatch.setattr("foltr_audit.data.sources.read_letor", reading)
     load(letor_file)
     assert not cache_place.exists()
 
@@ -209,7 +210,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
 def test_a_file_that_has_just_changed_is_not_kept(
     cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_origin, "_SETTLED_NS", 10**12)
+    monkeypatch.setattr(cache_key, "_SETTLED_NS", 10**12)
     load(letor_file)
     assert not cache_place.exists()
 
@@ -225,21 +226,24 @@ def test_only_plain_files_are_kept(cache_place: Path, tmp_path: Path) -> None:
 def test_other_code_reads_again(cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(letor_file)
     old = contents(cache_place)
-    monkeypatch.setattr(data_origin, "code_version", lambda: "0" * 64)
+    monkeypatch.setattr(cache_key, "code_version", lambda: "0" * 64)
     assert is_mapped(load(letor_file))
     assert len(contents(cache_place)) == 1
     assert contents(cache_place) != old
 
 
 def test_the_version_covers_all_code_that_decides() -> None:
-    todo = {f"foltr_audit.{name}" for name in ("sources", "synthetic", "normalise", "data_entry")}
+    todo = {
+        f"foltr_audit.{name}"
+        for name in ("data.sources", "data.synthetic.generate", "data.normalize", "data.cache.entry")
+    }
     found: set[str] = set()
     while todo:
         name = todo.pop()
         found.add(name)
         todo |= {target for target in imports(name) if target in modules()} - found
-    assert found <= {f"foltr_audit.{name}" for name in data_origin.DECIDING}
-    assert {f"foltr_audit.{name}" for name in data_origin.DECIDING} <= set(modules())
+    assert found <= {f"foltr_audit.{name}" for name in cache_key.DECIDING}
+    assert {f"foltr_audit.{name}" for name in cache_key.DECIDING} <= set(modules())
 
 
 # --- the commands ---------------------------------------------------------------------------------
@@ -270,9 +274,9 @@ def test_the_last_use_is_noted(cache_place: Path, letor_file: Path) -> None:
     load(letor_file)
     (index,) = cache_place.glob("*.json")
     os.utime(index, (0, 0))
-    assert data_cache.kept()[0].last_used == "1970-01-01T00:00:00+00:00"
+    assert store.kept()[0].last_used == "1970-01-01T00:00:00+00:00"
     load(letor_file)
-    assert data_cache.kept()[0].last_used > "2020"
+    assert store.kept()[0].last_used > "2020"
 
 
 def test_clear_removes_what_is_the_cache_s_own(cache_place: Path, letor_file: Path) -> None:
@@ -308,8 +312,8 @@ def test_info_reads_the_files(cache_place: Path, letor_file: Path, monkeypatch: 
         raise AssertionError("asked the cache")
 
     load(letor_file, "none")
-    monkeypatch.setattr(data_cache, "cached", forbidden)
-    monkeypatch.setattr("foltr_audit.load.cached", forbidden)
+    monkeypatch.setattr(store, "cached", forbidden)
+    monkeypatch.setattr("foltr_audit.data.load.cached", forbidden)
     with pytest.raises(AssertionError):
         load(letor_file, "none")
     facts = run("data", "info", letor_file, "--json").json()
@@ -346,7 +350,7 @@ def test_made_up_intents_are_kept_apart(cache_place: Path) -> None:
     assert len({collection.fingerprint for collection in again}) == 3
     for one, other in zip(collections, again, strict=True):
         assert_same(one, other)
-    assert [row.source for row in data_cache.kept()] == [
+    assert [row.source for row in store.kept()] == [
         "synthetic:mq2007:30",
         "synthetic:mq2007:30 with intents synthetic:2",
         "synthetic:mq2007:30 with intents synthetic:3",

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foltr_audit import data_cache
 from foltr_audit.core.records import Collection
-from foltr_audit.data_entry import META, SCHEMA, map_entry, seal, unseal, write_entry
-from foltr_audit.synthetic import synthesise
+from foltr_audit.data.cache import store
+from foltr_audit.data.cache.entry import META, SCHEMA, map_entry, seal, unseal, write_entry
+from foltr_audit.data.synthetic.generate import synthesise
 from tests.caching import assert_same, contents, is_mapped, load, names
 from tests.command import run
 
@@ -126,7 +126,7 @@ def test_a_damaged_index_is_not_followed(cache_place: Path, letor_file: Path, ki
 WORK = """
 import sys
 from foltr_audit import data_cache, data_origin
-from foltr_audit.load import load_collection
+from foltr_audit.data.load import load_collection
 from foltr_audit.core.spec.experiment import DataSpec
 data_cache.SMALLEST_BYTES, data_origin._SETTLED_NS = 0, -1
 if sys.argv[2] == "hang":
@@ -174,13 +174,13 @@ def test_who_comes_second_takes_the_entry_of_the_first(
     cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtaken(folder: Path, collection: Collection) -> None:
-        monkeypatch.setattr(data_cache, "write_entry", write_entry)
+        monkeypatch.setattr(store, "write_entry", write_entry)
         load(letor_file)
         theirs.extend(path.stat().st_ino for path in contents(cache_place))
         write_entry(folder, collection)
 
     theirs: list[int] = []
-    monkeypatch.setattr(data_cache, "write_entry", overtaken)
+    monkeypatch.setattr(store, "write_entry", overtaken)
     assert is_mapped(load(letor_file))
     assert [path.stat().st_ino for path in contents(cache_place)] == theirs
     assert len(names(cache_place)) == 2
@@ -193,7 +193,7 @@ def test_an_entry_that_is_removed_at_once(
         shutil.rmtree(contents(folder)[0])
 
     plain = load(letor_file, cache=False)
-    monkeypatch.setattr(data_cache, "_sweep", emptied)
+    monkeypatch.setattr(store, "_sweep", emptied)
     again = load(letor_file)
     assert not is_mapped(again)
     assert_same(again, plain)
@@ -217,7 +217,7 @@ def test_a_cache_that_cannot_be_written(
     elif failure == "file":
         cache_place.parent.write_text("")
     else:
-        monkeypatch.delenv(data_cache.FOLDER_VARIABLE)
+        monkeypatch.delenv(store.FOLDER_VARIABLE)
         monkeypatch.setattr("platformdirs.user_cache_path", lambda _: Path("~/.cache"))  # nobody's home
     plain = load(letor_file, cache=False)
     for _ in range(2):
@@ -229,8 +229,8 @@ def test_a_cache_that_cannot_be_written(
 
 
 def test_an_empty_variable_is_no_cache(letor_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(data_cache.FOLDER_VARIABLE, "")
-    monkeypatch.setattr(data_cache, "SMALLEST_BYTES", 0)
+    monkeypatch.setenv(store.FOLDER_VARIABLE, "")
+    monkeypatch.setattr(store, "SMALLEST_BYTES", 0)
     assert not is_mapped(load(letor_file))
     assert "switched off" in run("data", "cache", "list").out
     assert run("data", "cache", "list", "--json").json()["folder"] is None
@@ -238,10 +238,10 @@ def test_an_empty_variable_is_no_cache(letor_file: Path, monkeypatch: pytest.Mon
 
 
 def test_the_user_s_own_folder_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(data_cache.FOLDER_VARIABLE)
+    monkeypatch.delenv(store.FOLDER_VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    folder = data_cache.cache_folder()
+    folder = store.cache_folder()
     assert folder is not None
     assert folder.is_relative_to(tmp_path)
     assert "foltr-audit" in folder.parts

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit import data_cache
+from foltr_audit.data.cache import store
 
 MEASURE = """
 import re
 from pathlib import Path
-from foltr_audit.load import load_collection
+from foltr_audit.data.load import load_collection
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import DataSpec
 
@@ -44,7 +44,7 @@ def test_making_data_takes_their_features_once(tmp_path: Path, kept: bool, how: 
     place = str(tmp_path) if kept else ""
     done = subprocess.run(
         [sys.executable, "-c", MEASURE.replace("HOW", how)],
-        env={**os.environ, data_cache.FOLDER_VARIABLE: place},
+        env={**os.environ, store.FOLDER_VARIABLE: place},
         capture_output=True,
         text=True,
         check=True,

@@ -11,8 +11,8 @@ import pytest
 from foltr_audit import load_data
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.load import load_collection
-from foltr_audit.normalise import normalise
+from foltr_audit.data.load import load_collection
+from foltr_audit.data.normalize import normalise
 from tests.command import run
 
 OPTIONS = ("--clients", 30, "--rounds", 3, "--eps", 1.2, "--method", "olsr")

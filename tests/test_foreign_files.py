@@ -18,8 +18,8 @@ from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import plugin_class
 from foltr_audit.core.records.names import StoredNames
+from foltr_audit.data.letor.reader import read_letor
 from foltr_audit.errors import DataError, TraceError, UsageError
-from foltr_audit.letor import read_letor
 from foltr_audit.presets import read_preset
 from foltr_audit.recorded import Recorded
 from foltr_audit.report.compare import CompareReport

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import DataSpec, are_synthetic, canonical_intents
+from foltr_audit.data.intents import balanced, balanced_collection, new_order
+from foltr_audit.data.label_columns import intent_files
+from foltr_audit.data.load import load_collection
+from foltr_audit.data.normalize import normalise
+from foltr_audit.data.qrels import read_qrels
+from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.data.synthetic.intents import _ranks, synthetic_intents
 from foltr_audit.errors import DataError
-from foltr_audit.intents import balanced, balanced_collection, new_order
-from foltr_audit.label_columns import intent_files
-from foltr_audit.load import load_collection
-from foltr_audit.normalise import normalise
-from foltr_audit.qrels import read_qrels
 from foltr_audit.rng import Streams
-from foltr_audit.synthetic import synthesise
-from foltr_audit.synthetic_intents import _ranks, synthetic_intents
 from tests.command import SHARED, run
 
 TREC = SHARED / "data" / "trec-web-intents"

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from foltr_audit.core.records import Collection
+from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.merging import MergeSpec, MergeStudy, published, run_merging
 from foltr_audit.merging.clients import Clients, chosen_places
@@ -18,7 +19,6 @@ from foltr_audit.merging.lambdamart import Trainer, Tuning
 from foltr_audit.merging.quality import METRICS, Judge
 from foltr_audit.merging.topics import Topics
 from foltr_audit.rng import Streams
-from foltr_audit.synthetic import synthesise
 from foltr_audit.utils.progress import Tick
 from tests.merging_data import CATEGORY, topical
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike
 
-from foltr_audit import normalise as module
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.data import normalize as module
+from foltr_audit.data.normalize import NORMALISATIONS, check_normalisation, normalise
 from foltr_audit.errors import UsageError
-from foltr_audit.normalise import NORMALISATIONS, check_normalisation, normalise
 
 LARGEST = float(np.finfo(np.float32).max)
 

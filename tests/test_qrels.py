@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.data.qrels import Qrels, joined_with, qrels_files, read_qrels, write_qrels
+from foltr_audit.data.sources import load_data
+from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
-from foltr_audit.qrels import Qrels, joined_with, qrels_files, read_qrels, write_qrels
-from foltr_audit.sources import load_data
-from foltr_audit.synthetic import synthesise
 from tests.command import SHARED, run
 
 TREC = SHARED / "data" / "trec-web-intents"

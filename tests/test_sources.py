@@ -12,9 +12,9 @@ import pytest
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.data.sources import describe, folds_of, load_data
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.letor import read_letor
-from foltr_audit.sources import describe, folds_of, load_data
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.data.synthetic.generate import LIKES, synthesise
 from foltr_audit.errors import UsageError
-from foltr_audit.synthetic import LIKES, synthesise
 
 FROZEN = {
     ("mq2007", None): "91653429632c4a23ab25550178e80b952a36597bd86767c460ee9e7a1baebd10",
@@ -74,7 +74,10 @@ def test_content_is_frozen(like: str, queries: int | None) -> None:
 
 @pytest.mark.parametrize("like", LIKES)
 def test_plain_interpreter_gives_the_same_bytes(like: str) -> None:
-    code = f"from foltr_audit.synthetic import synthesise; print(synthesise({like!r}, queries=5).fingerprint)"
+    code = (
+        "from foltr_audit.data.synthetic.generate import synthesise; "
+        f"print(synthesise({like!r}, queries=5).fingerprint)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
@@ -88,7 +91,7 @@ def test_plain_interpreter_gives_the_same_bytes(like: str) -> None:
 
 def test_every_step_is_exact() -> None:
     # Stored values times their lattice stay below 2^53, so that no product was rounded.
-    from foltr_audit.synthetic import _KNOWN, _columns
+    from foltr_audit.data.synthetic.generate import _KNOWN, _columns
 
     features = pooled(data("mslr-web10k", 200), "features").astype(np.float64)
     _, loadings, scales = _columns(_KNOWN["mslr-web10k"])
@@ -164,7 +167,7 @@ def test_mslr_numbers() -> None:
 
 
 def test_default_mslr_has_the_real_number_of_queries() -> None:
-    from foltr_audit.synthetic import _KNOWN, _columns
+    from foltr_audit.data.synthetic.generate import _KNOWN, _columns
 
     assert _KNOWN["mslr-web10k"].queries == 10_000
     assert [len(array) for array in _columns(_KNOWN["mslr-web10k"])] == [136, 136, 136]

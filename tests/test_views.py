@@ -16,9 +16,9 @@ from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
 from foltr_audit.core.plugins.registry import make, names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.federation import Federation
-from foltr_audit.normalise import normalise
 from foltr_audit.observer import Observer
 from foltr_audit.recording import trace_header
 from foltr_audit.setup import Setup

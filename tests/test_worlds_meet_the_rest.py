@@ -13,10 +13,10 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
-from foltr_audit.intents import balanced_collection
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer
 from foltr_audit.recorded import Recorded

@@ -10,8 +10,8 @@ from foltr_audit.bundling.checks import NotPossibleError
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.data.load import SYNTHETIC, load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.load import SYNTHETIC, load_collection
 from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT, Progress
 

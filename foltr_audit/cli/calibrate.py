@@ -123,7 +123,7 @@ def _secure_sum(situation: Situation) -> tuple[str, ...]:
 
 def _features(source: str | None) -> int:
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.load import load_collection
+    from foltr_audit.data.load import load_collection
 
     table = {} if source is None else {"data": {"source": source}}
     spec = Spec.parse(table, "calibrate")

@@ -312,7 +312,7 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
         return (fold,)
     from foltr_audit.core.spec.data import DataSpec
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.load import folds
+    from foltr_audit.data.load import folds
 
     source = source or DataSpec().source
     found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)

@@ -29,8 +29,8 @@ def info(
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.load import load_collection
-    from foltr_audit.sources import describe
+    from foltr_audit.data.load import load_collection
+    from foltr_audit.data.sources import describe
 
     wanted = {"source": path, "fold": fold, "normalise": "none", "intents": intents}
     spec = Spec.parse({"data": wanted}, "data info")
@@ -86,10 +86,10 @@ def synth(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
 ) -> None:
     """Write synthetic data that follow a real set's numbers as LETOR text; several intents as qrels."""
-    from foltr_audit.letor import write_letor
-    from foltr_audit.qrels import write_qrels
+    from foltr_audit.data.letor.reader import write_letor
+    from foltr_audit.data.qrels import write_qrels
+    from foltr_audit.data.synthetic.generate import synthesise
     from foltr_audit.run_folder import writing
-    from foltr_audit.synthetic import synthesise
 
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out: {out} is a file; expected a folder")

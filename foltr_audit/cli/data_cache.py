@@ -11,7 +11,7 @@ from foltr_audit.cli.output import print_line, stdout_console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from foltr_audit.data_cache import Kept
+    from foltr_audit.data.cache.store import Kept
 
 app = typer.Typer(help="Look at the cache of parsed data, or empty it.", no_args_is_help=True)
 
@@ -21,7 +21,7 @@ def listing(json: Annotated[bool, typer.Option("--json", help="Print one JSON ob
     """Show which data are kept, and how much room they take."""
     from dataclasses import asdict
 
-    from foltr_audit.data_cache import cache_folder, kept
+    from foltr_audit.data.cache.store import cache_folder, kept
 
     folder, rows = cache_folder(), kept()
     if json:
@@ -68,8 +68,8 @@ def _print(folder: Path | None, rows: list[Kept]) -> None:
 @app.command("clear")
 def clear() -> None:
     """Remove everything that is kept; the data themselves stay where they are."""
-    from foltr_audit.data_cache import cache_folder
-    from foltr_audit.data_cache import clear as empty
+    from foltr_audit.data.cache.store import cache_folder
+    from foltr_audit.data.cache.store import clear as empty
 
     sources, size = empty()
     removed = f"{sources} {'entry' if sources == 1 else 'entries'}, {_size(size)}"

@@ -169,7 +169,7 @@ def beside(published: Comparison | None) -> Table:
 def _spread(preset: Preset, common: Common, scale: float) -> Common:
     """The options with the repetitions of a preset, over all folds where there are some and none is named."""
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.load import folds
+    from foltr_audit.data.load import folds
     from foltr_audit.presets import shortened
 
     source = preset.data.twin if common.data is None else common.data

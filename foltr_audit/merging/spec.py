@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field, ValidationError
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.merging.lambdamart import MOST_TREES
-from foltr_audit.synthetic_topics import CATEGORY_FEATURE, LIKE
 
 _EMBEDDED = f"synthetic:{LIKE}"
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.load import load_collection
+from foltr_audit.data.load import load_collection
 from foltr_audit.merging import published
 from foltr_audit.merging.clients import Clients, chosen_places
 from foltr_audit.merging.combine import best_weight, combined, stacked, with_scores

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from foltr_audit.compared_systems import systems_in
-from foltr_audit.data_entry import map_entry, seal, unseal, write_entry
+from foltr_audit.data.cache.entry import map_entry, seal, unseal, write_entry
 from foltr_audit.recorded import Recorded
 from foltr_audit.report.run_diff import diff_json
 from foltr_audit.report.significance import SignificanceReport

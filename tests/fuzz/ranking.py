@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from foltr_audit.letor import read_letor
-from foltr_audit.qrels import read_qrels
-from foltr_audit.sources import load_data
+from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.data.qrels import read_qrels
+from foltr_audit.data.sources import load_data
 from tests.caching import TEXT
 from tests.fuzz.mutations import Random, changed_bytes, changed_text
 from tests.fuzz.watch import Feed

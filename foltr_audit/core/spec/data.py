@@ -61,7 +61,7 @@ class DataSpec(SpecTable):
     Attributes:
         source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
         fold: number of the fold, from 1; 0 for data without folds.
-        normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.normalise`.
+        normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.data.normalize`.
         dtype: number format of the features that clients rank and learn with.
         intents: a folder of qrels per intent, or `synthetic:I` for I made-up ones, in place of the labels;
             None for the labels, or the intents, that the data come with.

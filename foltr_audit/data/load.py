@@ -9,10 +9,10 @@ from dataclasses import replace
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import DataSpec, are_synthetic
-from foltr_audit.data_cache import cached
-from foltr_audit.data_origin import Origin
+from foltr_audit.data.cache.key import Origin
+from foltr_audit.data.cache.store import cached
+from foltr_audit.data.label_columns import intent_files, with_intents
 from foltr_audit.errors import UsageError
-from foltr_audit.label_columns import intent_files, with_intents
 from foltr_audit.utils.reading import whole_number
 
 SYNTHETIC = "synthetic"
@@ -33,7 +33,7 @@ def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collect
 
 def folds(data: DataSpec) -> tuple[int, ...]:
     """Numbers of the folds that the source has; empty if it has none."""
-    from foltr_audit.sources import folds_of
+    from foltr_audit.data.sources import folds_of
 
     return () if _is_synthetic(data) else folds_of(data.source)
 
@@ -43,7 +43,7 @@ def _is_synthetic(data: DataSpec) -> bool:
 
 
 def _files(data: DataSpec, seed: int) -> tuple[Origin, Callable[[], Collection]]:
-    from foltr_audit.sources import load_data, locate
+    from foltr_audit.data.sources import load_data, locate
 
     located = locate(data.source, data.fold)
     origin = Origin(
@@ -85,8 +85,8 @@ def _judged_by(intents: str | None) -> str:
 
 
 def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
-    from foltr_audit.normalise import normalise
-    from foltr_audit.synthetic import synthesise
+    from foltr_audit.data.normalize import normalise
+    from foltr_audit.data.synthetic.generate import synthesise
 
     if data.fold:
         raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")

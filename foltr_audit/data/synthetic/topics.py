@@ -20,8 +20,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.data.synthetic.columns import Kind, Merit, column_codes, grades, grid, query_sizes
 from foltr_audit.rng import Streams
-from foltr_audit.synthetic_columns import Kind, Merit, column_codes, grades, grid, query_sizes
 
 LIKE = "istella-s"
 """Name of the likeness."""

@@ -12,11 +12,11 @@ import numpy as np
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import are_synthetic
+from foltr_audit.data.label_columns import with_intents
+from foltr_audit.data.letor.lines import name_in_messages
+from foltr_audit.data.letor.reader import LetorPart, read_letor
+from foltr_audit.data.normalize import check_normalisation, normalise
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.label_columns import with_intents
-from foltr_audit.letor import LetorPart, read_letor
-from foltr_audit.letor_lines import name_in_messages
-from foltr_audit.normalise import check_normalisation, normalise
 from foltr_audit.rng import Streams
 
 _SPLIT_SHARE = 0.2  # of the queries, for each part that is not there

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.data.letor.features import MAX_FEATURES, Block, parse_features
+from foltr_audit.data.letor.lines import line_batches, name_in_messages, read_group_sizes, shown
+from foltr_audit.data.letor.writer import MAX_LABEL, write_letor
 from foltr_audit.errors import DataError
-from foltr_audit.letor_features import MAX_FEATURES, Block, parse_features
-from foltr_audit.letor_lines import line_batches, name_in_messages, read_group_sizes, shown
-from foltr_audit.letor_write import MAX_LABEL, write_letor
 from foltr_audit.utils.frozen_arrays import Features
 
 __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorPart", "read_letor", "write_letor"]

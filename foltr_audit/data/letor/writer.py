@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.data.letor.features import MAX_FEATURES
 from foltr_audit.errors import DataError
-from foltr_audit.letor_features import MAX_FEATURES
 from foltr_audit.utils.atomic_files import whole_file
 
 MAX_LABEL = 31

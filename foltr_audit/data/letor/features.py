@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from foltr_audit.data.letor.lines import shown
 from foltr_audit.errors import DataError
-from foltr_audit.letor_lines import shown
 
 MAX_FEATURES = 65_536
 _OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.data.letor.lines import line_batches, shown
 from foltr_audit.errors import DataError
-from foltr_audit.letor_lines import line_batches, shown
 from foltr_audit.utils.atomic_files import whole_file
 
 MAX_GRADE = 31

@@ -23,14 +23,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit import synthetic_topics
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.records.names import StoredNames
+from foltr_audit.data.synthetic import topics
+from foltr_audit.data.synthetic.columns import Kind, Merit, column_codes, grades, grid, query_sizes
+from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.rng import Streams
-from foltr_audit.synthetic_columns import Kind, Merit, column_codes, grades, grid, query_sizes
-from foltr_audit.synthetic_intents import synthetic_intents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ _CLUEWEB_INTENTS = _Like(
 
 _KNOWN = {"mq2007": _MQ2007, "mslr-web10k": _MSLR_WEB10K, "clueweb-intents": _CLUEWEB_INTENTS}
 _INTENTS = {"clueweb-intents": 4}  # likenesses that come with several label columns
-LIKES: tuple[str, ...] = (*_KNOWN, synthetic_topics.LIKE)
+LIKES: tuple[str, ...] = (*_KNOWN, topics.LIKE)
 MOST_QUERIES = 1_000_000
 
 
@@ -224,11 +224,11 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
     if like not in LIKES:
         raise UsageError(f"synthetic: --like {like!r} is unknown; {did_you_mean(like, LIKES)}")
     model = _KNOWN.get(like)
-    usual = synthetic_topics.QUERIES if model is None else model.queries
+    usual = topics.QUERIES if model is None else model.queries
     number = usual if queries is None else queries
     if not 5 <= number <= MOST_QUERIES:
         raise UsageError(f"synthetic: --queries {number}: expected 5 to {MOST_QUERIES}")
-    made = synthetic_topics.generate(number, seed) if model is None else _generate(model, like, number, seed)
+    made = topics.generate(number, seed) if model is None else _generate(model, like, number, seed)
     offsets, features, labels = made
     bounds = pairwise([0, number * 60 // 100, number * 80 // 100, number])
     parts = [_part(first, last, offsets, features, labels) for first, last in bounds]

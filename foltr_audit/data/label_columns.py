@@ -7,9 +7,9 @@ from pathlib import Path
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import are_synthetic, synthetic_count
+from foltr_audit.data.qrels import joined_with, qrels_files, read_qrels
+from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import DataError
-from foltr_audit.qrels import joined_with, qrels_files, read_qrels
-from foltr_audit.synthetic_intents import synthetic_intents
 
 
 def intent_files(intents: str | None) -> tuple[Path, ...]:

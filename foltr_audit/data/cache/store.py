@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.core.records import Collection
-from foltr_audit.data_entry import SCHEMA, map_entry, seal, unseal, write_entry
-from foltr_audit.data_origin import Identity, Origin, identity_of, is_outdated, is_unchanged
+from foltr_audit.data.cache.entry import SCHEMA, map_entry, seal, unseal, write_entry
+from foltr_audit.data.cache.key import Identity, Origin, identity_of, is_outdated, is_unchanged
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils import atomic_files
 

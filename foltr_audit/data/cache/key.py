@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 DECIDING = (
-    *("core.spec", "core.spec.base", "core.spec.data", "utils.atomic_files", "errors", "rng", "load"),
-    *("normalise", "sources", "synthetic", "data_entry", "letor", "letor_features", "letor_lines"),
-    *("letor_write", "utils.reading", "utils.reading.arrays", "utils.reading.bounded_files"),
-    *("utils.reading.json", "utils.reading.toml", "utils.reading.values", "label_columns", "qrels"),
-    *("synthetic_columns", "synthetic_intents", "synthetic_topics", "kernels", "kernels.bell"),
-    *("kernels.jit", "kernels.philox", "kernels.topic_documents", "core.records", "core.records.dataset"),
+    *("core.spec", "core.spec.base", "core.spec.data", "utils.atomic_files", "errors", "rng", "data.load"),
+    *("data.normalize", "data.sources", "data.synthetic.generate", "data.cache.entry", "data.letor.reader"),
+    *("data.letor.features", "data.letor.lines", "data.letor.writer", "utils.reading"),
+    *("utils.reading.arrays", "utils.reading.bounded_files", "utils.reading.json", "utils.reading.toml"),
+    *("utils.reading.values", "data.label_columns", "data.qrels", "data.synthetic.columns"),
+    *("data.synthetic.intents", "data.synthetic.topics", "kernels", "kernels.bell", "kernels.jit"),
+    *("kernels.philox", "kernels.topic_documents", "core.records", "core.records.dataset"),
     *("utils.frozen_arrays", "core.records.names", "core.records.interactions"),
 )
 """Modules that decide what a source becomes: data kept by others of them are not used."""
@@ -95,7 +96,7 @@ def code_version() -> str | None:
     from importlib.metadata import version
 
     digest = hashlib.sha256(f"{np.__version__} {version('polars')}".encode())
-    root = Path(__file__).parent
+    root = Path(__file__).parents[2]
     for name in DECIDING:
         path = root.joinpath(*name.split("."))
         try:

@@ -1,0 +1,1 @@
+"""LETOR text files: their reader and their writer."""

@@ -1,0 +1,1 @@
+"""Synthetic collections: shaped like published data sets, made from a seed."""
