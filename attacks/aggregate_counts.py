@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.counting import CountDecoder
-from foltr_audit.decoding import Prior, why_too_long
+from foltr_audit.inference.count_decoder import CountDecoder
+from foltr_audit.inference.pattern_decoder import Prior, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.replay import NEEDS, why_no_replay
 
 _LONGEST = 64  # a start is drawn for so many documents, so that padding does not shift the draws
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.inference.relaxation import Loss, RelaxedClicks
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.relaxed import Loss, RelaxedClicks
-from foltr_audit.replay import NEEDS, why_no_replay
 
 
 class BoxLeastSquares(Attack):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.decoding import Decoder, Prior, why_too_long
+from foltr_audit.inference.pattern_decoder import Decoder, Prior, why_too_long
 from foltr_audit.plugins import Attack, Inference, View
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior
-from foltr_audit.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums, reciprocal_ranks
+from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums, reciprocal_ranks
+from foltr_audit.inference.pattern_decoder import Decoder, Prior
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import MetricResponse
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.inference.score_changes import RankChanges
 from foltr_audit.plugins import Inference, View
-from foltr_audit.rank_changes import RankChanges
 
 
 class HigherDistance(RankChanges):
@@ -21,7 +21,7 @@ class HigherDistance(RankChanges):
 
     Source: Pham 2022, "Federated learning for online learning to rank", section 4.1. The text says
     more than 5 (the default); the published program takes 5 or more (`more_than=4`) and compares positions
-    (`compare=positions`), which is weaker (see `foltr_audit.rank_changes`).
+    (`compare=positions`), which is weaker (see `foltr_audit.inference.score_changes`).
     """
 
     name: ClassVar[str] = "higher-distance"

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from foltr_audit.inference.score_changes import RankChanges
 from foltr_audit.plugins import Inference, View
-from foltr_audit.rank_changes import RankChanges
 
 
 class HigherScore(RankChanges):
@@ -17,7 +17,7 @@ class HigherScore(RankChanges):
     the order of the shown list.
 
     Source: Pham 2022, "Federated learning for online learning to rank", section 4.1; `compare=positions`
-    repeats the program published with it, which is weaker (see `foltr_audit.rank_changes`).
+    repeats the program published with it, which is weaker (see `foltr_audit.inference.score_changes`).
     """
 
     name: ClassVar[str] = "higher-score"

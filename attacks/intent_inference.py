@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, why_too_long
-from foltr_audit.intent_likelihoods import above_best, list_likelihoods, posteriors, under_each
+from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
+from foltr_audit.inference.pattern_decoder import Decoder, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Inference, IntentAttack, View
-from foltr_audit.replay import NEEDS, why_no_replay
 
 
 class IntentInference(IntentAttack):

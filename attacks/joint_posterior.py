@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from foltr_audit.decoding import Decoder, Prior, why_too_long
-from foltr_audit.joint_search import JointSearch
-from foltr_audit.list_evidence import why_no_evidence
+from foltr_audit.inference.joint_search import JointSearch
+from foltr_audit.inference.list_evidence import why_no_evidence
+from foltr_audit.inference.pattern_decoder import Decoder, Prior, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.replay import NEEDS, why_no_replay
 
 
 class JointMaximumPosterior(Attack):

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from foltr_audit.inference.linear_systems import named_above_gap, rounding_fit, with_model_column
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.systems import named_above_gap, rounding_fit, with_model_column
 
 
 class LeastAbsolute(Attack):

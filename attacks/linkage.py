@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from foltr_audit.decoding import Decoder, why_too_long
-from foltr_audit.intent_likelihoods import above_best, list_likelihoods, posteriors, under_each
+from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
+from foltr_audit.inference.pattern_decoder import Decoder, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Inference, LinkAttack, View
-from foltr_audit.replay import NEEDS, why_no_replay
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

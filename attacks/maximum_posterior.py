@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior, noise_law, usual_log_density, why_too_long
-from foltr_audit.pattern_answers import Guess, answer_of
+from foltr_audit.inference.pattern_answers import Guess, answer_of
+from foltr_audit.inference.pattern_decoder import Decoder, Prior, noise_law, usual_log_density, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.noise import GammaShare, Gaussian
-from foltr_audit.replay import NEEDS, why_no_replay
 
 _LOST = 1e-3  # how often a message may hold a number whose noise drowns in its rounding
 

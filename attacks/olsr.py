@@ -7,8 +7,14 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.inference.linear_systems import (
+    Fit,
+    least_squares,
+    named_by_weight,
+    roundings,
+    with_model_column,
+)
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.systems import Fit, least_squares, named_by_weight, roundings, with_model_column
 
 
 class OLSR(Attack):

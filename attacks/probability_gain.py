@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.inference.score_changes import RankChanges
 from foltr_audit.plugins import Inference, View
-from foltr_audit.rank_changes import RankChanges
 
 
 class ProbabilityGain(RankChanges):
@@ -37,7 +37,7 @@ class HigherProbability(ProbabilityGain):
     the order of the shown list.
 
     Source: Pham 2022, "Federated learning for online learning to rank", section 4.1; `compare=positions`
-    repeats the program published with it, which is weaker (see `foltr_audit.rank_changes`).
+    repeats the program published with it, which is weaker (see `foltr_audit.inference.score_changes`).
     """
 
     name: ClassVar[str] = "higher-probability"
@@ -56,8 +56,8 @@ class MaxGain(ProbabilityGain):
     the order of the shown list.
 
     Source: the program published with Pham 2022, "Federated learning for online learning to rank", which
-    compares positions (`compare=positions`; weaker, see `foltr_audit.rank_changes`) and names a document
-    even where no probability grew.
+    compares positions (`compare=positions`; weaker, see `foltr_audit.inference.score_changes`) and names a
+    document even where no probability grew.
     """
 
     name: ClassVar[str] = "max-gain"

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.inference.pattern_decoder import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.inference.replay import why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.replay import why_no_replay
 
 
 class QueryIdentification(Attack):

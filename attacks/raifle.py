@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from foltr_audit.inference.relaxation import RelaxedClicks
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.relaxed import RelaxedClicks
-from foltr_audit.replay import NEEDS, why_no_replay
 
 Floats = NDArray[np.float64]
 

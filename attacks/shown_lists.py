@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.decoding import Decoder, Prior, why_too_long
-from foltr_audit.list_decoding import ListDecoder
-from foltr_audit.list_evidence import NEEDS as LIST_NEEDS
-from foltr_audit.list_evidence import why_no_evidence
-from foltr_audit.pattern_answers import Guess, answer_of
+from foltr_audit.inference.list_decoder import ListDecoder
+from foltr_audit.inference.list_evidence import NEEDS as LIST_NEEDS
+from foltr_audit.inference.list_evidence import why_no_evidence
+from foltr_audit.inference.pattern_answers import Guess, answer_of
+from foltr_audit.inference.pattern_decoder import Decoder, Prior, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.replay import NEEDS, why_no_replay
 
 
 class ShownLists(Attack):

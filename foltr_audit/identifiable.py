@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import View
-from foltr_audit.replay import NEEDS, Replay, why_no_replay
-from foltr_audit.systems import least_squares, roundings, with_model_column
+from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
+from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 
 Floats = NDArray[np.float64]
 

@@ -15,10 +15,10 @@ from foltr_audit.core.plugins.answers import one_of
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge
-from foltr_audit.decoding import Decoder
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.evidence import Evidence, Guessed, combined
 from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
+from foltr_audit.inference.pattern_decoder import Decoder
 from foltr_audit.observer import Observer, Seen
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.recording import Recording

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.click_rates import cascade_rates, median_rates, weighted_median
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import answered, refused_in
+from foltr_audit.inference.click_rates import cascade_rates, median_rates, weighted_median
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.observer import Observer
 from foltr_audit.recording import Recording

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from foltr_audit.core.defense_chain import Chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.lint import Finding, Linted, Linter, Outcome
 from foltr_audit.privacy.event_texts import event_text
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceDataset, TraceHeader
+from foltr_audit.trace.lint import Finding, Linted, Linter, Outcome
 
 Floats = NDArray[np.float64]
 LAPLACE = "laplace:scale=2.5"

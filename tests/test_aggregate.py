@@ -14,11 +14,12 @@ from scipy.special import kv
 from scipy.stats import multivariate_normal, norm
 
 from foltr_audit.attacks.aggregate_counts import AggregateCounts
-from foltr_audit.click_rates import cascade_rates
 from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.counting import CountDecoder, law_of_sum, noise_tables, steepness
-from foltr_audit.decoding import noise_law, patterns_as_clicks
+from foltr_audit.inference.click_rates import cascade_rates
+from foltr_audit.inference.count_decoder import CountDecoder, law_of_sum, noise_tables, steepness
+from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
+from foltr_audit.inference.replay import Replay
 from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.click_sums import (
@@ -29,7 +30,6 @@ from foltr_audit.kernels.click_sums import (
     fill_cascade_moments,
 )
 from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
-from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams
 from tests.reference import numba_threads
 from tests.test_patterns import BALLS, RATE, SETTINGS, gradients, known, lists, walk_down

@@ -19,8 +19,8 @@ from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.decoding import Decoder
 from foltr_audit.federation import Federation
+from foltr_audit.inference.pattern_decoder import Decoder
 from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.observer import Observer
 from foltr_audit.recording import trace_header

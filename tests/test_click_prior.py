@@ -9,7 +9,7 @@ import pytest
 
 from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 from foltr_audit.core.plugins import View
-from foltr_audit.decoding import patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from tests.test_map import answer
 from tests.test_patterns import walk_down
 from tests.toys import BELIEF, rearranged, view, with_updates

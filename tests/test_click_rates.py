@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.click_rates import cascade_rates, median_rates, weighted_median
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.decoding import patterns_as_clicks
+from foltr_audit.inference.click_rates import cascade_rates, median_rates, weighted_median
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from tests.test_patterns import walk_down
 from tests.toys import BELIEF
 

@@ -23,8 +23,8 @@ from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.bootstrap import Resamples
 from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.decoding import Decoder
 from foltr_audit.evidence import Evidence, combined
+from foltr_audit.inference.pattern_decoder import Decoder
 from foltr_audit.information import Information, exact_metric_bits, held, information
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer

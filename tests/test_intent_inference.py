@@ -15,15 +15,15 @@ from scipy.stats import binom, norm
 from foltr_audit.attacks.intent_inference import IntentInference
 from foltr_audit.core.plugins import Attack, Ball, Inference, IntentAttack, View
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.decoding import Decoder, noise_law, patterns_as_clicks
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.joint_search import joint_clicks
+from foltr_audit.inference.joint_search import joint_clicks
+from foltr_audit.inference.pattern_decoder import Decoder, noise_law, patterns_as_clicks
+from foltr_audit.inference.replay import Replay
 from foltr_audit.judge import checked_answer
 from foltr_audit.judge_intents import IntentEvidence, Told, combined_intents, judge_intents, message_intents
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.recording import MemoryRecording
-from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 from tests.populations import DATA, recorded, reordered

@@ -15,10 +15,10 @@ from foltr_audit.attacks.click_prior import PositionPrior
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.core.plugins import Ball, Knowledge, View
-from foltr_audit.decoding import Decoder, noise_law, patterns_as_clicks, usual_log_density
+from foltr_audit.inference.pattern_decoder import Decoder, noise_law, patterns_as_clicks, usual_log_density
+from foltr_audit.inference.replay import Replay
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
-from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams
 from tests.reference import exact_pair_weights, observed_pairs, pairwise_gradient
 from tests.test_map import answer, lead, simulated, sound, told

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.query_identification import QueryIdentification
-from foltr_audit.click_rates import cascade_rates, median_rates
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import UsageError
+from foltr_audit.inference.click_rates import cascade_rates, median_rates
 from foltr_audit.judge_counts import CountEvidence, Totals, combined_counts, judge_counts
 from foltr_audit.observer import Observer
 from foltr_audit.recording import MemoryRecording

@@ -12,8 +12,8 @@ import pytest
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.lint import CHECKS, Linted, lint
 from foltr_audit.trace import TraceHeader, TraceWriter
+from foltr_audit.trace.lint import CHECKS, Linted, lint
 from tests import linted
 from tests.linted import LAPLACE, MESSAGES, ROUNDS, Floats, P, found_in, header_of, leaks, only, played
 

@@ -7,7 +7,7 @@ import pytest
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.defenses.gaussian import GaussianNoise
-from foltr_audit.lint import Linted
+from foltr_audit.trace.lint import Linted
 from tests import linted
 from tests.linted import Floats, leaks, outcome
 

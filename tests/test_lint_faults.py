@@ -16,9 +16,9 @@ import pytest
 
 from foltr_audit.core.defense_chain import Chain
 from foltr_audit.core.plugins import MessageDefense, RoundContext
-from foltr_audit.lint import Linted
 from foltr_audit.privacy.noise import AddedNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
+from foltr_audit.trace.lint import Linted
 from tests import linted
 from tests.linted import Floats, leaks, only, outcome
 

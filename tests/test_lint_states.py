@@ -10,8 +10,8 @@ import pytest
 
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.lint import CHECKS, Gap, Linted, Outcome
 from foltr_audit.trace import TraceHeader
+from foltr_audit.trace.lint import CHECKS, Gap, Linted, Outcome
 from tests import linted
 from tests.linted import LAPLACE, MESSAGES, P, done_with, header_of, leaks, outcome, played
 

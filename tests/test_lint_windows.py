@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.lint import DeclaredNoise, concentration, probability_within
-from foltr_audit.lint.probabilities import half_widths, with_variance
-from foltr_audit.lint.windows import SURE, Crowding, Window, enough_trials, inside, too_many
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, NoiseLaw, ScaleFree, Skellam
 from foltr_audit.rng import Streams
+from foltr_audit.trace.lint import DeclaredNoise, concentration, probability_within
+from foltr_audit.trace.lint.probabilities import half_widths, with_variance
+from foltr_audit.trace.lint.windows import SURE, Crowding, Window, enough_trials, inside, too_many
 from tests import linted
 from tests.linted import LAPLACE
 

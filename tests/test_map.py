@@ -17,11 +17,11 @@ from foltr_audit.attacks.click_prior import PositionPrior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
-from foltr_audit.decoding import noise_law, patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
+from foltr_audit.inference.replay import Replay
 from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, Rounding, ScaleFree
-from foltr_audit.replay import Replay
 from foltr_audit.rng import Streams
 from foltr_audit.setup import Setup
 from tests.test_patterns import SETTINGS, gradients, known, lists, plain_likelihoods, walk_down

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit import metric_sums
-from foltr_audit.metric_sums import mean_likelihoods, reachable_sums, reciprocal_ranks
+from foltr_audit.inference import metric_sums
+from foltr_audit.inference.metric_sums import mean_likelihoods, reachable_sums, reciprocal_ranks
 
 Floats = NDArray[np.float64]
 

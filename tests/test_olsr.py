@@ -16,10 +16,16 @@ from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records import Dataset
+from foltr_audit.inference.linear_systems import (
+    least_squares,
+    named_by_weight,
+    rounding_fit,
+    roundings,
+    with_model_column,
+)
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.systems import least_squares, named_by_weight, rounding_fit, roundings, with_model_column
 from tests.reference import dataset
 from tests.toys import rearranged
 

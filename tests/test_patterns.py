@@ -18,7 +18,7 @@ from foltr_audit.core.click_models import Cascade
 from foltr_audit.core.plugins import Ball, ClickModel, Knowledge, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.view import Candidates
-from foltr_audit.decoding import Decoder, density_table, patterns_as_clicks, why_too_long
+from foltr_audit.inference.pattern_decoder import Decoder, density_table, patterns_as_clicks, why_too_long
 from foltr_audit.kernels.patterns import (
     MOST_DOCUMENTS,
     best_patterns,

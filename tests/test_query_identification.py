@@ -14,10 +14,10 @@ from scipy.special import logsumexp, softmax
 
 from foltr_audit.attacks.query_identification import QueryIdentification, normalised
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
-from foltr_audit.decoding import patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
+from foltr_audit.inference.replay import Replay
 from foltr_audit.judge import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
-from foltr_audit.replay import Replay
 from tests.test_patterns import SETTINGS, gradients, known, lists, plain_likelihoods, walk_down
 from tests.toys import BELIEF, EVERYTHING
 from tests.toys import view as toy_view

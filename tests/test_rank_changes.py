@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.rank_changes import by_rank
+from foltr_audit.inference.score_changes import by_rank
 from tests import toys
 
 BY_CHANGE = (

@@ -17,11 +17,11 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.federation import Federation
 from foltr_audit.fresh import FreshClients
+from foltr_audit.inference.linear_systems import observed_lengths
+from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.observer import Observer
 from foltr_audit.recording import trace_header
-from foltr_audit.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.setup import Setup
-from foltr_audit.systems import observed_lengths
 from foltr_audit.trace import TraceHeader
 from tests.reference import dataset, numba_threads
 from tests.toys import collection_of, cut, rearranged, view, with_updates

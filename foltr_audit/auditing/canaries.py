@@ -14,9 +14,9 @@ from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
-from foltr_audit.decoding import patterns_as_clicks
 from foltr_audit.errors import UsageError
 from foltr_audit.fresh import FreshClients
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import Bounded
 from foltr_audit.setup import Setup
 from foltr_audit.utils.progress import NO_TICK, Tick

@@ -13,7 +13,7 @@ from foltr_audit.auditing.games import Games
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import Floats, is_random
 from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.decoding import patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.accounting.losses import GaussianLoss
 from foltr_audit.privacy.events import Noised, Opaque, RandomisedClicks, Rounded, Summed
 from foltr_audit.privacy.noise import AddedNoise, Gaussian

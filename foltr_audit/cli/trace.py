@@ -162,7 +162,7 @@ def lint(folder: Folder, json: Json = False) -> None:
 
     Each check ends as found, clean or not looked, and says what it did not look at.
     """
-    from foltr_audit.lint import lint as linted_of
+    from foltr_audit.trace.lint import lint as linted_of
 
     found = {str(path): linted_of(path) for path in _traces(folder)}
     leaks = sum(linted.leaks for linted in found.values())

@@ -13,12 +13,12 @@ from foltr_audit.fact_check.search import Bar, Explained, Found, explain, search
 from foltr_audit.fact_check.settings import Setting, told
 from foltr_audit.fact_check.steps import usual_size
 from foltr_audit.fact_check.tolerance import bar_of
-from foltr_audit.lint.acts import CHANGES_MESSAGES
-from foltr_audit.lint.declared import DeclaredNoise
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.replay import NEEDS, why_no_replay
 from foltr_audit.trace import Trace
+from foltr_audit.trace.lint.acts import CHANGES_MESSAGES
+from foltr_audit.trace.lint.declared import DeclaredNoise
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]
 

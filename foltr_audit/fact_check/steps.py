@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.decoding import patterns_as_clicks
-from foltr_audit.replay import Replay
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
+from foltr_audit.inference.replay import Replay
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

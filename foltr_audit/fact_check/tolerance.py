@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.fact_check.search import Bar
 from foltr_audit.fact_check.steps import RELATIVE
-from foltr_audit.lint.probabilities import probability_within
 from foltr_audit.privacy.noise import AddedNoise, parse_law
+from foltr_audit.trace.lint.probabilities import probability_within
 
 _SPARE = 0.2  # of the numbers: what sparse noise must leave as good as untouched
 _USUAL = 0.75  # of the noise that a tolerance for dense noise covers

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.lint import Finding, Linted, Outcome
-from foltr_audit.lint.finding import number
 from foltr_audit.report.layout import percent, table
+from foltr_audit.trace.lint import Finding, Linted, Outcome
+from foltr_audit.trace.lint.findings import number
 
 if TYPE_CHECKING:
     from rich.table import Table

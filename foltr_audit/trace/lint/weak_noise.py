@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, Tally, number
-from foltr_audit.lint.outcome import Gap
-from foltr_audit.lint.seen import Seen
-from foltr_audit.lint.windows import Crowding, enough_trials, inside, too_many
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding, Tally, number
+from foltr_audit.trace.lint.outcome import Gap
+from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.windows import Crowding, enough_trials, inside, too_many
 
 HALF = 0.5
 """Noise with at most this share of the declared variance must be told from it."""

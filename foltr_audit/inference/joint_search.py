@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.decoding import Decoder, patterns_as_clicks
-from foltr_audit.list_decoding import ListDecoder
-from foltr_audit.list_evidence import ListEvidence
+from foltr_audit.inference.list_decoder import ListDecoder
+from foltr_audit.inference.list_evidence import ListEvidence
+from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
+from foltr_audit.inference.relaxation import RelaxedClicks
 from foltr_audit.privacy.noise import ScaleFree
-from foltr_audit.relaxed import RelaxedClicks
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.lint.finding import Finding
-from foltr_audit.lint.outcome import Gap
-from foltr_audit.lint.seen import Floats, Seen
-from foltr_audit.lint.windows import Crowding, Window, inside, too_many
+from foltr_audit.trace.lint.findings import Finding
+from foltr_audit.trace.lint.outcome import Gap
+from foltr_audit.trace.lint.rounds import Floats, Seen
+from foltr_audit.trace.lint.windows import Crowding, Window, inside, too_many
 
 FARTHEST = 16
 """Messages of one place are compared over so many rounds, messages of a round over so many places."""

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, Tally
-from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding, Tally
+from foltr_audit.trace.lint.rounds import Seen
 
 
 class Counts(Check):

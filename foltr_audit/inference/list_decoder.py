@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.decoding import Decoder, patterns_as_clicks
-from foltr_audit.list_evidence import ListEvidence
+from foltr_audit.inference.list_evidence import ListEvidence
+from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Inference
-from foltr_audit.decoding import Decoder, patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
 
 Ints = NDArray[np.int64]
 Guess = Literal["pattern", "marginal"]

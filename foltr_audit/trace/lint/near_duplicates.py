@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.lint.finding import Finding, number
-from foltr_audit.lint.lagged import FARTHEST, spread
-from foltr_audit.lint.outcome import Gap
-from foltr_audit.lint.seen import Bools, Floats, Seen
-from foltr_audit.lint.windows import SURE, Window, enough_trials, inside, too_many
+from foltr_audit.trace.lint.findings import Finding, number
+from foltr_audit.trace.lint.lagged import FARTHEST, spread
+from foltr_audit.trace.lint.outcome import Gap
+from foltr_audit.trace.lint.rounds import Bools, Floats, Seen
+from foltr_audit.trace.lint.windows import SURE, Window, enough_trials, inside, too_many
 
 MOST_COORDINATES = 256
 """So many coordinates of each message are compared, evenly spread."""

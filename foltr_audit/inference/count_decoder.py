@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.decoding import Decoder, Prior, density_table, noise_law
+from foltr_audit.inference.pattern_decoder import Decoder, Prior, density_table, noise_law
+from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import NoiseLaw, Rounding, ScaleFree
-from foltr_audit.replay import Replay
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.click_sums import Noise, Sums

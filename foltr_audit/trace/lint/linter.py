@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.checks import CHECKS
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding
-from foltr_audit.lint.outcome import Outcome
-from foltr_audit.lint.seen import Seen
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import NO_MODELS, TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.checks import CHECKS
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding
+from foltr_audit.trace.lint.outcome import Outcome
+from foltr_audit.trace.lint.rounds import Seen
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.lint.acts import (
+from foltr_audit.privacy.noise import AddedNoise, parse_law
+from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.acts import (
     CHANGES_MESSAGES,
     Act,
     acts_of_events,
@@ -17,11 +20,8 @@ from foltr_audit.lint.acts import (
     since_density,
     trailing_noise,
 )
-from foltr_audit.lint.probabilities import concentration, half_widths, probability_within, with_variance
-from foltr_audit.lint.windows import Window
-from foltr_audit.privacy.noise import AddedNoise, parse_law
-from foltr_audit.privacy.noise.parse import parts
-from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.probabilities import concentration, half_widths, probability_within, with_variance
+from foltr_audit.trace.lint.windows import Window
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
 """Shares of the noise outside of the smallest window that windows leave outside."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Knowledge, View
+from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import AddedNoise, NoiseLaw, Rounding, ScaleFree, parse_law
-from foltr_audit.replay import Replay
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.density import DensityTable

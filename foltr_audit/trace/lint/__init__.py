@@ -4,14 +4,14 @@ Each check is a class in a module of its own, and stands in `CHECKS`. A check th
 everything that it promises, says so: only what was compared is called clean.
 """
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.checks import CHECKS
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding
-from foltr_audit.lint.linted import Linted, Linter, lint
-from foltr_audit.lint.outcome import Gap, Outcome
-from foltr_audit.lint.probabilities import concentration, probability_within
-from foltr_audit.lint.seen import Seen
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.checks import CHECKS
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding
+from foltr_audit.trace.lint.linter import Linted, Linter, lint
+from foltr_audit.trace.lint.outcome import Gap, Outcome
+from foltr_audit.trace.lint.probabilities import concentration, probability_within
+from foltr_audit.trace.lint.rounds import Seen
 
 __all__ = [
     "CHECKS",

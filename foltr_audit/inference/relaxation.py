@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.replay import Replay
-from foltr_audit.systems import observed_lengths
+from foltr_audit.inference.linear_systems import observed_lengths
+from foltr_audit.inference.replay import Replay
 
 Floats = NDArray[np.float64]
 Loss = Literal["least-squares", "least-absolute"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, number
-from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding, number
+from foltr_audit.trace.lint.rounds import Seen
 
 
 class ClearFields(Check):

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, Tally, number
-from foltr_audit.lint.outcome import Gap
-from foltr_audit.lint.seen import LEAST_VALUES, Seen
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding, Tally, number
+from foltr_audit.trace.lint.outcome import Gap
+from foltr_audit.trace.lint.rounds import LEAST_VALUES, Seen
 
 _LEAST_MOVES = 8
 _LEAST_SHARE = 0.5  # of a round's messages; single ones have few values where documents look alike

@@ -9,15 +9,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, Tally, number
-from foltr_audit.lint.lagged import LagTests
-from foltr_audit.lint.near_duplicates import NearDuplicates
-from foltr_audit.lint.outcome import Gap
-from foltr_audit.lint.seen import Bools, Seen
-from foltr_audit.lint.windows import SURE, inside, too_many
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding, Tally, number
+from foltr_audit.trace.lint.lagged import LagTests
+from foltr_audit.trace.lint.near_duplicates import NearDuplicates
+from foltr_audit.trace.lint.outcome import Gap
+from foltr_audit.trace.lint.rounds import Bools, Seen
+from foltr_audit.trace.lint.windows import SURE, inside, too_many
 
 _LEAST_COORDINATES = 4
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.decoding import Decoder
-from foltr_audit.joint_search import joint_clicks
+from foltr_audit.inference.joint_search import joint_clicks
+from foltr_audit.inference.pattern_decoder import Decoder
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

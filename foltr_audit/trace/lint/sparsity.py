@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.lint.check import Check
-from foltr_audit.lint.declared import DeclaredNoise
-from foltr_audit.lint.finding import Finding, Tally
-from foltr_audit.lint.outcome import Gap
-from foltr_audit.lint.seen import Seen
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.findings import Finding, Tally
+from foltr_audit.trace.lint.outcome import Gap
+from foltr_audit.trace.lint.rounds import Seen
 
 LEAST_SHARE = 1e-3
 """Fewer coordinates than this share that stand still are no pattern."""
