@@ -22,9 +22,9 @@ from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, Shape
 from benchmarks.timing import Contestant, Rates, interleave
 from foltr_audit.core.records import Collection
 from foltr_audit.experiment import first_model
-from foltr_audit.federation import Federation
-from foltr_audit.recording import record_rounds, trace_header
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import record_rounds, trace_header
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import NO_TICK
 
 _WARM_ROUNDS = 3  # everybody starts from a model that has learnt something

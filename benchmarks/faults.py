@@ -13,7 +13,7 @@ from foltr_audit.core.defense_chain import Chain
 from foltr_audit.core.plugins import ClickDefense, Defense, MessageDefense, RoundContext
 from foltr_audit.privacy.events import Noised, RandomisedClicks
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

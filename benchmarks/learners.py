@@ -23,8 +23,8 @@ from benchmarks.shapes import CLICK_MODEL, Shape, mq2007
 from benchmarks.timing import Contestant, Rates, interleave
 from foltr_audit.core.records import Collection
 from foltr_audit.experiment import first_model
-from foltr_audit.federation import Federation
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
 
 _WARM_ROUNDS = 3  # everybody starts from a model that FPDGD has taught something
 _QUERY_ROUNDS = 8  # rounds whose queries the bare scoring goes through

@@ -9,7 +9,7 @@ from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import load_collection
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 EPS, SENSITIVITY = 1.2, 3.0
 CLICK_MODEL = "perfect"

@@ -11,8 +11,8 @@ from benchmarks.options import Options
 from benchmarks.shapes import mq2007
 from benchmarks.timing import Contestant, interleave
 from foltr_audit.experiment import first_model
-from foltr_audit.federation import Federation
-from foltr_audit.recording import trace_header
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.trace import TraceWriter
 
 _ROUNDS = 20

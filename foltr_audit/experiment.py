@@ -20,17 +20,17 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries, asking, inquire
-from foltr_audit.intent_metrics import PLAYED
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer
-from foltr_audit.played import Round
-from foltr_audit.recording import Recording, record_rounds, trace_header
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import RunFolder, load_model
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.intent_metrics import PLAYED
+from foltr_audit.simulation.recorder import Recording, record_rounds, trace_header
+from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import SILENT, Progress, Stopwatch
 
 

@@ -12,8 +12,8 @@ from foltr_audit.judge_intents import IntentEvidence, combined_intents, judge_in
 from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links
 from foltr_audit.judge_queries import QueryEvidence, combined_queries, judge_queries
 from foltr_audit.observer import Observer
-from foltr_audit.recording import Recording
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import Recording
 from foltr_audit.utils.progress import SILENT, Progress
 
 

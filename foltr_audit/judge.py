@@ -21,8 +21,8 @@ from foltr_audit.identifiable import Identifiability, identifiability, nothing_i
 from foltr_audit.inference.pattern_decoder import Decoder
 from foltr_audit.observer import Observer, Seen
 from foltr_audit.privacy.noise.parse import parts
-from foltr_audit.recording import Recording
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import Recording
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.progress import NO_TICK, Tick
 from foltr_audit.views import Placement, query_names

@@ -17,9 +17,9 @@ from foltr_audit.evidence import answered, refused_in
 from foltr_audit.judge import able, checked_answer
 from foltr_audit.judge_queries import Placed
 from foltr_audit.observer import Observer
-from foltr_audit.recording import Recording
 from foltr_audit.rng import Streams
 from foltr_audit.shuffled import shuffled
+from foltr_audit.simulation.recorder import Recording
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 Floats = NDArray[np.float64]

@@ -25,7 +25,6 @@ from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, 
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.fact_check import FactCheck, check_facts
 from foltr_audit.inquiry import asking, not_for_clicks
-from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.judge import infer_round
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.observers import attacked_view, sees
@@ -36,7 +35,8 @@ from foltr_audit.report.facts import fact_warnings
 from foltr_audit.report.group_utility import Played, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import SPEC, RunFolder, writing
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.utils import atomic_files

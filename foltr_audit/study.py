@@ -23,12 +23,12 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
-from foltr_audit.fresh import FreshClients
 from foltr_audit.inquiry import Inquiries
 from foltr_audit.plan import Plan
-from foltr_audit.population_facts import population_facts
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
-from foltr_audit.setup import Setup, as_numbered
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.population_summary import population_facts
+from foltr_audit.simulation.setup import Setup, as_numbered
 from foltr_audit.stored_runs import stored_plan
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress

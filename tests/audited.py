@@ -12,7 +12,7 @@ from foltr_audit.auditing.session import Session
 from foltr_audit.core.plugins import Ball, MessageDefense, PrivacyClaim, RoundContext, StepDefense
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from foltr_audit.core.plugins import Defense
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.cache import key, store
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.caching import TEXT
 from tests.installed import Installer
 from tests.toys import JOURNAL, Entry, tiny_collection

@@ -21,9 +21,9 @@ from foltr_audit.core.plugins.registry import names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import load_collection
-from foltr_audit.federation import Federation
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
 from tests.test_contract import example, view
 
 STORED = Path(__file__).with_suffix(".json")

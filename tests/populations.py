@@ -17,9 +17,9 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.inference.replay import Replay
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.recording import MemoryRecording, trace_header
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.recorder import MemoryRecording, trace_header
+from foltr_audit.simulation.setup import Setup
 from tests.test_replay import learner, wide
 
 SetupOf = Callable[..., Setup]

@@ -12,7 +12,7 @@ from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.study import Study
 
 STUDY = Study()

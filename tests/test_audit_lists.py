@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from foltr_audit.auditing.audit import Finding
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.audited import EPS, findings, session
 from tests.conftest import SetupOf
 from tests.toys import FEATURES

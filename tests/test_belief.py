@@ -19,12 +19,12 @@ from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.federation import Federation
 from foltr_audit.inference.pattern_decoder import Decoder
 from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.observer import Observer
-from foltr_audit.recording import trace_header
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
 from tests.reference import chi_square_p, dataset
 from tests.toys import BELIEF, FEATURES, collection_of, rearranged, view
 from tests.toys import dataset as toy_dataset

@@ -19,8 +19,8 @@ from benchmarks.tables import markdown, number
 from benchmarks.timing import Contestant, Rates, Spread, interleave
 from foltr_audit.core.click_models import Informational, Perfect
 from foltr_audit.core.rankers.linear import LinearRanker
-from foltr_audit.federation import Federation
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.reference import chi_square_p, dataset, exact_pair_weights, list_probability, pairwise_gradient
 
 # --- the plain loop is right ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foltr_audit.core.defense_chain import Chain, parse_chain
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.audited import findings
 from tests.conftest import SetupOf
 

@@ -14,8 +14,8 @@ from foltr_audit.auditing.scripted import ScriptedClients
 from foltr_audit.core.plugins import ModelLearner, RoundContext, StepDefense
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.fresh import FreshClients
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
 from tests.audited import Floats, ToyClip, ToyLaplace
 from tests.conftest import SetupOf
 from tests.toys import FEATURES

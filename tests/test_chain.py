@@ -19,8 +19,8 @@ from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, Wired, 
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.federation import Federation
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
 from tests.toys import (
     FEATURES,
     Entry,

@@ -15,8 +15,8 @@ from scipy import stats
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
-from foltr_audit.federation import Federation
 from foltr_audit.privacy.events import RandomisedClicks, Resized
+from foltr_audit.simulation.federation import Federation
 from tests import toys
 from tests.conftest import SetupOf
 from tests.reference import exact_pair_weights, pairwise_gradient

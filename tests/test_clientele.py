@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.clientele import Clientele
 from foltr_audit.core.ranking_metrics import ideal_dcg, mean_ndcg
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import Asked
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.evaluation import Evaluation
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.traffic import Clientele
 from tests.conftest import SetupOf
 from tests.toys import FEATURES
 from tests.worlds import intent_collection

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from foltr_audit.client import _only_scales
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.plugins import Ball, StepDefense
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import Bounded, Resized
+from foltr_audit.simulation.client import _only_scales
 from tests import toys
 
 FORMS = [

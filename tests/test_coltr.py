@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import RoundContext, Users
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.normal import normals
-from foltr_audit.learners.coltr import COLTR
+from foltr_audit.simulation.learners.coltr import COLTR
 from tests.reference import numba_threads
 from tests.searching import (
     ALWAYS,

@@ -32,8 +32,8 @@ from foltr_audit.core.plugins.registry import GROUPS, make, names, plugin_class
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError
-from foltr_audit.federation import Federation
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.federation import Federation
 from tests import toys
 from tests.conftest import SetupOf
 

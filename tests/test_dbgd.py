@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from foltr_audit.core.plugins import Users
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.normal import normals
-from foltr_audit.learners.dbgd import DBGD
+from foltr_audit.simulation.learners.dbgd import DBGD
 from tests.interleaved import chances, drafted, independent_law, outcome, place_odds
 from tests.reference import numba_threads
 from tests.searching import (

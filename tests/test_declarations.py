@@ -18,7 +18,7 @@ from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.privacy.events import Bounded, Noised, Resized, Rounded
 from foltr_audit.privacy.noise import GammaShare, Gaussian
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.audited import Floats, ToyClip, ToyLaplace, findings
 from tests.conftest import SetupOf
 from tests.toys import FEATURES

@@ -19,8 +19,8 @@ from foltr_audit.attacks.seen_clicks import SeenClicks
 from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
 from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.learners.foltr_es import FOLtRES
 from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from tests.test_patterns import walk_down
 from tests.toys import BELIEF
 

@@ -12,8 +12,8 @@ from foltr_audit.core.click_models import Cascade, Informational, Navigational, 
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.evaluation import Evaluation
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
 from tests.toys import FEATURES, collection_of
 

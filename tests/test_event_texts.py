@@ -22,7 +22,7 @@ from foltr_audit.privacy.events import (
     Summed,
 )
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
-from foltr_audit.recording import trace_header
+from foltr_audit.simulation.recorder import trace_header
 from tests.conftest import SetupOf
 from tests.toys import ToyMessage
 

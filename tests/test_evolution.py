@@ -12,8 +12,8 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import play_perturbed
 from foltr_audit.kernels.ranking import top_lists
-from foltr_audit.learners.foltr_es import FOLtRES
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from tests import toys
 from tests.reference import numba_threads
 from tests.test_foltr_es import Seeds, seeds_of

@@ -17,10 +17,10 @@ from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.evaluation import Evaluation
-from foltr_audit.federation import Federation
-from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.simulation.setup import Setup
 from tests.toys import (
     FEATURES,
     Floats,

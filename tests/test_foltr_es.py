@@ -13,7 +13,7 @@ from scipy import stats
 
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.evolution import seed_normals, weighted_normals
-from foltr_audit.learners.foltr_es import FOLtRES
+from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from tests import toys
 from tests.reference import numba_threads, philox_words
 

@@ -11,9 +11,9 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError
-from foltr_audit.fresh import FreshClients
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
 from tests.toys import FEATURES, LENGTHS, Entry, Floats, ToyMessage, ToyStep
 
 SetupOf = Callable[..., Setup]

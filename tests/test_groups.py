@@ -23,12 +23,12 @@ from foltr_audit.experiment import make_attacks
 from foltr_audit.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer
-from foltr_audit.recording import MemoryRecording
 from foltr_audit.report.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
 from foltr_audit.report.groups import groups_table
 from foltr_audit.report.tables import print_attack
 from foltr_audit.rng import Streams
 from foltr_audit.scoring import Scorer
+from foltr_audit.simulation.recorder import MemoryRecording
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.judged import evidence, middle, random_evidence, resampled, share_ends
 

@@ -19,7 +19,7 @@ from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.identifiable import Identifiability, identifiability
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.reference import dataset, observed_pairs
 from tests.test_replay import SETTINGS, Sent, learner, sent, wide
 from tests.toys import collection_of, cut, rearranged, view, with_updates

@@ -32,7 +32,7 @@ from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import MetricResponse
 from foltr_audit.report.information import information_rows, information_table
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.judged import evidence
 from tests.test_es_first_click import answer, patterns_of, sent
 from tests.test_judge import recording_of

@@ -23,9 +23,9 @@ from foltr_audit.judge import checked_answer
 from foltr_audit.judge_intents import IntentEvidence, Told, combined_intents, judge_intents, message_intents
 from foltr_audit.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
-from foltr_audit.recording import MemoryRecording
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.setup import Setup
 from tests.populations import DATA, recorded, reordered
 from tests.test_patterns import SETTINGS, gradients, known, lists, plain_likelihoods, walk_down
 from tests.toys import BELIEF, clicks_view, cut, view

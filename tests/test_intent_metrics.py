@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.plugins import Environment, Scenario, Surroundings
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.intent_metrics import (
+from foltr_audit.simulation.intent_metrics import (
     ONLINE,
     PERIOD,
     current,

@@ -233,9 +233,9 @@ def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
 @pytest.mark.slow
 def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.evaluation import Evaluation
     from foltr_audit.experiment import train
-    from foltr_audit.setup import Setup
+    from foltr_audit.simulation.evaluation import Evaluation
+    from foltr_audit.simulation.setup import Setup
 
     whole = balanced_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))
     under = [whole.train.under(intent) for intent in range(4)]

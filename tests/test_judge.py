@@ -21,14 +21,14 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence import Evidence, combined
 from foltr_audit.experiment import attack_fresh, findings, make_attacks, train
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
 from foltr_audit.judge import judge as judge_by
 from foltr_audit.observer import Observer
-from foltr_audit.recording import MemoryRecording, Recording, record_rounds, trace_header
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import MemoryRecording, Recording, record_rounds, trace_header
+from foltr_audit.simulation.setup import Setup
 from tests.toys import FEATURES, Drawing, view
 
 SetupOf = Callable[..., Setup]

@@ -19,9 +19,9 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates
 from foltr_audit.judge_counts import CountEvidence, Totals, combined_counts, judge_counts
 from foltr_audit.observer import Observer
-from foltr_audit.recording import MemoryRecording
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.setup import Setup
 from tests.test_judge_queries import fresh
 
 SetupOf = Callable[..., Setup]

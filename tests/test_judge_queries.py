@@ -16,12 +16,12 @@ from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.fresh import FreshClients
 from foltr_audit.judge_queries import Pages, Placed, QueryEvidence, combined_queries, judge_queries
 from foltr_audit.observer import Observer
-from foltr_audit.recording import MemoryRecording, trace_header
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import MemoryRecording, trace_header
+from foltr_audit.simulation.setup import Setup
 from tests.test_replay import learner, wide
 
 SetupOf = Callable[..., Setup]

@@ -28,9 +28,9 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links, offered, softmax
 from foltr_audit.judge_queries import Placed
 from foltr_audit.observer import Observer
-from foltr_audit.recording import MemoryRecording
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.setup import Setup
 from tests.populations import DATA, recorded, reordered
 from tests.toys import view
 

@@ -16,7 +16,6 @@ from foltr_audit.attacks.shown_lists import ShownLists
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
-from foltr_audit.fresh import FreshClients
 from foltr_audit.inference.list_decoder import ListDecoder
 from foltr_audit.inference.list_evidence import ListEvidence, why_no_evidence
 from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
@@ -24,8 +23,9 @@ from foltr_audit.inference.replay import Replay
 from foltr_audit.kernels.list_evidence import broken_ranks, list_log_probabilities
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.observer import Observer
-from foltr_audit.recording import trace_header
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
 from tests.toys import FEATURES, Bools, Floats, Ints, collection_of, dataset
 
 SetupOf = Callable[..., Setup]

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit import client
-from foltr_audit.client import ClientRules, Clients
 from foltr_audit.core.click_models import Navigational, Perfect
 from foltr_audit.core.plugins import Ball, Defense, RoundContext, StepDefense
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import Asked
 from foltr_audit.defenses.clip import Clip
-from foltr_audit.federation import Federation
 from foltr_audit.kernels.plackett_luce import draw, new_pool
-from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.rng import ClientStreams
-from foltr_audit.setup import Setup
-from foltr_audit.world import World
+from foltr_audit.simulation import client
+from foltr_audit.simulation.client import ClientRules, Clients
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.simulation.setup import Setup
 from tests.reference import numba_threads
 from tests.toys import FEATURES, Bools, Floats, Ints, ToyClick
 

@@ -23,7 +23,7 @@ from foltr_audit.judge import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, Rounding, ScaleFree
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.test_patterns import SETTINGS, gradients, known, lists, plain_likelihoods, walk_down
 from tests.test_replay import learner, sent, wide
 from tests.toys import BELIEF, cut, view

@@ -13,13 +13,13 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.evidence import Evidence
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer
-from foltr_audit.recording import MemoryRecording, trace_header
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import MemoryRecording, trace_header
+from foltr_audit.simulation.setup import Setup
 from tests.toys import FEATURES, collection_of, dataset
 
 SetupOf = Callable[..., Setup]

@@ -14,10 +14,10 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.federation import Federation
 from foltr_audit.observer import Observer
-from foltr_audit.recording import record_rounds, trace_header
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import record_rounds, trace_header
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, validate
 from foltr_audit.views import cohort_sum, readable
 from tests.test_federation import same_bytes

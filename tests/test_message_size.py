@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.message_size import bytes_per_client
+from foltr_audit.simulation.communication_cost import bytes_per_client
 from foltr_audit.study import Study
 
 STUDY = Study()

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from foltr_audit.api import load_data
-from foltr_audit.client import ClientRules
 from foltr_audit.core.click_models import Perfect
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiment import first_model, train
-from foltr_audit.federation import Federation
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.client import ClientRules
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from tests.command import files, run
 from tests.reference import dataset, numba_threads

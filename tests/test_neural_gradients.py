@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.kernels.layers import LANES
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.reference import dataset, exact_pair_weights, laplacian, pairwise_gradient
 from tests.toys import Floats
 

@@ -15,14 +15,14 @@ from foltr_audit.core.plugins.registry import names, plugin_class
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import KNOWLEDGE
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import infer_round
 from foltr_audit.observer import Observer, Seen
-from foltr_audit.recording import trace_header
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
 from foltr_audit.side_by_side import whole_round, with_lists
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from tests.test_contract import example
 from tests.test_replay import wide

@@ -25,7 +25,7 @@ from foltr_audit.inference.linear_systems import (
 )
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.ranking import top_lists
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.reference import dataset
 from tests.toys import rearranged
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import UsageError
-from foltr_audit.optimisers import SGD, Adam, Floats, Optimiser
+from foltr_audit.simulation.learners.optimizers import SGD, Adam, Floats, Optimiser
 
 STEPS, SIZE = 400, 3
 

@@ -21,7 +21,7 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.reference import (
     dataset,
     exact_pair_weights,

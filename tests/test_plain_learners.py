@@ -24,13 +24,13 @@ from foltr_audit.core.plugins import Learnt, Users
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.federation import Federation
 from foltr_audit.kernels.normal import normals
-from foltr_audit.learners.coltr import COLTR
-from foltr_audit.learners.dbgd import DBGD
-from foltr_audit.learners.foltr_es import FOLtRES
-from foltr_audit.optimisers import Adam
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.coltr import COLTR
+from foltr_audit.simulation.learners.dbgd import DBGD
+from foltr_audit.simulation.learners.foltr_es import FOLtRES
+from foltr_audit.simulation.learners.optimizers import Adam
+from foltr_audit.simulation.setup import Setup
 from tests import interleaved
 from tests.reference import chi_square_p, dataset
 from tests.searching import INFORMATIONAL, PERFECT, Clicking, K, asked, played, searching

@@ -15,7 +15,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.command import run
 from tests.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
 from tests.toys import Bools, Floats, Ints

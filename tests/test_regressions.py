@@ -21,7 +21,7 @@ from foltr_audit.core.plugins import Attack, Ball, View
 from foltr_audit.identifiable import identifiability
 from foltr_audit.inference.relaxation import RelaxedClicks
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.test_map import Simulated, answer, simulated, told
 from tests.test_patterns import known
 from tests.test_replay import SETTINGS, Sent, learner, sent, wide

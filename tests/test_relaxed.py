@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Ball, View
 from foltr_audit.inference.relaxation import Loss, RelaxedClicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 from tests.test_replay import SETTINGS, learner, sent, wide
 from tests.toys import view
 

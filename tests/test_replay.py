@@ -15,13 +15,13 @@ from foltr_audit.core.plugins import Ball, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.observer import Observer
-from foltr_audit.recording import trace_header
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from tests.reference import dataset, numba_threads
 from tests.toys import collection_of, cut, rearranged, view, with_updates

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.click_models import Cascade
-from foltr_audit.federation import Federation
-from foltr_audit.learners.fpdgd import FPDGD
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.simulation.setup import Setup
 from tests.toys import FEATURES, Floats, Ints
 
 SetupOf = Callable[..., Setup]

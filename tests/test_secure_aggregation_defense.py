@@ -14,10 +14,10 @@ from foltr_audit.core.plugins import Defense, MessageDefense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.defenses.secure_aggregation import SecureAggregation
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.privacy.events import KeyShares, Rounded, Summed
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
 from tests.test_federation import same_bytes
 from tests.toys import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
 

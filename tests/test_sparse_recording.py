@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foltr_audit.federation import Federation
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, validate
 from tests.command import files, run
 from tests.toys import FEATURES

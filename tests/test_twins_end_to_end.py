@@ -11,10 +11,10 @@ import pytest
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.intent_metrics import PLAYED
 from foltr_audit.plan import Plan
 from foltr_audit.report.train import TrainReport
 from foltr_audit.report.twins import SPECIFIC
+from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.study import Cell, Output, Study, run_plan
 from tests.conftest import SetupOf
 from tests.toys import collection_of, tiny_collection
@@ -147,7 +147,7 @@ def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[dict[st
         update={"population": spec(scenario).population.model_copy(update={"clients": clients})}
     )
     setup = Study(data=data).setup(one)
-    from foltr_audit.population_facts import population_facts
+    from foltr_audit.simulation.population_summary import population_facts
 
     found = population_facts(setup)
     assert found is not None

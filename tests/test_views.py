@@ -18,10 +18,10 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
-from foltr_audit.federation import Federation
 from foltr_audit.observer import Observer
-from foltr_audit.recording import trace_header
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from foltr_audit.views import (
     Placement,

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.client import Clients
 from foltr_audit.core.click_mixture import ClickMixture, declared_tables
 from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.query_origin import Origin
 from foltr_audit.core.records.population import Asked
 from foltr_audit.errors import UsageError
-from foltr_audit.federation import Federation
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.training.metrics import MetricSenders
-from foltr_audit.world import World
+from foltr_audit.simulation.client import Clients
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.training.metrics import MetricSenders
 from tests import toys
 from tests.conftest import SetupOf
 from tests.toys import FEATURES, Bools, Ints

@@ -15,13 +15,13 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.federation import Federation
-from foltr_audit.fresh import FreshClients
 from foltr_audit.judge import judge
 from foltr_audit.observer import Observer
 from foltr_audit.recorded import Recorded
-from foltr_audit.recording import MemoryRecording, trace_header
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import MemoryRecording, trace_header
 from foltr_audit.trace import Trace
 from tests.command import run
 from tests.conftest import SetupOf

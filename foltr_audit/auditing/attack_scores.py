@@ -14,7 +14,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import UsageError
 from foltr_audit.judge import checked_answer
 from foltr_audit.observer import Observer
-from foltr_audit.recording import trace_header
+from foltr_audit.simulation.recorder import trace_header
 
 
 def attack_scores(games: Games, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:

@@ -24,11 +24,11 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
-from foltr_audit.fresh import FreshClients
 from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.privacy.events import Opaque
 from foltr_audit.privacy.observers import without_lists
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import SILENT, Progress
 
 

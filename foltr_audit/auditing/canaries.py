@@ -15,10 +15,10 @@ from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
-from foltr_audit.fresh import FreshClients
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import Bounded
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 _Farthest = Callable[[Floats, int, float], tuple[int, int, float]]

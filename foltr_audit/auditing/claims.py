@@ -13,7 +13,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import DELTA
 from foltr_audit.privacy.events import PrivacyClaim
 from foltr_audit.privacy.observers import sees_lists, without_lists
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 _IMPLIES = {
     "individual": ("individual", "aggregate", "colluding"),

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from foltr_audit.client import Clients
 from foltr_audit.core.defense_chain import Chain
 from foltr_audit.core.plugins import ClickModel, Defense, MessageDefense, RoundContext
 from foltr_audit.core.plugins.registry import make
@@ -18,8 +17,9 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import Asked
 from foltr_audit.privacy.events import Noised, RandomisedClicks, Rounded
 from foltr_audit.rng import ClientStreams
-from foltr_audit.setup import Setup
-from foltr_audit.world import World
+from foltr_audit.simulation.client import Clients
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.setup import Setup
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

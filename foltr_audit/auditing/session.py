@@ -20,11 +20,11 @@ from foltr_audit.auditing.scripted import Floats, ScriptedClients
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.fresh import FreshClients
 from foltr_audit.privacy.events import Noised, PrivacyEvent, Rounded, Summed
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observers import sees_lists, without_lists
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold

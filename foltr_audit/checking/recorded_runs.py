@@ -15,13 +15,13 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
-from foltr_audit.evaluation import OFFLINE_NDCG
-from foltr_audit.federation import Federation
 from foltr_audit.recorded import Recorded
 from foltr_audit.report.base import Row
 from foltr_audit.rng import Streams
 from foltr_audit.run_folder import MODEL, RunFolder, load_model
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.evaluation import OFFLINE_NDCG
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -23,7 +23,7 @@ from foltr_audit.privacy.accounting import Situation, upper_bound
 from foltr_audit.privacy.events import Summed
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 PUBLISHED, PROVEN = "published", "proven-"
 DEFAULT_ALTERNATIVES = (

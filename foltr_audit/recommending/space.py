@@ -15,7 +15,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
 from foltr_audit.recommending.limits import ROUNDING, Limits
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 SECURE = "secure-aggregation"
 CLIP_NORMS = (0.1, 10.0)

@@ -10,8 +10,8 @@ import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
-from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.privacy.observers import attacked_view, sees
+from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.study import Cell
 from foltr_audit.utils.formatting import json_text
 

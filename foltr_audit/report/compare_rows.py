@@ -16,7 +16,6 @@ from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.evidence import Evidence, combined
-from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
@@ -24,6 +23,7 @@ from foltr_audit.report.groups import group_rows
 from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
 from foltr_audit.significance import mean_interval, paired_t_test
+from foltr_audit.simulation.intent_metrics import evaluated_on
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
-from foltr_audit.intent_metrics import evaluated_on
 from foltr_audit.report.base import Row
 from foltr_audit.report.group_utility import utility_groups_table
 from foltr_audit.report.layout import percent, print_fitting, table
@@ -18,6 +17,7 @@ from foltr_audit.report.settings import differing, heading, setting_text
 from foltr_audit.report.tables import dataset_line, no_relevant
 from foltr_audit.report.train import TrainReport
 from foltr_audit.report.world_tables import periods_table, population_table, twins_table
+from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:

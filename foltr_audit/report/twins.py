@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.intent_metrics import (
+from foltr_audit.report.base import Group, Row, groups
+from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
+from foltr_audit.simulation.intent_metrics import (
     OFFLINE,
     ONLINE,
     PLAYED,
@@ -19,8 +21,6 @@ from foltr_audit.intent_metrics import (
     specific_offline,
     specific_online,
 )
-from foltr_audit.report.base import Group, Row, groups
-from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.study import Cell
 
 SPECIFIC = "one ranker per intent"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.intent_metrics import PERIOD
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import percent, table
 from foltr_audit.report.settings import differing, heading, setting_text, short_scenario
+from foltr_audit.simulation.intent_metrics import PERIOD
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:

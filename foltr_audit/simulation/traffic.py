@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Environment, Population, RoundContext, Trait
 from foltr_audit.core.records.population import Asked
-from foltr_audit.world import World
+from foltr_audit.simulation.client_data import World
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import Interactions
 from foltr_audit.core.defense_chain import Chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import clicks_of
@@ -16,9 +15,10 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import Asked
 from foltr_audit.errors import DataError
-from foltr_audit.played import Sent
-from foltr_audit.setup import Setup
-from foltr_audit.world import World
+from foltr_audit.simulation.client import Interactions
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.setup import Setup
 
 
 class Senders(Protocol):

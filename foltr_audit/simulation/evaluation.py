@@ -27,7 +27,7 @@ from foltr_audit.core.ranking_metrics import (
     relevant_documents,
 )
 from foltr_audit.core.records import Dataset
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 OFFLINE_NDCG = "offline_ndcg@10"
 

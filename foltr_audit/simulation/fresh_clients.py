@@ -17,10 +17,10 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import DataError
-from foltr_audit.online import OnlineMetrics
-from foltr_audit.played import Round
-from foltr_audit.setup import Setup
-from foltr_audit.training import senders
+from foltr_audit.simulation.online_metrics import OnlineMetrics
+from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training import senders
 
 _IDS_PER_PART = 1_000_000_000
 

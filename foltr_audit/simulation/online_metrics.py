@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import Interactions
 from foltr_audit.core.plugins import Population
 from foltr_audit.core.ranking_metrics import max_rr, mean_over, ndcg
 from foltr_audit.core.records.population import Asked
-from foltr_audit.world import World
+from foltr_audit.simulation.client import Interactions
+from foltr_audit.simulation.client_data import World
 
 ONLINE_NDCG = "online_ndcg@10"
 

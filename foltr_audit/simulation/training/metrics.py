@@ -13,11 +13,17 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import Asked
 from foltr_audit.core.records.wire import Wired
 from foltr_audit.errors import UsageError
-from foltr_audit.played import Sent
 from foltr_audit.rng import ClientStreams
-from foltr_audit.setup import Setup
-from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
-from foltr_audit.world import World
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.base import (
+    finite,
+    in_format,
+    not_clipped,
+    play_in_score_order,
+    reported_clicks,
+)
 
 
 class MetricSenders:

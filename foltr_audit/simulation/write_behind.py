@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from foltr_audit.played import Round
+from foltr_audit.simulation.rounds import Round
 from foltr_audit.trace import TraceWriter
 
 

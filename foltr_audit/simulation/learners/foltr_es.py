@@ -12,7 +12,7 @@ from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learners import Fact
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
-from foltr_audit.optimisers import SGD, Adam, Optimiser
+from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimiser
 
 
 class FOLtRES(MetricLearner):

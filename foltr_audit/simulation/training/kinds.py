@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from foltr_audit.errors import UsageError
-from foltr_audit.setup import Setup
-from foltr_audit.training.base import Senders, Training
-from foltr_audit.training.clicks import Central, ClickSenders
-from foltr_audit.training.metrics import Evolution, MetricSenders
-from foltr_audit.training.models import FedAvg, ModelSenders
-from foltr_audit.world import World
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.base import Senders, Training
+from foltr_audit.simulation.training.clicks import Central, ClickSenders
+from foltr_audit.simulation.training.metrics import Evolution, MetricSenders
+from foltr_audit.simulation.training.models import FedAvg, ModelSenders
 
 
 def training(setup: Setup, world: World) -> Training:

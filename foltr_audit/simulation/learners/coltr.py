@@ -10,7 +10,7 @@ from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, Learnt, Users
 from foltr_audit.errors import UsageError
-from foltr_audit.learners.searches import searches
+from foltr_audit.simulation.learners.searches import searches
 
 
 class COLTR(CentralLearner):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from foltr_audit.core.plugins import MessageDefense
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 _BITS = {"float32": 32, "float64": 64}
 _SEED = 64

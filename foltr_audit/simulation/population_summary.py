@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import Value
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.setup import Setup
 
 Row = dict[str, Any]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import Interactions
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.core.records.population import Asked
 from foltr_audit.core.records.wire import Wired
-from foltr_audit.world import World
+from foltr_audit.simulation.client import Interactions
+from foltr_audit.simulation.client_data import World
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

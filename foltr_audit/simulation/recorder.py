@@ -11,13 +11,13 @@ from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
-from foltr_audit.played import Round
 from foltr_audit.privacy.event_texts import event_text
-from foltr_audit.setup import Setup
+from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.write_behind import WriteBehind
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
 from foltr_audit.utils.progress import Tick
-from foltr_audit.write_behind import WriteBehind
 
 # A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.
 _PART_BYTES = 4_000_000

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.query_origin import Origin
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.evaluation import Evaluation
-from foltr_audit.intent_metrics import PLAYED
-from foltr_audit.online import OnlineMetrics
-from foltr_audit.played import Round
-from foltr_audit.setup import Setup
-from foltr_audit.training import training
+from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.intent_metrics import PLAYED
+from foltr_audit.simulation.online_metrics import OnlineMetrics
+from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training import training
 
 TRAIN = 0
 """Index of the training part among the parts of a collection."""

@@ -10,8 +10,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import ClientRules
-from foltr_audit.clientele import Clientele
 from foltr_audit.core.chain_warnings import warnings
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.plugins import (
@@ -40,7 +38,9 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import Noised
 from foltr_audit.privacy.randomized_response import composed
 from foltr_audit.rng import Streams
-from foltr_audit.world import World
+from foltr_audit.simulation.client import ClientRules
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.traffic import Clientele
 
 L = TypeVar("L", bound=Learner)
 

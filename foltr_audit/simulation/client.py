@@ -23,8 +23,8 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.population import Asked
-from foltr_audit.learners.fpdgd import FPDGD
-from foltr_audit.world import World
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import Documents, Rules

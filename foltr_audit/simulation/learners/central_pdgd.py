@@ -8,7 +8,7 @@ from pydantic import Field
 
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import CentralLearner
-from foltr_audit.learners.fpdgd import FPDGD
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 
 
 class PDGD(CentralLearner):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import Clients
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import Asked
-from foltr_audit.played import Sent
-from foltr_audit.setup import Setup
-from foltr_audit.training.base import finite, in_format
-from foltr_audit.world import World
+from foltr_audit.simulation.client import Clients
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.base import finite, in_format
 
 
 class ModelSenders:

@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.client import ClientRules, Clients, Interactions
 from foltr_audit.core.click_mixture import declared_tables
 from foltr_audit.core.plugins import CentralLearner, Learnt, RoundContext, Users
 from foltr_audit.core.plugins.answers import array_of, one_of
@@ -17,11 +16,18 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import Asked
 from foltr_audit.core.records.wire import Wired
 from foltr_audit.errors import UsageError
-from foltr_audit.learners.pdgd_central import PDGD
-from foltr_audit.played import Sent
-from foltr_audit.setup import Setup
-from foltr_audit.training.base import finite, in_format, not_clipped, play_in_score_order, reported_clicks
-from foltr_audit.world import World
+from foltr_audit.simulation.client import ClientRules, Clients, Interactions
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.learners.central_pdgd import PDGD
+from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.base import (
+    finite,
+    in_format,
+    not_clipped,
+    play_in_score_order,
+    reported_clicks,
+)
 
 T = TypeVar("T", bound=np.generic)
 
