@@ -23,10 +23,11 @@ from foltr_audit.data.intents import balanced_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
 from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
-from foltr_audit.fact_check import FactCheck, check_facts
-from foltr_audit.inquiry import asking, not_for_clicks
-from foltr_audit.judge import infer_round
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import infer_round
+from foltr_audit.judge.fact_check import FactCheck, check_facts
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.protocol import asking, not_for_clicks
+from foltr_audit.judge.views import check_collection, query_names
 from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.base import Row, dataset_table
@@ -42,7 +43,6 @@ from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
-from foltr_audit.views import check_collection, query_names
 
 if TYPE_CHECKING:
     import polars as pl

@@ -21,9 +21,9 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
-from foltr_audit.inquiry import Inquiries
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.protocol import Inquiries
 from foltr_audit.plan import Plan
 from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.simulation.fresh_clients import FreshClients

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.outcomes import Outcome, outcomes
 from foltr_audit.checking.subjects import Reading, Subject
+from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observers import sees
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from foltr_audit.evidence import Evidence, Guessed
+from foltr_audit.judge.evidence import Evidence, Guessed
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

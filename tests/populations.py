@@ -15,7 +15,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.inference.replay import Replay
-from foltr_audit.observer import Observer
+from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRecording, trace_header

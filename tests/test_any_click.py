@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from foltr_audit.any_click import any_click_scores, base_rate
-from foltr_audit.bootstrap import Resamples
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.any_click import any_click_scores, base_rate
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.rng import Streams
 from tests.judged import evidence, random_evidence, resampled
 

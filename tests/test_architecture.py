@@ -332,8 +332,8 @@ def test_files_stay_short() -> None:
 
 
 def test_lazy_and_relative_imports_are_seen() -> None:
-    assert "foltr_audit.kernels.auc" in imports("foltr_audit.operating_points")
-    assert "foltr_audit.kernels.auc" not in imports("foltr_audit.operating_points", lazy=False)
+    assert "foltr_audit.kernels.auc" in imports("foltr_audit.judge.roc")
+    assert "foltr_audit.kernels.auc" not in imports("foltr_audit.judge.roc", lazy=False)
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
     assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learners")
     assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learners", lazy=False)

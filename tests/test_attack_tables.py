@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.report.attack import AttackReport, attack_rows, joined
 from foltr_audit.report.tables import print_attack
 from foltr_audit.rng import Streams

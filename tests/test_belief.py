@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from foltr_audit.beliefs import click_belief
 from foltr_audit.core.click_models import Informational, Navigational, Perfect
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.inference.pattern_decoder import Decoder
+from foltr_audit.judge.click_beliefs import click_belief
+from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.patterns import cascade_log_priors
-from foltr_audit.observer import Observer
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
@@ -157,7 +157,7 @@ def test_no_belief_without_a_cascade(collection: Collection, monkeypatch: pytest
     graded = replace(collection.train, labels=np.full(collection.train.n_documents, 9))
     high = collection_of(graded, graded, graded)
     assert click_belief(high, "linear", MODEL, "perfect", "sampled") is None, "no published setting"
-    monkeypatch.setattr("foltr_audit.beliefs.make", lambda base, text: Own())
+    monkeypatch.setattr("foltr_audit.judge.click_beliefs.make", lambda base, text: Own())
     assert click_belief(collection, "linear", MODEL, "own", "sampled") is None
 
 

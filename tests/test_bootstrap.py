@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import NOTHING, Resamples, Score, interval
+from foltr_audit.judge.bootstrap import NOTHING, Resamples, Score, interval
 from foltr_audit.rng import Streams
 from tests.judged import resampled
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
-from foltr_audit.bootstrap import Resamples
-from foltr_audit.calibration import Bin, Calibration, calibration, calibration_error, reliability
 from foltr_audit.errors import PluginError
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.calibration import Bin, Calibration, calibration, calibration_error, reliability
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.rng import Streams
 from tests.judged import evidence, resampled
 

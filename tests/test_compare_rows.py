@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from foltr_audit.bootstrap import Resamples
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.judge.bootstrap import Resamples
 from foltr_audit.report.compare import with_front
 from foltr_audit.report.compare_rows import Setting, attack_rows_of, curve_row, setting_row
 from foltr_audit.rng import Streams

@@ -12,8 +12,8 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.fact_check import FactCheck, check_facts
-from foltr_audit.observer import Observer
+from foltr_audit.judge.fact_check import FactCheck, check_facts
+from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
 from tests import foreign

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foltr_audit.fact_check.steps import Replayed, coefficients
 from foltr_audit.inference.replay import Replay
+from foltr_audit.judge.fact_check.steps import Replayed, coefficients
 from tests import toys
 
 

@@ -281,7 +281,7 @@ def test_equations_outside_of_an_attack_that_cannot_be_solved(
     def unsolved(*_: object) -> None:
         raise np.linalg.LinAlgError("SVD did not converge")
 
-    monkeypatch.setattr("foltr_audit.judge.identifiability", unsolved)
+    monkeypatch.setattr("foltr_audit.judge.clicks.identifiability", unsolved)
     with pytest.raises(
         UsageError, match=r"equations of messages and features cannot be solved \(SVD did not"
     ):

@@ -18,16 +18,16 @@ from sklearn import metrics as sk
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import Population, Trait, Value
-from foltr_audit.evidence import Evidence, combined
 from foltr_audit.experiment import make_attacks
-from foltr_audit.group_scores import GROUP_METRICS, GuesserScores, group_scores
-from foltr_audit.judge import judge
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import judge
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.scoring import Scorer
 from foltr_audit.report.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
 from foltr_audit.report.groups import groups_table
 from foltr_audit.report.tables import print_attack
 from foltr_audit.rng import Streams
-from foltr_audit.scoring import Scorer
 from foltr_audit.simulation.recorder import MemoryRecording
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.judged import evidence, middle, random_evidence, resampled, share_ends

@@ -18,7 +18,7 @@ from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.identifiable import Identifiability, identifiability
+from foltr_audit.judge.identifiability import Identifiability, identifiability
 from foltr_audit.simulation.setup import Setup
 from tests.reference import dataset, observed_pairs
 from tests.test_replay import SETTINGS, Sent, learner, sent, wide

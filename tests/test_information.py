@@ -20,14 +20,14 @@ from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 from foltr_audit.attacks.es_first_click import ESFirstClick
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
-from foltr_audit.bootstrap import Resamples
 from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.evidence import Evidence, combined
 from foltr_audit.inference.pattern_decoder import Decoder
-from foltr_audit.information import Information, exact_metric_bits, held, information
-from foltr_audit.judge import judge
-from foltr_audit.observer import Observer
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.clicks import judge
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.mutual_information import Information, exact_metric_bits, held, information
+from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import MetricResponse
 from foltr_audit.report.information import information_rows, information_table

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from foltr_audit.inquiry import Inquiries, combined_inquiries
-from foltr_audit.judge_counts import CountEvidence
-from foltr_audit.judge_queries import Placed, QueryEvidence
+from foltr_audit.judge.counts import CountEvidence
+from foltr_audit.judge.protocol import Inquiries, combined_inquiries
+from foltr_audit.judge.queries import Placed, QueryEvidence
 from foltr_audit.report.inquiry_rows import inquiry_rows, rank_correlations
 from foltr_audit.rng import Streams
 

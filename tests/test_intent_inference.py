@@ -19,9 +19,9 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.joint_search import joint_clicks
 from foltr_audit.inference.pattern_decoder import Decoder, noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge import checked_answer
-from foltr_audit.judge_intents import IntentEvidence, Told, combined_intents, judge_intents, message_intents
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.judge.intents import IntentEvidence, Told, combined_intents, judge_intents, message_intents
+from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRecording

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit import observer as observer_room
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import make, names, plugin_class
 from foltr_audit.core.records import Collection
@@ -19,11 +18,12 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence import Evidence, combined
 from foltr_audit.experiment import attack_fresh, findings, make_attacks, train
-from foltr_audit.judge import infer_round
-from foltr_audit.judge import judge as judge_by
-from foltr_audit.observer import Observer
+from foltr_audit.judge import observer as observer_room
+from foltr_audit.judge.clicks import infer_round
+from foltr_audit.judge.clicks import judge as judge_by
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients

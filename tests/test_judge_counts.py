@@ -17,8 +17,8 @@ from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates
-from foltr_audit.judge_counts import CountEvidence, Totals, combined_counts, judge_counts
-from foltr_audit.observer import Observer
+from foltr_audit.judge.counts import CountEvidence, Totals, combined_counts, judge_counts
+from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRecording
 from foltr_audit.simulation.setup import Setup

@@ -16,8 +16,8 @@ from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge_queries import Pages, Placed, QueryEvidence, combined_queries, judge_queries
-from foltr_audit.observer import Observer
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.queries import Pages, Placed, QueryEvidence, combined_queries, judge_queries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRecording, trace_header
@@ -198,7 +198,7 @@ def test_decoys_do_not_depend_on_attacks_or_chunks(
     rounds = fresh(setup_of, clients=1)
     attack = QueryIdentification()
     alone = judged(*rounds, [attack]).placed["query-id"]
-    monkeypatch.setattr("foltr_audit.judge_queries._CHUNK_NUMBERS", 10_000)
+    monkeypatch.setattr("foltr_audit.judge.queries._CHUNK_NUMBERS", 10_000)
     beside = judged(*rounds, [Blind(), attack]).placed["query-id"]
     assert alone.probability.tobytes() == beside.probability.tobytes()
     other = judged(*rounds, [attack], seed=2).placed["query-id"]

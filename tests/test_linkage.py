@@ -25,9 +25,9 @@ from foltr_audit.attacks.linkage import (
 from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links, offered, softmax
-from foltr_audit.judge_queries import Placed
-from foltr_audit.observer import Observer
+from foltr_audit.judge.linkage import LinkEvidence, combined_links, judge_links, offered, softmax
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.queries import Placed
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRecording
 from foltr_audit.simulation.setup import Setup

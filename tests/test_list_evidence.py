@@ -20,9 +20,9 @@ from foltr_audit.inference.list_decoder import ListDecoder
 from foltr_audit.inference.list_evidence import ListEvidence, why_no_evidence
 from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
+from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.list_evidence import broken_ranks, list_log_probabilities
 from foltr_audit.kernels.ranking import top_lists
-from foltr_audit.observer import Observer
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup

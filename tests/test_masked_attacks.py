@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
-from foltr_audit.evidence import Evidence
-from foltr_audit.judge import judge
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import judge
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients

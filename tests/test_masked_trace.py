@@ -14,12 +14,12 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.observer import Observer
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.views import cohort_sum, readable
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, validate
-from foltr_audit.views import cohort_sum, readable
 from tests.test_federation import same_bytes
 from tests.toys import FEATURES
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit import observer as observer_room
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import names, plugin_class
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import KNOWLEDGE
-from foltr_audit.judge import infer_round
-from foltr_audit.observer import Observer, Seen
+from foltr_audit.judge import observer as observer_room
+from foltr_audit.judge.clicks import infer_round
+from foltr_audit.judge.hypothetical_views import whole_round, with_lists
+from foltr_audit.judge.observer import Observer, Seen
 from foltr_audit.rng import Streams
-from foltr_audit.side_by_side import whole_round, with_lists
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header

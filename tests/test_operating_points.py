@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn import metrics as sk
 
-from foltr_audit.bootstrap import Resamples
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.roc import FALSE_POSITIVES, Ranked
 from foltr_audit.kernels.auc import weighted_auc, weighted_hits
-from foltr_audit.operating_points import FALSE_POSITIVES, Ranked
 from foltr_audit.rng import Streams
 from tests.reference import numba_threads
 

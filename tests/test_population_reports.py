@@ -14,10 +14,10 @@ from rich.console import Console
 from foltr_audit import api
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.inquiry import Inquiries, combined_inquiries
-from foltr_audit.judge_intents import IntentEvidence, Told
-from foltr_audit.judge_links import LinkEvidence
-from foltr_audit.judge_queries import Placed
+from foltr_audit.judge.intents import IntentEvidence, Told
+from foltr_audit.judge.linkage import LinkEvidence
+from foltr_audit.judge.protocol import Inquiries, combined_inquiries
+from foltr_audit.judge.queries import Placed
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.report.tables import print_attack

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.evidence import Evidence
 from foltr_audit.experiment import Trained
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.presets import Preset, load_preset
 from foltr_audit.report.comparison import Extent
 from foltr_audit.report.published_attacks import COMPARED, AttackComparison

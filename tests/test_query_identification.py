@@ -16,7 +16,7 @@ from foltr_audit.attacks.query_identification import QueryIdentification, normal
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge import checked_answer
+from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from tests.test_patterns import SETTINGS, gradients, known, lists, plain_likelihoods, walk_down
 from tests.toys import BELIEF, EVERYTHING

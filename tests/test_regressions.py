@@ -18,8 +18,8 @@ from foltr_audit.attacks.raifle import Raifle
 from foltr_audit.attacks.tukey import Tukey, refitted
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Ball, View
-from foltr_audit.identifiable import identifiability
 from foltr_audit.inference.relaxation import RelaxedClicks
+from foltr_audit.judge.identifiability import identifiability
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.setup import Setup
 from tests.test_map import Simulated, answer, simulated, told

@@ -17,7 +17,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
-from foltr_audit.observer import Observer
+from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header

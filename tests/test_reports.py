@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binomtest
 
 import foltr_audit as fa
-from foltr_audit.bootstrap import binomial_interval
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.data.load import load_collection
+from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.attack import KINDS
 from foltr_audit.report.doubts import doubt_rows
 from foltr_audit.report.meaning import meaning, sure_auc

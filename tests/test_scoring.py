@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from foltr_audit.bootstrap import Score
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.bootstrap import Score
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.scoring import METRICS, Scored, Scorer, list_metrics
 from foltr_audit.rng import Streams
-from foltr_audit.scoring import METRICS, Scored, Scorer, list_metrics
 from tests.judged import evidence, random_evidence, resampled, share_ends
 
 Row = dict[str, float]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from foltr_audit.bootstrap import Interval, Resamples, binomial_interval, interval
-from foltr_audit.operating_points import Ranked
+from foltr_audit.judge.bootstrap import Interval, Resamples, binomial_interval, interval
+from foltr_audit.judge.roc import Ranked
 from foltr_audit.rng import Streams
 
 NEAR_THE_ENDS = (0.005, 0.02, 0.05, 0.1, 0.9, 0.95, 0.98, 0.995)

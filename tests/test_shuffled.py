@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from foltr_audit.judge.shuffle import reordered, shuffled
 from foltr_audit.rng import Streams
-from foltr_audit.shuffled import reordered, shuffled
 from foltr_audit.simulation.federation import Federation
 from tests.conftest import SetupOf
 from tests.toys import FEATURES

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from scipy.stats import t as student
 
 from foltr_audit.errors import UsageError
-from foltr_audit.significance import PairedTest, bonferroni, mean_interval, paired_t_test, stars
+from foltr_audit.judge.significance import PairedTest, bonferroni, mean_interval, paired_t_test, stars
 
 Array = NDArray[np.float64]
 

@@ -16,6 +16,7 @@ from foltr_audit.core.plugins import Scenario, Surroundings
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiment import Trained
+from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.plan import Plan
 from foltr_audit.report import curves
 from foltr_audit.report.change_marks import Span, interrupted
@@ -25,7 +26,6 @@ from foltr_audit.report.settings import short_scenario
 from foltr_audit.report.train import TrainReport
 from foltr_audit.report.train_tables import print_train
 from foltr_audit.report.twins import SPECIFIC, fixed_intents, held_against, ran, specific_rankers, twin_rows
-from foltr_audit.significance import paired_t_test
 from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
 from foltr_audit.study import Cell
 

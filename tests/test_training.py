@@ -12,7 +12,8 @@ from foltr_audit.core.click_models import Cascade, Informational
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import Asked
 from foltr_audit.errors import DataError, TraceError, UsageError
-from foltr_audit.observer import Observer
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.views import cohort_sum
 from foltr_audit.simulation.client_data import World
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -22,7 +23,6 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.metrics import MetricSenders
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import NO_TICK
-from foltr_audit.views import cohort_sum
 from tests.conftest import SetupOf
 from tests.test_federation import same_bytes
 from tests.test_round import drawn_list, pdgd

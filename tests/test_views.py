@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit import observer
 from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
 from foltr_audit.core.plugins.registry import make, names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
-from foltr_audit.observer import Observer
-from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.recorder import trace_header
-from foltr_audit.simulation.setup import Setup
-from foltr_audit.trace import TraceHeader
-from foltr_audit.views import (
+from foltr_audit.judge import observer
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.views import (
     Placement,
     check_collection,
     features_of,
     knowledge_of,
     query_names,
 )
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import TraceHeader
 from tests.toys import FEATURES
 
 SetupOf = Callable[..., Setup]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.bootstrap import Interval, Resamples
 from foltr_audit.checking.attacks import refusals
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
+from foltr_audit.judge.bootstrap import Interval, Resamples
 from foltr_audit.recorded import Recorded
 from foltr_audit.report.base import Row
 from foltr_audit.rng import Streams

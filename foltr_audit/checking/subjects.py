@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foltr_audit.bootstrap import Interval
 from foltr_audit.checking.attacks import refusals
 from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 

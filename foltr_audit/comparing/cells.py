@@ -32,7 +32,7 @@ from foltr_audit.comparing.cell_arrays import (
 from foltr_audit.comparing.facts import FACTS, SCHEMA, read_facts
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.run_folder import SPEC
 from foltr_audit.simulation.communication_cost import bytes_per_client
 from foltr_audit.simulation.evaluation import Evaluation

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.bootstrap import Interval
 from foltr_audit.comparing import comparison
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.folder import ComparisonFolder
@@ -16,11 +15,12 @@ from foltr_audit.comparing.runner import Failed, run_cells
 from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.evidence import combined
+from foltr_audit.judge.bootstrap import Interval
+from foltr_audit.judge.evidence import combined
+from foltr_audit.judge.scoring import Scorer
 from foltr_audit.recommending.search import Score
 from foltr_audit.recommending.space import Accountant, Point, Proven, Refused
 from foltr_audit.rng import Streams
-from foltr_audit.scoring import Scorer
 from foltr_audit.utils.progress import SILENT, Progress
 
 VALIDATION = "vali"

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.bootstrap import Resamples
-from foltr_audit.evidence import Evidence, combined
-from foltr_audit.inquiry import Inquiries, combined_inquiries
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.protocol import Inquiries, combined_inquiries
+from foltr_audit.judge.scoring import METRICS, Scored, Scorer
 from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
@@ -20,7 +21,6 @@ from foltr_audit.report.groups import group_rows
 from foltr_audit.report.information import information_rows
 from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.rng import Streams
-from foltr_audit.scoring import METRICS, Scored, Scorer
 from foltr_audit.study import Cell
 
 KINDS = (

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.bootstrap import Resamples, Score
 from foltr_audit.comparing.alternatives import Alternative
 from foltr_audit.comparing.cells import StoredCell
 from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.ranking_metrics import mean_of_rounds
-from foltr_audit.evidence import Evidence, combined
+from foltr_audit.judge.bootstrap import Resamples, Score
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.report.attack import result_rows
 from foltr_audit.report.base import Row
 from foltr_audit.report.groups import group_rows
 from foltr_audit.report.rows import columns, refused_rows
 from foltr_audit.rng import Streams
-from foltr_audit.significance import mean_interval, paired_t_test
 from foltr_audit.simulation.intent_metrics import evaluated_on
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foltr_audit.compared_systems import without_shared_parameters
+from foltr_audit.judge.significance import bonferroni
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import WORLD, CompareReport
 from foltr_audit.report.settings import short_scenario
-from foltr_audit.significance import bonferroni
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.evidence import Evidence
-from foltr_audit.group_scores import GROUP_METRICS, RANDOM, GroupScore, group_scores
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.group_scores import GROUP_METRICS, RANDOM, GroupScore, group_scores
+from foltr_audit.judge.scoring import Scorer
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import below, by_method, table
 from foltr_audit.report.rows import columns, known
 from foltr_audit.rng import Streams
-from foltr_audit.scoring import Scorer
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.bootstrap import Resamples
-from foltr_audit.evidence import Evidence
-from foltr_audit.information import information
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.mutual_information import information
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import beside, by_method, method_table, percent, table
 from foltr_audit.report.rows import columns, known

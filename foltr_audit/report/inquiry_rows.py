@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resamples
-from foltr_audit.inquiry import Inquiries
-from foltr_audit.judge_counts import CountEvidence
-from foltr_audit.judge_queries import QueryEvidence
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.counts import CountEvidence
+from foltr_audit.judge.protocol import Inquiries
+from foltr_audit.judge.queries import QueryEvidence
 from foltr_audit.report.base import Row
 from foltr_audit.report.population_rows import intent_rows, link_rows
 from foltr_audit.report.rows import columns

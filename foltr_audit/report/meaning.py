@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.bootstrap import TAIL, binomial_interval
 from foltr_audit.core.spec.attack import STRONGEST
+from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare_words import listed
 from foltr_audit.report.few_lists import few_lists

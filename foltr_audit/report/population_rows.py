@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resamples
-from foltr_audit.judge_intents import IntentEvidence, Told
-from foltr_audit.judge_links import LinkEvidence
-from foltr_audit.judge_queries import Placed
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.intents import IntentEvidence, Told
+from foltr_audit.judge.linkage import LinkEvidence
+from foltr_audit.judge.queries import Placed
 from foltr_audit.report.base import Row
 from foltr_audit.report.rows import columns
 from foltr_audit.rng import Streams

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.report.comparison import Comparison, Extent

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.any_click import any_click_scores, base_rate
-from foltr_audit.bootstrap import Resamples, Score
-from foltr_audit.calibration import calibration
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.any_click import any_click_scores, base_rate
+from foltr_audit.judge.bootstrap import Resamples, Score
+from foltr_audit.judge.calibration import calibration
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.report.base import Row
 
 

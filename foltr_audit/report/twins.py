@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.base import Group, Row, groups
-from foltr_audit.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.simulation.intent_metrics import (
     OFFLINE,
     ONLINE,

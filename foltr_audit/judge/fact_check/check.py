@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 
 from foltr_audit.core.records.view import View
-from foltr_audit.fact_check.sample import MOST_MESSAGES, Sample, sample_of
-from foltr_audit.fact_check.search import Bar, Explained, Found, explain, search
-from foltr_audit.fact_check.settings import Setting, told
-from foltr_audit.fact_check.steps import usual_size
-from foltr_audit.fact_check.tolerance import bar_of
 from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.observer import Observer
+from foltr_audit.judge.fact_check.sample import MOST_MESSAGES, Sample, sample_of
+from foltr_audit.judge.fact_check.search import Bar, Explained, Found, explain, search
+from foltr_audit.judge.fact_check.settings import Setting, told
+from foltr_audit.judge.fact_check.steps import usual_size
+from foltr_audit.judge.fact_check.tolerance import bar_of
+from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
 from foltr_audit.trace.lint.acts import CHANGES_MESSAGES

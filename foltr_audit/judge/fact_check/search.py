@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.fact_check.sample import Piece
-from foltr_audit.fact_check.settings import Model, Setting
-from foltr_audit.fact_check.steps import (
+from foltr_audit.judge.fact_check.sample import Piece
+from foltr_audit.judge.fact_check.settings import Model, Setting
+from foltr_audit.judge.fact_check.steps import (
     Replayed,
     Tolerance,
     best_patterns,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from foltr_audit.core.plugins import Attack, IntentAttack, LinkAttack
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.judge_counts import CountEvidence, combined_counts, judge_counts
-from foltr_audit.judge_intents import IntentEvidence, combined_intents, judge_intents
-from foltr_audit.judge_links import LinkEvidence, combined_links, judge_links
-from foltr_audit.judge_queries import QueryEvidence, combined_queries, judge_queries
-from foltr_audit.observer import Observer
+from foltr_audit.judge.counts import CountEvidence, combined_counts, judge_counts
+from foltr_audit.judge.intents import IntentEvidence, combined_intents, judge_intents
+from foltr_audit.judge.linkage import LinkEvidence, combined_links, judge_links
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.queries import QueryEvidence, combined_queries, judge_queries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import Recording
 from foltr_audit.utils.progress import SILENT, Progress

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import NOTHING, Resamples, Score
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.bootstrap import NOTHING, Resamples, Score
+from foltr_audit.judge.evidence import Evidence
 
 Floats = NDArray[np.float64]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import IntentAttack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.evidence import answered, refused_in
-from foltr_audit.judge import able, checked_answer
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import able, checked_answer
+from foltr_audit.judge.evidence import answered, refused_in
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
-from foltr_audit.shuffled import shuffled
 from foltr_audit.simulation.recorder import Recording
 from foltr_audit.utils.progress import NO_TICK, Tick
 

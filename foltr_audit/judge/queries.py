@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.evidence import answered, refused_in
-from foltr_audit.judge import able, checked_answer
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import able, checked_answer
+from foltr_audit.judge.evidence import answered, refused_in
+from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.views import query_names
 from foltr_audit.rng import Streams
-from foltr_audit.side_by_side import whole_round, why_not_one_list, with_lists
 from foltr_audit.simulation.recorder import Recording
 from foltr_audit.utils.progress import NO_TICK, Tick
-from foltr_audit.views import query_names
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,9 +10,9 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import NOTHING, RESAMPLES, Resamples, Score
-from foltr_audit.evidence import Evidence
-from foltr_audit.operating_points import FALSE_POSITIVES, Ranked
+from foltr_audit.judge.bootstrap import NOTHING, RESAMPLES, Resamples, Score
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.roc import FALSE_POSITIVES, Ranked
 from foltr_audit.rng import Streams
 
 METRICS = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.bootstrap import Resamples, Score
-from foltr_audit.evidence import Evidence
-from foltr_audit.operating_points import Ranked
+from foltr_audit.judge.bootstrap import Resamples, Score
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.roc import Ranked
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.fact_check.sample import Piece
+from foltr_audit.judge.fact_check.sample import Piece
 from foltr_audit.privacy.events import Ball
 
 Model = Literal["round", "before", "after"]

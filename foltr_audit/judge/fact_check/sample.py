@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
-from foltr_audit.observer import Observer
+from foltr_audit.judge.observer import Observer
 from foltr_audit.trace import Trace
 
 Floats = NDArray[np.float64]

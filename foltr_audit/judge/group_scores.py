@@ -9,11 +9,11 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resampled, Score
-from foltr_audit.scoring import Scorer
+from foltr_audit.judge.bootstrap import Resampled, Score
+from foltr_audit.judge.scoring import Scorer
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
-"""Metrics that are told of each group, as in `foltr_audit.scoring.METRICS`."""
+"""Metrics that are told of each group, as in `foltr_audit.judge.scoring.METRICS`."""
 
 WORST_BY = ("auc", "f1")
 """What says how hard a group is hit: the AUC, which needs no threshold and does not depend on how many

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resamples, Score
 from foltr_audit.errors import PluginError
-from foltr_audit.evidence import Evidence
+from foltr_audit.judge.bootstrap import Resamples, Score
+from foltr_audit.judge.evidence import Evidence
 
 BINS = 10
 _SMALLEST = 1e-15  # a probability closer to 0 or 1 costs no more than this one

@@ -10,15 +10,15 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.beliefs import click_belief
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.judge.click_beliefs import click_belief
+from foltr_audit.judge.views import Placement, features_of, knowledge_of, readable
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.frozen_arrays import Features
-from foltr_audit.views import Placement, features_of, knowledge_of, readable
 
 T = TypeVar("T", bound=np.generic)
 

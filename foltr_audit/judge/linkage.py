@@ -13,12 +13,12 @@ from foltr_audit.core.plugins import LinkAttack
 from foltr_audit.core.plugins.answers import array_of
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.evidence import answered, refused_in
-from foltr_audit.judge import able, checked_answer
-from foltr_audit.judge_queries import Placed
-from foltr_audit.observer import Observer
+from foltr_audit.judge.clicks import able, checked_answer
+from foltr_audit.judge.evidence import answered, refused_in
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.queries import Placed
+from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
-from foltr_audit.shuffled import shuffled
 from foltr_audit.simulation.recorder import Recording
 from foltr_audit.utils.progress import NO_TICK, Tick
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.bootstrap import Resampled, Resamples, Score
+from foltr_audit.judge.bootstrap import Resampled, Resamples, Score
 
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported: one in so many, 1 % and 0.1 %."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.fact_check.search import Bar
-from foltr_audit.fact_check.steps import RELATIVE
+from foltr_audit.judge.fact_check.search import Bar
+from foltr_audit.judge.fact_check.steps import RELATIVE
 from foltr_audit.privacy.noise import AddedNoise, parse_law
 from foltr_audit.trace.lint.probabilities import probability_within
 

@@ -16,16 +16,16 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.evidence import Evidence, Guessed, combined
-from foltr_audit.identifiable import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.inference.pattern_decoder import Decoder
-from foltr_audit.observer import Observer, Seen
+from foltr_audit.judge.evidence import Evidence, Guessed, combined
+from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
+from foltr_audit.judge.observer import Observer, Seen
+from foltr_audit.judge.views import Placement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import Recording
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.progress import NO_TICK, Tick
-from foltr_audit.views import Placement, query_names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
