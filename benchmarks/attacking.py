@@ -10,7 +10,7 @@ from benchmarks.options import Options
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007, mslr
 from benchmarks.timing import Contestant, interleave
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.experiment import first_model, make_attacks
+from foltr_audit.experiments.stages import first_model, make_attacks
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.evaluation import Evaluation

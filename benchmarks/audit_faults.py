@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
 from foltr_audit.auditing.audit import Audit, Finding
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiment import first_model, train
+from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.study import Study
 
 _GRID = "sigma=12,step=0.0009765625,delta=0.00001,sensitivity=3"
 _EPS = "eps=1,delta=0.00001,sensitivity=3"

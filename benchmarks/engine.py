@@ -21,7 +21,7 @@ from benchmarks.plain_users import click_setting
 from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, Shape
 from benchmarks.timing import Contestant, Rates, interleave
 from foltr_audit.core.records import Collection
-from foltr_audit.experiment import first_model
+from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup

@@ -22,7 +22,7 @@ from benchmarks.plain_users import PlainUsers
 from benchmarks.shapes import CLICK_MODEL, Shape, mq2007
 from benchmarks.timing import Contestant, Rates, interleave
 from foltr_audit.core.records import Collection
-from foltr_audit.experiment import first_model
+from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 

@@ -10,7 +10,7 @@ from benchmarks.figures import Figure
 from benchmarks.options import Options
 from benchmarks.shapes import mq2007
 from benchmarks.timing import Contestant, interleave
-from foltr_audit.experiment import first_model
+from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.trace import TraceWriter

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.errors import FoltrAuditError
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.plan import Plan
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
@@ -42,7 +42,7 @@ _WHERE = {
     "simulate": "api",
     "published_chain": "core.published_chain",
     "FoltrAuditError": "errors",
-    "Plan": "plan",
+    "Plan": "experiments.plan",
     "Collection": "core.records",
     "Dataset": "core.records",
     "RoundRecord": "core.records",

@@ -6,22 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.comparing.comparison import compare as run_grid
-from foltr_audit.comparing.folder import comparison_folder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.plan import Plan
-from foltr_audit.recorded import Recorded
+from foltr_audit.experiments.comparison.compare import compare as run_grid
+from foltr_audit.experiments.comparison.folder import comparison_folder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.runner import Cell, Output, Study, run_plan
 from foltr_audit.report.attack import AttackReport
 from foltr_audit.report.audit import AuditReport
 from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.recorded_attack import recorded_report
 from foltr_audit.report.train import TrainReport
-from foltr_audit.study import Cell, Output, Study, run_plan
 
 
 def load_data(
@@ -124,7 +125,7 @@ def compare(
     """Run defenses over a grid, and report what each claims, gives away and costs.
 
     Args:
-        grid: fields of `foltr_audit.comparing.grid.Grid`; those left out have the defaults of the command.
+        grid: fields of `foltr_audit.experiments.comparison.grid.Grid`; the defaults are the command's.
         out: folder that keeps every cell; without one nothing is kept.
         resume: go on with what is there.
         overwrite: replace what is there.
@@ -154,7 +155,8 @@ def attack_trace(
         TraceError: it is damaged, or was recorded on other data.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
-    return Recorded.open(Path(path), target=target, data=data, changes={"methods": chosen}).report()
+    recorded = Recorded.open(Path(path), target=target, data=data, changes={"methods": chosen})
+    return recorded_report(recorded)
 
 
 def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:

@@ -11,13 +11,13 @@ from typing import Any
 
 from foltr_audit.bundling.archive import entry
 from foltr_audit.bundling.manifest import NAME, Manifest
-from foltr_audit.comparing.expansion import Expansion
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import run_cells
-from foltr_audit.comparing.workers import Workers
+from foltr_audit.experiments.comparison.expansion import Expansion
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runner import Study
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.study import Study
 
 Files = dict[str, bytes]
 

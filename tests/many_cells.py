@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.cli.main import INTERRUPTED
-from foltr_audit.comparing.expansion import Label, Planned
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import Failed, run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
+from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.workers import Workers
 
 
 def tiny_cells(count: int, **more: Any) -> list[Planned]:

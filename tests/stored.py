@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.plan import Plan
-from foltr_audit.run_folder import PLAN, RunFolder
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runs.folder import PLAN, RunFolder
 from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.utils import atomic_files
 

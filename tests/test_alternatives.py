@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from foltr_audit.auditing.noise_for_target import mechanisms
-from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative, published_sensitivity
-from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.comparison.alternatives import (
+    DEFAULT_ALTERNATIVES,
+    Alternative,
+    published_sensitivity,
+)
+from foltr_audit.experiments.comparison.expansion import Label
+from foltr_audit.experiments.runner import Study
 from foltr_audit.privacy.accounting import Situation, upper_bound
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.study import Study
 
 STUDY = Study()
 

@@ -71,7 +71,10 @@ RUNS_WHAT_IT_READS = {
     "code",
     "ctypes",
 }
-STARTS_PROCESSES = {"foltr_audit.comparing.workers": {"joblib"}, "foltr_audit.comparing.pools": {"joblib"}}
+STARTS_PROCESSES = {
+    "foltr_audit.experiments.comparison.workers": {"joblib"},
+    "foltr_audit.experiments.comparison.pools": {"joblib"},
+}
 """Who may hand work to processes of its own; what these send back is not read from disk."""
 
 FORBIDDEN_CALLS = {
@@ -337,7 +340,7 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
     assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learners")
     assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learners", lazy=False)
-    assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.study")
+    assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.experiments.runner")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"
     )

@@ -10,8 +10,8 @@ import pytest
 
 from foltr_audit.auditing.audit import Audit, Finding
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.experiment import first_model, train
-from foltr_audit.run_folder import RunFolder
+from foltr_audit.experiments.runs.folder import RunFolder
+from foltr_audit.experiments.stages import first_model, train
 from tests.audited import ToyClip, ToyLaplace
 from tests.conftest import SetupOf
 from tests.toys import FEATURES

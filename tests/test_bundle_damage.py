@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from foltr_audit.bundling import unpack
 from foltr_audit.bundling.archive import entry
 from foltr_audit.bundling.manifest import NAME
-from foltr_audit.comparing.cell_arrays import cell_arrays
 from foltr_audit.errors import TraceError
+from foltr_audit.experiments.comparison.cell_arrays import cell_arrays
 from foltr_audit.utils.reading import arrays
 from foltr_audit.utils.reading.arrays import read_array
 from tests.bundled import Files, changed_json, content, forged, write_bundle

@@ -16,10 +16,10 @@ import pytest
 from foltr_audit.bundling.manifest import NAME
 from foltr_audit.bundling.pack import pack
 from foltr_audit.bundling.verify import Asked, Verification, verify
-from foltr_audit.comparing.comparison import compare
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.workers import Workers
+from foltr_audit.experiments.comparison.compare import compare
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.report.compare import CompareReport
 from tests.bundled import GRID, Files, changed_json, content, forged
 from tests.command import run

@@ -265,7 +265,7 @@ def test_overwrite_replaces_a_run(copied: Path) -> None:
 
 
 def test_a_folder_that_another_run_holds_is_refused(tmp_path: Path) -> None:
-    from foltr_audit.run_folder import locked
+    from foltr_audit.experiments.runs.folder import locked
 
     with locked(tmp_path):
         done = run("attack", *SMALL, "--out", tmp_path)

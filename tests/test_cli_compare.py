@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES
-from foltr_audit.comparing.comparison import choose_sensitivities
-from foltr_audit.comparing.expansion import Tried
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.workers import Workers
+from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES
+from foltr_audit.experiments.comparison.compare import choose_sensitivities
+from foltr_audit.experiments.comparison.expansion import Tried
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runner import Study
 from foltr_audit.privacy.accounting import UpperBound
-from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT
 from tests.command import files, run, spawn
 

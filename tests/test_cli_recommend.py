@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.recommend.candidates import Leak
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.runner import Study
 from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.recommending.candidates import Leak
-from foltr_audit.recommending.limits import Limits
 from foltr_audit.report.recommend_sentences import sentence
-from foltr_audit.study import Study
 from tests.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--jobs", "1")
@@ -68,7 +68,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
 ) -> None:
     """On the validation part nothing is said to leak; what is then found on the test part decides."""
     nothing = Leak("olsr", 0.5, (0.4, 0.5))
-    monkeypatch.setattr("foltr_audit.recommending.candidates.worst_leak", lambda cells: nothing)
+    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_leak", lambda cells: nothing)
     done = run(
         "recommend", "--max-eps", "inf", "--max-attack-auc", ".6", "--candidates", "1", *TINY, "--json"
     )

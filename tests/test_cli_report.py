@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.comparing.expansion import Expansion
-from foltr_audit.comparing.facts import FACTS
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import run_cell
+from foltr_audit.experiments.comparison.expansion import Expansion
+from foltr_audit.experiments.comparison.facts import FACTS
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import run_cell
+from foltr_audit.experiments.runner import Study
 from foltr_audit.report.compare import failed_row
-from foltr_audit.study import Study
 from tests.command import run
 
 GRID = {

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from foltr_audit.comparing.cells import StoredCell
-from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.expansion import Label
 from foltr_audit.judge.bootstrap import Resamples
 from foltr_audit.report.compare import with_front
 from foltr_audit.report.compare_rows import Setting, attack_rows_of, curve_row, setting_row
@@ -188,11 +188,11 @@ def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
 
 
 def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> None:
-    from foltr_audit.comparing.cells import read_cell
-    from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.comparing.runner import run_cell
     from foltr_audit.errors import TraceError
-    from foltr_audit.study import Study
+    from foltr_audit.experiments.comparison.cells import read_cell
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.runner import run_cell
+    from foltr_audit.experiments.runner import Study
 
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}, "train": {"rounds": 2}}
     attack = {"methods": ["olsr"], "click_models": ["perfect"], "min_documents": 5}

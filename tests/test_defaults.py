@@ -11,13 +11,13 @@ import pytest
 from foltr_audit.checking.limits import Limits as Gate
 from foltr_audit.cli.calibrate import calibrate
 from foltr_audit.cli.recommend import recommend
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.core.spec import defaults
+from foltr_audit.core.spec import base as defaults
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.recommending.limits import Limits
-from foltr_audit.recommending.recommend import Effort
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.recommend import Effort
 from foltr_audit.report.meaning import meaning
 from tests.command import run
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.comparing import estimate as estimating
-from foltr_audit.comparing.estimate import estimate
-from foltr_audit.comparing.expansion import Label, Planned
-from foltr_audit.comparing.pace import Pace, first_of_each_sort
-from foltr_audit.comparing.probe import Probed
-from foltr_audit.comparing.runner import run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.plan import Table
+from foltr_audit.experiments.comparison import estimate as estimating
+from foltr_audit.experiments.comparison.estimate import estimate
+from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.pace import Pace, first_of_each_sort
+from foltr_audit.experiments.comparison.probe import Probed
+from foltr_audit.experiments.comparison.runner import run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.plan import Table
 from tests.command import files
 from tests.many_cells import begun
 

@@ -14,16 +14,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from foltr_audit.comparing.folder import ComparisonFolder
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import plugin_class
 from foltr_audit.core.records.names import StoredNames
 from foltr_audit.data.letor.reader import read_letor
 from foltr_audit.errors import DataError, TraceError, UsageError
-from foltr_audit.presets import read_preset
-from foltr_audit.recorded import Recorded
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.presets import read_preset
+from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.runs.folder import load_model
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.run_folder import load_model
+from foltr_audit.report.recorded_attack import recorded_report
 from foltr_audit.trace import Trace
 from tests.command import run
 from tests.fuzz.documents import LIMITS
@@ -266,13 +267,13 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
         raise np.linalg.LinAlgError("SVD did not converge")
 
     monkeypatch.setattr(plugin_class(Attack, "lad"), "infer", unsolved)
-    report = Recorded.open(trace, changes={"methods": ("olsr", "lad")}).report()
+    report = recorded_report(Recorded.open(trace, changes={"methods": ("olsr", "lad")}))
     why = next(row["reason"] for row in report.refused if row["method"] == "lad")
     assert why.startswith("its equations cannot be solved in round ")
     assert why.endswith(": SVD did not converge")
     assert any(row["method"] == "olsr" for row in report.results)
     with pytest.raises(UsageError, match="attack lad: cannot run on this view: its equations cannot"):
-        Recorded.open(trace, changes={"methods": ("lad",)}).report()
+        recorded_report(Recorded.open(trace, changes={"methods": ("lad",)}))
 
 
 def test_equations_outside_of_an_attack_that_cannot_be_solved(
@@ -285,7 +286,7 @@ def test_equations_outside_of_an_attack_that_cannot_be_solved(
     with pytest.raises(
         UsageError, match=r"equations of messages and features cannot be solved \(SVD did not"
     ):
-        Recorded.open(trace, changes={"methods": ("olsr",)}).report()
+        recorded_report(Recorded.open(trace, changes={"methods": ("olsr",)}))
 
 
 # --- texts and command lines ----------------------------------------------------------------------

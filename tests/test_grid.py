@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.comparing.expansion import Expansion, Planned
-from foltr_audit.comparing.grid import Grid
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import UsageError
-from foltr_audit.study import Study
+from foltr_audit.experiments.comparison.expansion import Expansion, Planned
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.runner import Study
 
 STUDY = Study()
 SPEC = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}, "train": {"rounds": 2}}

@@ -18,7 +18,7 @@ from sklearn import metrics as sk
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import Population, Trait, Value
-from foltr_audit.experiment import make_attacks
+from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.evidence import Evidence, combined
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.run_folder import RunFolder
+from foltr_audit.experiments.runs.folder import RunFolder
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_text
 from tests.command import run

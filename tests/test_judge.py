@@ -18,7 +18,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiment import attack_fresh, findings, make_attacks, train
+from foltr_audit.experiments.stages import attack_fresh, findings, make_attacks, train
 from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.clicks import judge as judge_by

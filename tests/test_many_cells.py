@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.cli.main import INTERRUPTED
-from foltr_audit.comparing.workers import Workers
+from foltr_audit.experiments.comparison.workers import Workers
 from tests.command import files
 from tests.many_cells import begun, run_all, start, stored, tiny_cells
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.runner import Study
 from foltr_audit.simulation.communication_cost import bytes_per_client
-from foltr_audit.study import Study
 
 STUDY = Study()
 

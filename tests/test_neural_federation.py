@@ -16,7 +16,7 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiment import first_model, train
+from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup

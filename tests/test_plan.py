@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.plan import Plan, changed, expand, read_tables
+from foltr_audit.experiments.plan import Plan, changed, expand, read_tables
 from tests.spec_tables import SPEC_TABLES
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiment import Trained
+from foltr_audit.experiments.presets import Preset, load_preset
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.stages import Trained
 from foltr_audit.judge.evidence import Evidence
-from foltr_audit.presets import Preset, load_preset
 from foltr_audit.report.comparison import Extent
 from foltr_audit.report.published_attacks import COMPARED, AttackComparison
-from foltr_audit.study import Cell
 from tests.judged import random_evidence
 
 HERE = Extent(data="made", synthetic=True)

@@ -13,11 +13,11 @@ import pytest
 
 from foltr_audit.core.records.population import Environment, Period
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiment import Trained
-from foltr_audit.presets import Preset, load_preset, read_preset
+from foltr_audit.experiments.presets import Preset, load_preset, read_preset
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.stages import Trained
 from foltr_audit.report.comparison import Extent
 from foltr_audit.report.published_figures import FigureComparison
-from foltr_audit.study import Cell
 from tests.command import SHARED
 
 PAPERS = SHARED / "papers"

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.auditing.noise_for_target import mechanisms
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.recommending.candidates import Candidates, worst_leak
-from foltr_audit.recommending.confirm import confirm, confirming_grid
-from foltr_audit.recommending.limits import Limits
-from foltr_audit.recommending.recommend import Effort, recommend
-from foltr_audit.recommending.search import best, search
-from foltr_audit.recommending.space import SECURE, Accountant, Point, Proven, Refused, Space
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.recommend.candidates import Candidates, worst_leak
+from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.recommend import Effort, recommend
+from foltr_audit.experiments.recommend.search import best, search
+from foltr_audit.experiments.recommend.space import SECURE, Accountant, Point, Proven, Refused, Space
+from foltr_audit.experiments.runner import Study
 from foltr_audit.report.attack import attack_rows
 from foltr_audit.report.recommend import RecommendReport
 from foltr_audit.rng import Streams
-from foltr_audit.study import Study
 
 BASE = Spec.parse(
     {
@@ -210,7 +210,7 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
 def test_what_has_no_clip_is_audited_too(
     point: Point, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foltr_audit.recommending.confirm.run_cells", lambda *_: [])
+    monkeypatch.setattr("foltr_audit.experiments.recommend.confirm.run_cells", lambda *_: [])
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
     limits = Limits(max_eps=math.inf)
     confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), first_run=1, runs=1, trials=40)

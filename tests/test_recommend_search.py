@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from foltr_audit.recommending.limits import Limits
-from foltr_audit.recommending.search import BATCH, Score, best, search
-from foltr_audit.recommending.space import CLIP_NORMS, FAIR_SHARE, Point, Space
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.search import BATCH, Score, best, search
+from foltr_audit.experiments.recommend.space import CLIP_NORMS, FAIR_SHARE, Point, Space
 from foltr_audit.rng import Streams
 
 SPACE = Space(

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.comparing import pools, runner, workers
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.runner import run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.study import Study
+from foltr_audit.experiments.comparison import pools, runner, workers
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import Tick
 from tests.command import files
 from tests.many_cells import begun, run_all, stored, tiny_cells

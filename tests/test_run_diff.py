@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import TraceError
+from foltr_audit.experiments.runs.differences import RunDiff
+from foltr_audit.experiments.runs.stored import StoredRun
 from foltr_audit.report.run_diff import diff_json, models_line
-from foltr_audit.run_diff import RunDiff
-from foltr_audit.stored_runs import StoredRun
 from tests.stored import P, rounds_of, write_run
 
 ROUNDS = rounds_of(0.7, [0.1, 0.2, 0.6])

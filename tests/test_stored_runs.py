@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.compared_systems import matched, systems_in, without_shared_parameters
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.stored_runs import StoredRun, stored_runs
+from foltr_audit.experiments.runs.stored import StoredRun, stored_runs
+from foltr_audit.experiments.runs.systems import matched, systems_in, without_shared_parameters
 from tests.stored import rounds_of, table_of, write_plan, write_run, write_system
 
 PERFECT: dict[str, Any] = {"train": {"click_model": "perfect"}}

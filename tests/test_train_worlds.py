@@ -15,9 +15,10 @@ from rich.console import Console
 from foltr_audit.core.plugins import Scenario, Surroundings
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiment import Trained
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.stages import Trained
 from foltr_audit.judge.significance import paired_t_test
-from foltr_audit.plan import Plan
 from foltr_audit.report import curves
 from foltr_audit.report.change_marks import Span, interrupted
 from foltr_audit.report.curves import PANELS, Curve, draw, save_curves
@@ -27,7 +28,6 @@ from foltr_audit.report.train import TrainReport
 from foltr_audit.report.train_tables import print_train
 from foltr_audit.report.twins import SPECIFIC, fixed_intents, held_against, ran, specific_rankers, twin_rows
 from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
-from foltr_audit.study import Cell
 
 DATA = {"source": "tiny", "synthetic": True}
 N = 10

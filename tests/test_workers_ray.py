@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.comparison.workers import Workers
 from tests.command import files
 from tests.many_cells import run_all, tiny_cells
 

@@ -15,9 +15,9 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.recorded_attack import Recorded
 from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.observer import Observer
-from foltr_audit.recorded import Recorded
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients

@@ -12,7 +12,7 @@ from typing import Literal
 from foltr_audit.bundling.unpack import Unpacked
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.run_folder import SPEC
+from foltr_audit.experiments.runs.folder import SPEC
 
 State = Literal["holds", "fails", "not possible", "skipped"]
 

@@ -12,17 +12,17 @@ from foltr_audit.bundling.checks import FOREIGN, Check, NotPossibleError, said
 from foltr_audit.bundling.contents import failed_key, failures, missing_cells
 from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
-from foltr_audit.comparing.comparison import tried_in
-from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned
-from foltr_audit.comparing.facts import read_facts
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import Failed
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.experiments.comparison.compare import tried_in
+from foltr_audit.experiments.comparison.expansion import Expansion, LeftOut, Planned
+from foltr_audit.experiments.comparison.facts import read_facts
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import Failed
+from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runs.folder import RESULTS
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.run_folder import RESULTS
-from foltr_audit.study import Study
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_text, json_table

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.bundling.manifest import Kind
-from foltr_audit.comparing.cell_arrays import ARRAYS
-from foltr_audit.comparing.expansion import Planned
-from foltr_audit.comparing.facts import FACTS, read_facts
-from foltr_audit.comparing.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
+from foltr_audit.experiments.comparison.expansion import Planned
+from foltr_audit.experiments.comparison.facts import FACTS, read_facts
+from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
+from foltr_audit.experiments.runs.folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
+from foltr_audit.experiments.runs.stored import StoredRun, stored_plan
 from foltr_audit.report.train import ROUNDS
-from foltr_audit.run_folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
-from foltr_audit.stored_runs import StoredRun, stored_plan
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED, file_name, marker_name

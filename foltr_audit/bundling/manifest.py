@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.errors import TraceError
-from foltr_audit.run_folder import SPEC
+from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.utils.reading import json_table
 
 NAME = "manifest.json"

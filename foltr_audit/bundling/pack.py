@@ -19,7 +19,7 @@ from foltr_audit.bundling.contents import Contents, Source, contents_of
 from foltr_audit.bundling.manifest import NAME, Manifest, Packed
 from foltr_audit.bundling.versions import versions
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.run_folder import writing
+from foltr_audit.experiments.runs.folder import writing
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -12,7 +12,7 @@ from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import SYNTHETIC, load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.study import Study
+from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import SILENT, Progress
 
 

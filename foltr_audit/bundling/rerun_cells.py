@@ -17,15 +17,15 @@ from foltr_audit.bundling.differences import (
     table_differences,
 )
 from foltr_audit.bundling.place import Place
-from foltr_audit.comparing.cell_arrays import ARRAYS, cell_arrays
-from foltr_audit.comparing.cells import Files
-from foltr_audit.comparing.facts import FACTS, read_facts
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.runner import run_cell
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.plan import Table
+from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, cell_arrays
+from foltr_audit.experiments.comparison.cells import Files
+from foltr_audit.experiments.comparison.facts import FACTS, read_facts
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import run_cell
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.plan import Table
 from foltr_audit.utils.progress import SILENT, Progress
 
 _DIGEST = "arrays_sha256"

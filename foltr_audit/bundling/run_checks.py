@@ -10,9 +10,9 @@ from foltr_audit.bundling.checks import FOREIGN, Check, said
 from foltr_audit.bundling.differences import EXACT, named, table_differences
 from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.errors import TraceError
-from foltr_audit.plan import Plan
-from foltr_audit.run_folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
-from foltr_audit.stored_runs import stored_plan
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runs.folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
+from foltr_audit.experiments.runs.stored import stored_plan
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_ready
 from foltr_audit.utils.reading import file_bytes, json_table

@@ -18,11 +18,11 @@ from typing import IO
 
 from foltr_audit.bundling.archive import CHUNK, digest_of, write_files
 from foltr_audit.bundling.manifest import MOST_BYTES, NAME, Manifest
-from foltr_audit.comparing import folder as comparison_folder
-from foltr_audit.comparing.cell_arrays import ARRAYS
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.run_folder import FRESH, TRAINING, writing
-from foltr_audit.run_folder import is_part as is_part_of_run
+from foltr_audit.experiments.comparison import folder as comparison_folder
+from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
+from foltr_audit.experiments.runs.folder import FRESH, TRAINING, writing
+from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 
 MOST_ENTRIES = 1_000_000
 _TRUTH = "truth"

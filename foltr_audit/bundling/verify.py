@@ -17,12 +17,12 @@ from foltr_audit.bundling.rerun_runs import RunsAgain
 from foltr_audit.bundling.run_checks import check_runs, plan_of
 from foltr_audit.bundling.unpack import Unpacked, unpacked
 from foltr_audit.bundling.versions import differing, versions
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runs.folder import MODEL, SPEC
 from foltr_audit.rng import Streams
-from foltr_audit.run_folder import MODEL, SPEC
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 

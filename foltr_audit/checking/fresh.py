@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foltr_audit.checking.limits import Limits
-from foltr_audit.comparing.expansion import Expansion, Planned
-from foltr_audit.comparing.folder import ComparisonFolder, comparison_folder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import Failed, run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.plan import Plan
+from foltr_audit.experiments.comparison.expansion import Expansion, Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Study
 from foltr_audit.report.compare import CompareReport
-from foltr_audit.study import Study
 from foltr_audit.utils.progress import SILENT, Progress
 
 

@@ -14,11 +14,12 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import Interval, Resamples
-from foltr_audit.recorded import Recorded
 from foltr_audit.report.base import Row
+from foltr_audit.report.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
-from foltr_audit.run_folder import MODEL, RunFolder, load_model
 from foltr_audit.simulation.evaluation import OFFLINE_NDCG
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
@@ -74,7 +75,7 @@ def check_recorded(
     results: list[Row] = []
     refused: list[Row] = []
     if limits.max_attack_auc is not None and recorded.has_truth:
-        report = recorded.report(progress)
+        report = recorded_report(recorded, progress)
         results, refused = report.results, report.refused
     ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else Reading()
     subjects = [

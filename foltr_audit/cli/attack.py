@@ -15,7 +15,7 @@ from foltr_audit.cli.preset import Chosen, attack_preset, beside
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.attack import AttackReport
     from foltr_audit.report.comparison import Comparison
 
@@ -176,8 +176,8 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
         FoltrAuditError: something cannot be run or written.
     """
     from foltr_audit.core.plugins import Attack
+    from foltr_audit.experiments.runner import Study, run_plan
     from foltr_audit.report.attack import AttackReport
-    from foltr_audit.study import Study, run_plan
     from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
@@ -218,7 +218,8 @@ def _attack_trace(
     path: Path, target: str | None, common: Common, guesses: Path | None, changes: dict[str, Any]
 ) -> None:
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.recorded import Recorded
+    from foltr_audit.experiments.recorded_attack import Recorded
+    from foltr_audit.report.recorded_attack import recorded_report
     from foltr_audit.utils.progress import on_terminal
 
     recorded = Recorded.open(
@@ -240,7 +241,7 @@ def _attack_trace(
         if not recorded.has_truth:
             note("the trace holds no truth: nothing was scored")
             return
-    _show(recorded.report(on_terminal()), common)
+    _show(recorded_report(recorded, on_terminal()), common)
 
 
 def _show(

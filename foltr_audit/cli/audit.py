@@ -118,9 +118,9 @@ def audit(
     Exit code 1 if a claim is refuted by trials, false by the exact loss of a pair, or built on a declared law
     that a link breaks; 70 if a proof and what was found contradict each other.
     """
+    from foltr_audit.experiments.runner import Study, run_plan
     from foltr_audit.report.audit import AuditReport
     from foltr_audit.report.audit_tables import print_audit
-    from foltr_audit.study import Study, run_plan
     from foltr_audit.utils.progress import on_terminal
 
     given = {

@@ -95,7 +95,7 @@ def verify(
     from foltr_audit.bundling.table import print_verification
     from foltr_audit.bundling.verify import SAMPLE, Asked
     from foltr_audit.bundling.verify import verify as check
-    from foltr_audit.comparing.workers import Workers
+    from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.utils.progress import on_terminal
 
     if every and sample is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from foltr_audit.checking.fresh import Asked
     from foltr_audit.checking.limits import Limits
     from foltr_audit.checking.report import CheckReport
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.plan import Plan
 
 _ALWAYS = {"limits", "json", "threads", "junit", "summary"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
@@ -121,7 +121,7 @@ def _check_fresh(
     from foltr_audit.checking.limits import AUDIT_LIMITS
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import subjects_of
-    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.utils.progress import on_terminal
 
     common.output()  # refuses what does not go together
@@ -216,7 +216,7 @@ def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[fl
 def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport:
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import chosen_rows, subjects_of
-    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.utils.progress import on_terminal
 

@@ -16,8 +16,8 @@ from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
-    from foltr_audit.plan import Plan
-    from foltr_audit.study import Output
+    from foltr_audit.experiments.plan import Plan
+    from foltr_audit.experiments.runner import Output
 
 Table = dict[str, Any]
 
@@ -232,7 +232,7 @@ class Common:
         Raises:
             UsageError: a value that cannot be meant.
         """
-        from foltr_audit.plan import Plan, changed, expand
+        from foltr_audit.experiments.plan import Plan, changed, expand
 
         if tables is None:
             tables = [{}] if self.config is None else read_config(self.config)
@@ -261,7 +261,7 @@ class Common:
             if self.resume or self.overwrite:
                 raise UsageError(f"{'--resume' if self.resume else '--overwrite'}: only with --out")
             return None
-        from foltr_audit.study import Output
+        from foltr_audit.experiments.runner import Output
 
         return Output(self.out, resume=self.resume, overwrite=self.overwrite)
 
@@ -334,7 +334,7 @@ def read_config(config: Path) -> list[Table]:
     Raises:
         UsageError: it cannot be read, or holds no valid Spec.
     """
-    from foltr_audit.plan import Plan, read_tables
+    from foltr_audit.experiments.plan import Plan, read_tables
 
     tables = read_tables(read_text(config, "--config"), str(config))
     Plan.of(tables, str(config), FIELD_OPTIONS)  # refuse what it says before options change it
@@ -343,7 +343,7 @@ def read_config(config: Path) -> list[Table]:
 
 def _trained_on_each(table: Table) -> list[Table]:
     from foltr_audit.core.spec.attack import AttackSpec
-    from foltr_audit.plan import changed
+    from foltr_audit.experiments.plan import changed
 
     models = table["attack"].get("click_models", AttackSpec().click_models)
     return [changed(table, {"train.click_model": name, "attack.click_models": [name]}) for name in models]

@@ -17,9 +17,9 @@ from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.comparing.grid import Grid
-    from foltr_audit.comparing.workers import Workers
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.comparison.workers import Workers
 
 _PANEL = "Grid"
 _WITHOUT = ("init", "trace_every", "no_trace", "embed_features", "threads")
@@ -166,7 +166,7 @@ def compare(
     Cells are kept one by one in --out: --resume goes on with the grid that is kept there. --config takes a
     grid or a Spec in TOML. Options override either, --save-config writes what they make.
     """
-    from foltr_audit.comparing.workers import Workers
+    from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.report.curves import check_picture
 
     axes = {
@@ -205,7 +205,7 @@ def compare(
 
 
 def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
-    from foltr_audit.comparing.alternatives import Alternative
+    from foltr_audit.experiments.comparison.alternatives import Alternative
 
     if eps and not any(Alternative(text).uses_epsilon for text in grid.defenses):
         raise UsageError(
@@ -217,8 +217,9 @@ def _compare(
     grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common, pictures: Sequence[Path]
 ) -> None:
     from foltr_audit.auditing.verdict import refuse_contradiction
-    from foltr_audit.comparing import comparison
     from foltr_audit.core.plugins import Attack
+    from foltr_audit.experiments.comparison.compare import compare as run_comparison
+    from foltr_audit.experiments.comparison.compare import worst as worst_error
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_panels import draw_comparison
     from foltr_audit.report.compare_tables import print_compare, warnings_by_defense
@@ -226,7 +227,7 @@ def _compare(
 
     warn_of_unloadable(Attack)
     progress = on_terminal()
-    failed = comparison.compare(grid, folder, workers, progress)
+    failed = run_comparison(grid, folder, workers, progress)
     report = CompareReport.of(folder, failed, progress)
     folder.save_results(report.json())
     for picture in pictures:
@@ -237,18 +238,18 @@ def _compare(
         print_compare(report, stdout_console())
     warn(warnings_by_defense(report.warnings))
     refuse_contradiction(report.claims)
-    worst = comparison.worst(failed)
+    worst = worst_error(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
         raise type(worst.error)(several + worst.why)
 
 
 def _estimate(grid: Grid, workers: Workers, common: Common) -> None:
-    from foltr_audit.comparing.comparison import foreseen
-    from foltr_audit.comparing.estimate import estimate
-    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.compare import foreseen
+    from foltr_audit.experiments.comparison.estimate import estimate
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.experiments.runner import Study
     from foltr_audit.report.estimate import estimate_json, print_estimate
-    from foltr_audit.study import Study
     from foltr_audit.utils.progress import on_terminal
 
     cells = foreseen(grid, Study(with_undefended=False))

@@ -89,7 +89,7 @@ def synth(
     from foltr_audit.data.letor.reader import write_letor
     from foltr_audit.data.qrels import write_qrels
     from foltr_audit.data.synthetic.generate import synthesise
-    from foltr_audit.run_folder import writing
+    from foltr_audit.experiments.runs.folder import writing
 
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out: {out} is a file; expected a folder")

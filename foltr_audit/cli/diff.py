@@ -22,9 +22,9 @@ def diff(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Show what differs between two Runs: Specs, results, the first round of other models, and files."""
+    from foltr_audit.experiments.runs.differences import RunDiff
+    from foltr_audit.experiments.runs.stored import StoredRun
     from foltr_audit.report.run_diff import diff_json, print_diff
-    from foltr_audit.run_diff import RunDiff
-    from foltr_audit.stored_runs import StoredRun
 
     found = RunDiff.of(StoredRun.open(a), StoredRun.open(b))
     if json:

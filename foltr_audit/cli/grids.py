@@ -13,8 +13,8 @@ from foltr_audit.cli.output import note
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.comparing.folder import ComparisonFolder
-    from foltr_audit.comparing.grid import Grid
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.grid import Grid
 
 Table = dict[str, Any]
 
@@ -30,8 +30,8 @@ def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -
     Raises:
         UsageError: a value that cannot be meant.
     """
-    from foltr_audit.comparing.grid import Grid
-    from foltr_audit.plan import changed
+    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.plan import changed
 
     table = _start(common).table()
     given = {name: value for name, value in {**common.point(), **point}.items() if value is not None}
@@ -43,8 +43,8 @@ def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -
 
 
 def _start(common: Common) -> Grid:
-    from foltr_audit.comparing.folder import GRID, ComparisonFolder
-    from foltr_audit.comparing.grid import Grid
+    from foltr_audit.experiments.comparison.folder import GRID, ComparisonFolder
+    from foltr_audit.experiments.comparison.grid import Grid
 
     if common.config is not None:
         return _read(common.config)
@@ -68,7 +68,7 @@ def numbers(text: str | None, option: str) -> list[float] | None:
 
 
 def _read(path: Path) -> Grid:
-    from foltr_audit.comparing.grid import Grid
+    from foltr_audit.experiments.comparison.grid import Grid
 
     return Grid.from_toml(read_text(path, "--config"), str(path))
 
@@ -97,7 +97,7 @@ def kept_comparison(common: Common) -> Iterator[ComparisonFolder]:
     Raises:
         UsageError: --resume or --overwrite that cannot be meant, or a folder that holds something else.
     """
-    from foltr_audit.comparing.folder import comparison_folder
+    from foltr_audit.experiments.comparison.folder import comparison_folder
 
     if common.out is None and not (common.resume or common.overwrite):  # these are refused below
         note("nothing is kept: --out DIR keeps every cell, and --resume goes on")

@@ -15,8 +15,8 @@ from foltr_audit.cli.preset import beside
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
+    from foltr_audit.experiments.presets import Preset
     from foltr_audit.merging import MergeStudy
-    from foltr_audit.presets import Preset
     from foltr_audit.report.published_figures import FigureComparison
 
 _NAMES = {

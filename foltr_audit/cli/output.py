@@ -13,9 +13,9 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foltr_audit.comparing.grid import Grid
     from foltr_audit.core.plugins import Plugin
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.plan import Plan
 
 
 def stdout_console(label: str = "") -> Console:
@@ -114,7 +114,7 @@ def write_file(option: str, path: Path | None, write: Callable[[Path], None]) ->
     """
     if path is None:
         return
-    from foltr_audit.run_folder import writing
+    from foltr_audit.experiments.runs.folder import writing
 
     refuse_place(option, path)
     with writing(path):

@@ -11,10 +11,10 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.plan import Plan
-    from foltr_audit.presets import Preset
+    from foltr_audit.experiments.plan import Plan
+    from foltr_audit.experiments.presets import Preset
+    from foltr_audit.experiments.runner import Cell
     from foltr_audit.report.comparison import Comparison, Overridden
-    from foltr_audit.study import Cell
 
 Table = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Chosen:
     @property
     def plan(self) -> Plan:
         """All Specs of all cells, each once."""
-        from foltr_audit.plan import Plan
+        from foltr_audit.experiments.plan import Plan
 
         return Plan(tuple(dict.fromkeys(spec for plan in self.plans.values() for spec in plan.specs)))
 
@@ -95,7 +95,7 @@ class Chosen:
 
     def _overridden(self) -> Iterator[Overridden]:
         """What of the study was given another value, but for its data, seed and --scale."""
-        from foltr_audit.plan import Plan
+        from foltr_audit.experiments.plan import Plan
         from foltr_audit.report.comparison import Overridden
 
         tables = self.preset.tables(self.scale)
@@ -153,7 +153,7 @@ def attack_preset(name: str) -> Preset:
     Raises:
         UsageError: an unknown preset, or one that attacks nothing.
     """
-    from foltr_audit.presets import load_preset
+    from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
     if preset.kind != "attack":
@@ -170,7 +170,7 @@ def _spread(preset: Preset, common: Common, scale: float) -> Common:
     """The options with the repetitions of a preset, over all folds where there are some and none is named."""
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.data.load import folds
-    from foltr_audit.presets import shortened
+    from foltr_audit.experiments.presets import shortened
 
     source = preset.data.twin if common.data is None else common.data
     found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)

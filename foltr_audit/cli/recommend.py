@@ -16,7 +16,7 @@ from foltr_audit.core.spec.base import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.recommend import RecommendReport
 
 _LIMITS, _EFFORT = "Limits", "Effort"
@@ -111,9 +111,9 @@ def recommend(
     what is done.
     """
     from foltr_audit.auditing.verdict import refuse_contradiction
-    from foltr_audit.comparing.workers import Workers
-    from foltr_audit.recommending.limits import Limits
-    from foltr_audit.recommending.recommend import Effort, recommend
+    from foltr_audit.experiments.comparison.workers import Workers
+    from foltr_audit.experiments.recommend.limits import Limits
+    from foltr_audit.experiments.recommend.recommend import Effort, recommend
     from foltr_audit.report.recommend import RecommendReport
     from foltr_audit.utils.optional_dependencies import require
 
@@ -154,7 +154,7 @@ def _plan(common: Common, method: list[str] | None, click_model: str | None, rep
     from foltr_audit.core.plugins import Attack
     from foltr_audit.core.plugins.registry import make
     from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.plan import Plan
 
     if common.fold == "all":
         raise UsageError(

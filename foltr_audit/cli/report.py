@@ -12,7 +12,7 @@ from foltr_audit.cli.output import note, print_line
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.compare import CompareReport
 
 
@@ -41,7 +41,7 @@ def report(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file in --out.")] = False,
 ) -> None:
     """Tell what a comparison found in words, pictures and tables; of an unfinished one what is done."""
-    from foltr_audit.comparing.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.compare import CompareReport
     from foltr_audit.report.compare_summary import cells_done
     from foltr_audit.utils.progress import on_terminal
@@ -57,7 +57,7 @@ def report(
     if out is None:
         print_line(text.removesuffix("\n"))
         return
-    from foltr_audit.run_folder import writing
+    from foltr_audit.experiments.runs.folder import writing
     from foltr_audit.utils import atomic_files
 
     with writing(out):

@@ -17,7 +17,7 @@ from foltr_audit.cli.train import run_training
 from foltr_audit.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.presets import Preset
+    from foltr_audit.experiments.presets import Preset
 
 app = typer.Typer(
     help="Published tables and figures as presets: list them, show one, or run it beside its numbers.",
@@ -30,7 +30,7 @@ Name = Annotated[str, typer.Argument(help="Name of a preset, see scenario list."
 @app.command("list")
 def list_(json: o.Json = False) -> None:
     """Show what presets repeat, which data they need, and how large they are."""
-    from foltr_audit.presets import load_preset, preset_names
+    from foltr_audit.experiments.presets import load_preset, preset_names
     from foltr_audit.report.presets import preset_rows, preset_table
 
     rows = preset_rows(map(load_preset, preset_names()))
@@ -45,7 +45,7 @@ def list_(json: o.Json = False) -> None:
 @app.command()
 def show(name: Name, json: o.Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
-    from foltr_audit.presets import load_preset
+    from foltr_audit.experiments.presets import load_preset
     from foltr_audit.report.presets import preset_details, preset_text
 
     preset = load_preset(name)
@@ -96,7 +96,7 @@ def run(
     threads: o.Threads = None,
 ) -> None:
     """Run a preset and show the published numbers beside those found."""
-    from foltr_audit.presets import load_preset
+    from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
     common = Common(
@@ -133,7 +133,7 @@ def _refuse(preset: Preset, options: dict[str, object]) -> None:
 
 
 def _merge(preset: Preset, common: Common, category_feature: int | None, scale: float) -> None:
-    from foltr_audit.plan import changed
+    from foltr_audit.experiments.plan import changed
 
     check_scale(scale)
     given = {"data.source": common.data, "data.category_feature": category_feature, "seed": common.seed}

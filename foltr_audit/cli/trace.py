@@ -12,7 +12,7 @@ from foltr_audit.cli.output import note, print_line, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
-    from foltr_audit.recorded import Recorded
+    from foltr_audit.experiments.recorded_attack import Recorded
 
 app = typer.Typer(help="Look at recorded traces and check them.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def _runs(folder: Path) -> list[Path]:
     """The Run folders in a folder: none in a trace, itself, or those of a plan."""
-    from foltr_audit.run_folder import PLAN, SPEC, RunFolder
+    from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
 
     if (folder / "trace.toml").exists():
         return []
@@ -35,7 +35,7 @@ def _runs(folder: Path) -> list[Path]:
 
 def _traces(folder: Path) -> list[Path]:
     """The trace folders in a trace folder (itself), a Run folder, or a folder of Runs."""
-    from foltr_audit.run_folder import FRESH, TRAINING
+    from foltr_audit.experiments.runs.folder import FRESH, TRAINING
 
     if (folder / "trace.toml").exists():
         return [folder]
@@ -52,8 +52,8 @@ def _traces(folder: Path) -> list[Path]:
 
 def _recorded(folder: Path, data: str | None) -> Iterator[Recorded]:
     """A trace, or the training rounds and the fresh clients of Runs."""
-    from foltr_audit.recorded import Recorded
-    from foltr_audit.run_folder import RunFolder
+    from foltr_audit.experiments.recorded_attack import Recorded
+    from foltr_audit.experiments.runs.folder import RunFolder
 
     if (folder / "trace.toml").exists():
         yield Recorded.open(folder, data=data)
@@ -100,7 +100,7 @@ def _print(title: str, rows: dict[str, Any]) -> None:
 @app.command("validate")
 def validate(folder: Folder, json: Json = False) -> None:
     """Check every file, hash, column and number of a trace, and a Run's Spec; exit code 3 if one is wrong."""
-    from foltr_audit.run_folder import SPEC, RunFolder
+    from foltr_audit.experiments.runs.folder import SPEC, RunFolder
     from foltr_audit.trace import validate as problems_of
 
     problems = {str(path): problems_of(path) for path in _traces(folder)}

@@ -14,7 +14,7 @@ from foltr_audit.cli.output import note, print_line, save_config, stdout_console
 from foltr_audit.cli.preset import Chosen, beside
 
 if TYPE_CHECKING:
-    from foltr_audit.plan import Plan
+    from foltr_audit.experiments.plan import Plan
 
 
 @takes_common
@@ -58,10 +58,10 @@ def run_training(
     Raises:
         FoltrAuditError: something cannot be run, drawn or written.
     """
+    from foltr_audit.experiments.runner import Study, run_plan
     from foltr_audit.report.curves import check_picture, save_curves
     from foltr_audit.report.train import Speed, TrainReport, WireCost
     from foltr_audit.report.train_tables import print_train
-    from foltr_audit.study import Study, run_plan
     from foltr_audit.utils.progress import on_terminal
 
     output = common.output()

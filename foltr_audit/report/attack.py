@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.judge.bootstrap import Resamples
 from foltr_audit.judge.evidence import Evidence, combined
 from foltr_audit.judge.protocol import Inquiries, combined_inquiries
 from foltr_audit.judge.scoring import METRICS, Scored, Scorer
-from foltr_audit.plan import Plan
 from foltr_audit.report import rows as beside
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.report.doubts import doubt_rows
@@ -21,7 +22,6 @@ from foltr_audit.report.groups import group_rows
 from foltr_audit.report.information import information_rows
 from foltr_audit.report.inquiry_rows import inquiry_rows
 from foltr_audit.rng import Streams
-from foltr_audit.study import Cell
 
 KINDS = (
     "any_click",

@@ -9,10 +9,10 @@ from typing import ClassVar
 from foltr_audit.auditing.audit import Finding
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
-from foltr_audit.plan import Plan
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.privacy.observers import sees
 from foltr_audit.report.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
-from foltr_audit.study import Cell
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.study import Cell
 from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.study import Cell
+from foltr_audit.experiments.runner import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,12 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.comparing.cells import StoredCell
-from foltr_audit.comparing.expansion import Label, Planned
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.runner import Failed
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import Failed
 from foltr_audit.privacy.observers import sees
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare_rows import (

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.comparing.alternatives import Alternative
-from foltr_audit.comparing.cells import StoredCell
-from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.experiments.comparison.alternatives import Alternative
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.expansion import Label
 from foltr_audit.judge.bootstrap import Resamples, Score
 from foltr_audit.judge.evidence import Evidence, combined
 from foltr_audit.judge.significance import mean_interval, paired_t_test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from foltr_audit.compared_systems import without_shared_parameters
+from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.judge.significance import bonferroni
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import WORLD, CompareReport

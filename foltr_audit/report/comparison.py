@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from foltr_audit.presets import Preset
+from foltr_audit.experiments.presets import Preset
 from foltr_audit.report.base import Row
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.report.change_marks import Span, interrupted, mark_changes, spans
 from foltr_audit.report.pictures import COLOURS, FORMATS, save_picture
 from foltr_audit.report.settings import setting_label
 from foltr_audit.report.twins import SPECIFIC, beside, held_against, ran, specific_rankers
 from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.study import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

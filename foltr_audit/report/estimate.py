@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.comparing.estimate import Estimate
+from foltr_audit.experiments.comparison.estimate import Estimate
 from foltr_audit.report.layout import table
 from foltr_audit.utils.formatting import json_text
 

@@ -12,13 +12,13 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records.population import Population
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.judge.bootstrap import Score
 from foltr_audit.judge.significance import FEWEST, mean_interval
 from foltr_audit.report.base import Row, groups
 from foltr_audit.report.layout import below, table
 from foltr_audit.report.rows import columns, known
 from foltr_audit.report.settings import differing, heading, setting_text
-from foltr_audit.study import Cell
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.report.base import Row, groups
 from foltr_audit.report.twins import Ran, fixed_intents, ran
 from foltr_audit.simulation.intent_metrics import deltas, drops, offline_ends, online_means
-from foltr_audit.study import Cell
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit.run_folder import writing
+from foltr_audit.experiments.runs.folder import writing
 from foltr_audit.utils import atomic_files
 
 if TYPE_CHECKING:

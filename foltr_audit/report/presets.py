@@ -11,8 +11,8 @@ from rich.markup import escape
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec, flat
-from foltr_audit.plan import Plan
-from foltr_audit.presets import Preset
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.presets import Preset
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import table
 

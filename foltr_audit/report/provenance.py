@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from foltr_audit.comparing.folder import CELLS, GRID, ComparisonFolder
-from foltr_audit.run_folder import SPEC
+from foltr_audit.experiments.comparison.folder import CELLS, GRID, ComparisonFolder
+from foltr_audit.experiments.runs.folder import SPEC
 
 PACKAGES = (
     *("foltr-audit", "numpy", "numba", "scipy", "polars", "pydantic", "statsmodels", "dp-accounting"),

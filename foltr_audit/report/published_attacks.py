@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
 
+from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.judge.evidence import Evidence
-from foltr_audit.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.report.comparison import Comparison, Extent
 from foltr_audit.report.layout import method_text, print_fitting, table
-from foltr_audit.study import Cell
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.spec.experiment import Spec, flat
-from foltr_audit.plan import Table
-from foltr_audit.presets import Figure, Preset
+from foltr_audit.experiments.plan import Table
+from foltr_audit.experiments.presets import Figure, Preset
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.report.base import Row, groups, utility_rows
 from foltr_audit.report.comparison import Comparison, Extent
 from foltr_audit.report.layout import table
 from foltr_audit.report.periods import period_rows
 from foltr_audit.report.twins import Ran, ran
-from foltr_audit.study import Cell
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:

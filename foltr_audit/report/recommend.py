@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.recommending.candidates import Judged
-from foltr_audit.recommending.limits import Limits
-from foltr_audit.recommending.recommend import Recommendation
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.recommend.candidates import Judged
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.recommend import Recommendation
 from foltr_audit.report.base import Row, dataset_table
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.recommend_sentences import broken_on_test, sentence

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.experiments.recommend.limits import Limits
 from foltr_audit.privacy.observers import sees, with_article
-from foltr_audit.recommending.limits import Limits
 from foltr_audit.report.base import Row
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.few_lists import few_lists

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from foltr_audit.experiments.runs.differences import RunDiff
+from foltr_audit.experiments.runs.stored import StoredRun
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import table
-from foltr_audit.run_diff import RunDiff
-from foltr_audit.stored_runs import StoredRun
 from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:

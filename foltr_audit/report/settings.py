@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foltr_audit.compared_systems import without_shared_parameters
+from foltr_audit.experiments.runs.systems import without_shared_parameters
 from foltr_audit.report.base import Row
 from foltr_audit.utils.formatting import epsilon
 

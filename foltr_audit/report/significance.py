@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.markup import escape
 
-from foltr_audit.compared_systems import System, matched
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runs.stored import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
+from foltr_audit.experiments.runs.systems import System, matched
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.base import Row
 from foltr_audit.report.layout import print_fitting, table
-from foltr_audit.stored_runs import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.utils.formatting import json_text, short
 
 if TYPE_CHECKING:

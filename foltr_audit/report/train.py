@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.plugins import WireDefense
-from foltr_audit.plan import Plan
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runs.folder import writing
 from foltr_audit.report.base import Group, Report, Row, dataset_table, groups, utility_rows, warning_rows
 from foltr_audit.report.group_utility import utility_group_rows
 from foltr_audit.report.periods import period_rows
 from foltr_audit.report.twins import twin_rows
-from foltr_audit.run_folder import writing
-from foltr_audit.study import Cell
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.formatting import json_text
 

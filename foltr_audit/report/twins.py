@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.runner import Cell
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.base import Group, Row, groups
 from foltr_audit.simulation.intent_metrics import (
@@ -21,7 +22,6 @@ from foltr_audit.simulation.intent_metrics import (
     specific_offline,
     specific_online,
 )
-from foltr_audit.study import Cell
 
 SPECIFIC = "one ranker per intent"
 """What the rankers together are called of which each learns one intent alone."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from foltr_audit.bundling.pack import pack
 from foltr_audit.bundling.verify import Asked, verify
-from foltr_audit.comparing.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.report.flat_csv import csv_text
 from tests.bundled import content, write_bundle

@@ -11,8 +11,6 @@ import pytest
 
 from foltr_audit.checking.limits import Limits
 from foltr_audit.cli.main import main
-from foltr_audit.comparing.alternatives import Alternative
-from foltr_audit.comparing.grid import Grid
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin
 from foltr_audit.core.plugins.registry import make
@@ -20,8 +18,10 @@ from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.errors import UsageError
-from foltr_audit.plan import Plan, read_tables
-from foltr_audit.presets import read_preset
+from foltr_audit.experiments.comparison.alternatives import Alternative
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.plan import Plan, read_tables
+from foltr_audit.experiments.presets import read_preset
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from tests.fuzz.mutations import ODD_TEXTS, Random, changed_text, changed_toml
@@ -164,8 +164,8 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
 
 def command_lines(folder: Path) -> Feed:
     """Commands whose words are others; none of them plays a round."""
-    from foltr_audit.comparing.workers import Workers
-    from foltr_audit.study import Study
+    from foltr_audit.experiments.comparison.workers import Workers
+    from foltr_audit.experiments.runner import Study
 
     def stopped(*_: object, **__: object) -> None:
         raise UsageError("far enough")

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from foltr_audit.compared_systems import systems_in
 from foltr_audit.data.cache.entry import map_entry, seal, unseal, write_entry
-from foltr_audit.recorded import Recorded
+from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.runs.differences import RunDiff
+from foltr_audit.experiments.runs.folder import RunFolder, load_model
+from foltr_audit.experiments.runs.stored import StoredRun, stored_runs
+from foltr_audit.experiments.runs.systems import systems_in
+from foltr_audit.report.recorded_attack import recorded_report
 from foltr_audit.report.run_diff import diff_json
 from foltr_audit.report.significance import SignificanceReport
-from foltr_audit.run_diff import RunDiff
-from foltr_audit.run_folder import RunFolder, load_model
-from foltr_audit.stored_runs import StoredRun, stored_runs
 from foltr_audit.trace import Trace, validate
 from tests.fuzz.mutations import (
     Random,
@@ -180,7 +181,7 @@ def attacked(folder: Path) -> Feed:
     tables = [name for name in sorted(files) if name.endswith(".parquet")]
 
     def read(method: str) -> None:
-        Recorded.open(folder / "trace", changes={"methods": (method,)}).report().json()
+        recorded_report(Recorded.open(folder / "trace", changes={"methods": (method,)})).json()
 
     def feed(rng: Random) -> None:
         changed = dict(files)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.comparing.expansion import Label, Planned
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.report.compare import CompareReport
 from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
 from tests.fuzz.mutations import npy

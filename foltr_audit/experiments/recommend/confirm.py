@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from foltr_audit.comparing.expansion import Expansion, Planned
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import Failed, run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.recommending.limits import Limits
-from foltr_audit.recommending.space import Point
-from foltr_audit.study import Study
+from foltr_audit.experiments.comparison.expansion import Expansion, Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.space import Point
+from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import SILENT, Progress
 
 TEST = "test"

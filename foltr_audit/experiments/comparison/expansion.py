@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from foltr_audit.comparing.alternatives import Alternative, filled, published_sensitivity
-from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.comparison.alternatives import Alternative, filled, published_sensitivity
+from foltr_audit.experiments.comparison.grid import Grid, Kind
+from foltr_audit.experiments.runner import Study
 from foltr_audit.privacy.observers import WITHOUT_LISTS
-from foltr_audit.study import Study
 from foltr_audit.utils.formatting import epsilon
 
 Point = tuple[str, str, str, float]

@@ -21,15 +21,15 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiment import Findings, Trained, attack_fresh, findings, first_model, train
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runs.folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
+from foltr_audit.experiments.runs.stored import stored_plan
+from foltr_audit.experiments.stages import Findings, Trained, attack_fresh, findings, first_model, train
 from foltr_audit.judge.evidence import Evidence
 from foltr_audit.judge.protocol import Inquiries
-from foltr_audit.plan import Plan
-from foltr_audit.run_folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import population_facts
 from foltr_audit.simulation.setup import Setup, as_numbered
-from foltr_audit.stored_runs import stored_plan
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 

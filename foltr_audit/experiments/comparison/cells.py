@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.comparing.cell_arrays import (
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import TraceError
+from foltr_audit.experiments.comparison.cell_arrays import (
     ARRAYS,
     ROUNDS,
     Arrays,
@@ -29,16 +31,14 @@ from foltr_audit.comparing.cell_arrays import (
     evidence_in,
     rounds_in,
 )
-from foltr_audit.comparing.facts import FACTS, SCHEMA, read_facts
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.errors import TraceError
+from foltr_audit.experiments.comparison.facts import FACTS, SCHEMA, read_facts
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.judge.evidence import Evidence
-from foltr_audit.run_folder import SPEC
 from foltr_audit.simulation.communication_cost import bytes_per_client
 from foltr_audit.simulation.evaluation import Evaluation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.study import Cell
 from foltr_audit.utils.reading import file_bytes
 from foltr_audit.utils.reading.arrays import MOST_UNPACKED
 

@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foltr_audit.comparing.cell_arrays import ARRAYS, LISTS
-from foltr_audit.comparing.cells import Files, files_of
-from foltr_audit.comparing.pace import Sort, sort_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.plan import Table, changed
-from foltr_audit.study import Study
+from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, LISTS
+from foltr_audit.experiments.comparison.cells import Files, files_of
+from foltr_audit.experiments.comparison.pace import Sort, sort_of
+from foltr_audit.experiments.plan import Table, changed
+from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 ROUNDS, QUERIES, TRIALS = 3, 24, (100, 400)

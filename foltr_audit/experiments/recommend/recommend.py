@@ -7,20 +7,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.runner import Failed
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import TRIALS
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.recommending.candidates import Candidates, Judged
-from foltr_audit.recommending.confirm import confirm, confirming_grid
-from foltr_audit.recommending.limits import Limits
-from foltr_audit.recommending.search import best, search
-from foltr_audit.recommending.space import Accountant, Point, Refused, Space
-from foltr_audit.study import Study, data_facts
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import Failed
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.recommend.candidates import Candidates, Judged
+from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.search import best, search
+from foltr_audit.experiments.recommend.space import Accountant, Point, Refused, Space
+from foltr_audit.experiments.runner import Study, data_facts
 from foltr_audit.utils.progress import SILENT, Progress
 
 

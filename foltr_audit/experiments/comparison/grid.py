@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
-from foltr_audit.comparing.alternatives import DEFAULT_ALTERNATIVES, Alternative
 from foltr_audit.core.plugins import Attack, ClickModel, Learner
 from foltr_audit.core.plugins.registry import canonical, first_problem
 from foltr_audit.core.spec.attack import AttackSpec
@@ -17,7 +16,8 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.training import default_learner
 from foltr_audit.errors import UsageError
-from foltr_audit.plan import Table, changed
+from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, Alternative
+from foltr_audit.experiments.plan import Table, changed
 from foltr_audit.utils.reading import toml_table
 
 Kind = Literal["attack", "audit", "select"]
@@ -39,7 +39,7 @@ class Grid(SpecTable):
         sensitivity: Delta for every epsilon; None for the published pairs.
         sensitivity_grid: Deltas of which the best on the validation part is taken, for each epsilon.
         delta: of proven claims whose noise has no pure bound.
-        defenses: alternatives, see `foltr_audit.comparing.alternatives`.
+        defenses: alternatives, see `foltr_audit.experiments.comparison.alternatives`.
         attacks: what reads clicks out of messages; none named: `AttackSpec.methods_on`.
         click_models, learners, scenarios: further axes; users click alike in training and attack.
         folds: folds of the data; 0 where they have none.

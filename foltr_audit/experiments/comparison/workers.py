@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from foltr_audit.comparing.pools import Dask, Local, Pool, Ray, WorkerDiedError, one_thread
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.experiments.comparison.pools import Dask, Local, Pool, Ray, WorkerDiedError, one_thread
 
 T = TypeVar("T")
 R = TypeVar("R")

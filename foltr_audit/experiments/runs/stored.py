@@ -13,8 +13,8 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import mean_of_rounds, online_sum
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import TraceError, UsageError, did_you_mean
-from foltr_audit.plan import Plan, read_tables
-from foltr_audit.run_folder import PLAN, SPEC, RunFolder
+from foltr_audit.experiments.plan import Plan, read_tables
+from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_text
 

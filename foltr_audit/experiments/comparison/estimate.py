@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from foltr_audit.comparing.expansion import Planned
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Kind
-from foltr_audit.comparing.pace import Sort, sort_of
-from foltr_audit.comparing.probe import QUERIES, ROUNDS, TRIALS, Probed, probe
-from foltr_audit.comparing.workers import Workers
-from foltr_audit.plan import Table
+from foltr_audit.experiments.comparison.expansion import Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Kind
+from foltr_audit.experiments.comparison.pace import Sort, sort_of
+from foltr_audit.experiments.comparison.probe import QUERIES, ROUNDS, TRIALS, Probed, probe
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.plan import Table
 from foltr_audit.utils.progress import SILENT, Progress
 
 _ENOUGH = 60.0

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.comparing import comparison
-from foltr_audit.comparing.cells import StoredCell
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.runner import Failed, run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.comparison import compare
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.recommend.search import Score
+from foltr_audit.experiments.recommend.space import Accountant, Point, Proven, Refused
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.judge.evidence import combined
 from foltr_audit.judge.scoring import Scorer
-from foltr_audit.recommending.search import Score
-from foltr_audit.recommending.space import Accountant, Point, Proven, Refused
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -135,7 +135,7 @@ class Candidates:
         if lost:
             return Judged(point=point, proven=answer, failed=lost[0])
         cells = [self.folder.read(spec) for spec in specs]
-        ndcg = float(np.mean([float(cell.facts[comparison.VALIDATION]) for cell in cells]))
+        ndcg = float(np.mean([float(cell.facts[compare.VALIDATION]) for cell in cells]))
         if math.isnan(ndcg):
             return Judged(point=point, proven=answer, failed="no query of the validation part counts")
         leak = worst_leak(cells)

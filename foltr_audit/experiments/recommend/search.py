@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foltr_audit.recommending.space import Point, Space
+from foltr_audit.experiments.recommend.space import Point, Space
 from foltr_audit.rng import Streams
 from foltr_audit.utils.optional_dependencies import package, quiet
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.comparing.expansion import Expansion, LeftOut, Planned, Point, Tried
-from foltr_audit.comparing.folder import ComparisonFolder
-from foltr_audit.comparing.grid import Grid
-from foltr_audit.comparing.runner import Failed, run_cells
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.study import Study
+from foltr_audit.experiments.comparison.expansion import Expansion, LeftOut, Planned, Point, Tried
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import SILENT, Progress
 
 VALIDATION = "ndcg@10_validation"

@@ -8,13 +8,13 @@ from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from foltr_audit.auditing.noise_for_target import mechanisms
-from foltr_audit.comparing.alternatives import PROVEN, Alternative
-from foltr_audit.comparing.expansion import Label
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.comparison.alternatives import PROVEN, Alternative
+from foltr_audit.experiments.comparison.expansion import Label
+from foltr_audit.experiments.recommend.limits import ROUNDING, Limits
 from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
-from foltr_audit.recommending.limits import ROUNDING, Limits
 from foltr_audit.simulation.setup import Setup
 
 SECURE = "secure-aggregation"
@@ -40,7 +40,7 @@ class Point(NamedTuple):
     """One candidate.
 
     Attributes:
-        alternative: which defense, see `foltr_audit.comparing.alternatives`.
+        alternative: which defense, see `foltr_audit.experiments.comparison.alternatives`.
         eps: the epsilon that its noise is made for; None where it has none.
         norm: the radius that models are clipped to; None where they are not.
     """

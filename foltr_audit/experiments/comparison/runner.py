@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from foltr_audit.comparing.cells import Files, files_of
-from foltr_audit.comparing.folder import Claim, ComparisonFolder
-from foltr_audit.comparing.pace import Pace, first_of_each_sort
-from foltr_audit.comparing.workers import Workers
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.plan import Table
-from foltr_audit.study import Study
+from foltr_audit.experiments.comparison.cells import Files, files_of
+from foltr_audit.experiments.comparison.folder import Claim, ComparisonFolder
+from foltr_audit.experiments.comparison.pace import Pace, first_of_each_sort
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.plan import Table
+from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOOK_AGAIN = 0.5

@@ -10,8 +10,8 @@ from typing import Any
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import TraceError
-from foltr_audit.run_folder import FRESH, MODEL, TRAINING
-from foltr_audit.stored_runs import StoredRun
+from foltr_audit.experiments.runs.folder import FRESH, MODEL, TRAINING
+from foltr_audit.experiments.runs.stored import StoredRun
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes
 

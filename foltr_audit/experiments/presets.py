@@ -25,7 +25,7 @@ from foltr_audit.core.plugins.registry import first_problem, make
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.core.spec.training import TrainSpec
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.plan import Plan, Point, Table, changed, expand
+from foltr_audit.experiments.plan import Plan, Point, Table, changed, expand
 from foltr_audit.utils.reading import toml_table, whole_number
 
 RANDOM = "random:k="

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foltr_audit.core.named_queries import refuse_unknown_queries
-from foltr_audit.core.pdgd import setting_text
-from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
@@ -22,23 +20,16 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
-from foltr_audit.experiment import findings, make_attacks, refuse_if_none_runs
+from foltr_audit.experiments.runs.folder import SPEC, RunFolder, writing
+from foltr_audit.experiments.stages import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
+from foltr_audit.judge.evidence import Evidence
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import asking, not_for_clicks
+from foltr_audit.judge.protocol import Inquiries, asking, not_for_clicks
 from foltr_audit.judge.views import check_collection, query_names
-from foltr_audit.privacy.observers import attacked_view, sees
-from foltr_audit.report.attack import INQUIRIES, AttackReport, joined, rows_of
-from foltr_audit.report.base import Row, dataset_table
-from foltr_audit.report.doubts import doubt_rows
-from foltr_audit.report.facts import fact_warnings
-from foltr_audit.report.group_utility import Played, rows_of_trainings
 from foltr_audit.rng import Streams
-from foltr_audit.run_folder import SPEC, RunFolder, writing
-from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.study import data_facts
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
@@ -48,6 +39,23 @@ if TYPE_CHECKING:
     import polars as pl
 
 TARGETS = ("fresh", "training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedTrace:
+    """What attacks on one trace found.
+
+    Attributes:
+        click_model: how the clients behind it click.
+        header: the trace's header.
+        clicks: attacked lists with their truth; None where no attack asks for clicks.
+        inquiries: answers of attacks that ask for something else.
+    """
+
+    click_model: str
+    header: TraceHeader
+    clicks: Evidence | None
+    inquiries: Inquiries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +172,9 @@ class Recorded:
             "intents": self.intents or header.knowledge.get("intents_from"),
         }
         try:
-            collection = load_collection(Spec.parse({"data": wanted}, f"trace: {self.path}").data, self._seed)
+            collection = load_collection(
+                Spec.parse({"data": wanted}, f"trace: {self.path}").data, self.used_seed
+            )
         except DataError as error:
             if self.data is not None:
                 raise
@@ -193,7 +203,7 @@ class Recorded:
         return Setup(self.spec, self.collection).population
 
     @property
-    def _seed(self) -> int:
+    def used_seed(self) -> int:
         """The Run's seed; a bare trace keeps its own to itself, so 1 unless another is given."""
         if self.seed is not None:
             return self.seed
@@ -201,7 +211,7 @@ class Recorded:
 
     @property
     def _streams(self) -> Streams:
-        return Streams(self._seed, self.spec.repetition if self.spec else 0)
+        return Streams(self.used_seed, self.spec.repetition if self.spec else 0)
 
     @cached_property
     def facts(self) -> dict[str, FactCheck]:
@@ -215,71 +225,36 @@ class Recorded:
             for name, trace in self.traces.items()
         }
 
-    def report(self, progress: Progress = SILENT) -> AttackReport:
-        """Hold the facts against the messages, then judge the attacks; of the utility what a Run recorded.
+    def refuse_unknown_queries(self) -> None:
+        """Check that the named queries are in the data.
 
         Raises:
-            UsageError: a trace holds no truth, or a query was named that is not in its data.
+            UsageError: a query that is not.
         """
         refuse_unknown_queries(self.protocol.queries, self.collection)
-        checked = [{"click_model": name, **check.table()} for name, check in self.facts.items()]
-        pieces, groups = [], ClientGroups.of(self.population, fresh=self.fresh)
+
+    def judged(self, progress: Progress = SILENT) -> Iterator[JudgedTrace]:
+        """Run the attacks on the messages of each trace and put the truth beside their answers.
+
+        Raises:
+            UsageError: a trace holds no truth, or no attack can run.
+        """
+        groups = ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
-            found = findings(
+            clicks, inquiries = findings(
                 trace, self.collection, self.protocol, self._streams, progress, click_model, groups
             )
-            facts, streams = _facts(trace.header, self.spec, self.population), Streams(self._seed)
-            facts["sees"] = sees(attacked_view(self.protocol.view, self.protocol.hide))
-            pieces.append(rows_of(*found, click_model, facts, streams, self.protocol.queries))
-        config: Row = {"trace": str(self.path), "seed": self._seed, "methods": list(self.methods)}
-        if self.spec is not None:
-            config["spec"] = self.spec.table()
-        utility, utility_groups = self._utility()
-        rows = joined(pieces)
-        return AttackReport(
-            config=config,
-            dataset=self._dataset(),
-            utility=utility,
-            utility_groups=utility_groups,
-            facts=checked,
-            warnings=fact_warnings(checked) + doubt_rows(rows["results"]),
-            **rows,
-            **joined(pieces, INQUIRIES),
-        )
+            yield JudgedTrace(
+                click_model=click_model, header=trace.header, clicks=clicks, inquiries=inquiries
+            )
 
-    def _utility(self) -> tuple[list[Row], list[Row]]:
-        """What a Run's training rounds recorded of its utility, and by group; nothing for a bare trace."""
+    def training(self) -> tuple[TraceHeader, list[dict[str, Any]]] | None:
+        """The header and the metrics of a Run's training rounds; None where none are recorded."""
         if self.spec is None:
-            return [], []
+            return None
         training = Trace.open(RunFolder(self.path).training)
         rounds = training.metrics() if training.has_truth else []
-        if not rounds:
-            return [], []
-        facts = _facts(training.header, self.spec, self.population)
-        utility = [
-            {
-                **facts,
-                "runs": 1,
-                "ndcg@10": rounds[-1]["offline_ndcg@10"],
-                **dict.fromkeys(("ndcg@10_undefended", "ndcg@10_untrained", "ndcg@10_ceiling")),
-                "evaluated_on": evaluated_on(rounds),
-                "clipped": mean_of_rounds(np.array([row["clipped"] for row in rounds])),
-            }
-        ]
-        return utility, rows_of_trainings([Played(self.population, rounds)], facts)
-
-    def _dataset(self) -> Row:
-        if self.collection is not None:
-            return dataset_table([data_facts(self.collection)])
-        recorded = self.header.dataset
-        return {
-            "source": recorded.source,
-            "synthetic": recorded.source.startswith("synthetic:"),
-            "normalised": recorded.normalised,
-            "features": self.header.parameters if self.header.ranker == "linear" else None,
-            "parameters": self.header.parameters,
-            "folds": [{"fold": recorded.fold, "fingerprint": recorded.fingerprint}],
-        }
+        return (training.header, rounds) if rounds else None
 
     def write_guesses(self, path: Path, progress: Progress = SILENT) -> None:
         """Write every attack's score and guess for every shown document, as CSV or Parquet.
@@ -335,16 +310,3 @@ class Recorded:
                     )
                 tick()
         return pl.concat(pieces)
-
-
-def _facts(header: TraceHeader, spec: Spec | None, population: Population) -> Row:
-    known = header.knowledge
-    defense, eps = known.get("defense", []), known.get("eps_claimed", float("inf"))
-    pdgd = setting_text(str(known.get("pairs", "unknown")), str(known.get("normaliser", "unknown")))
-    return {
-        "trained_on": (population.click_model(spec.train.click_model) or SEVERAL) if spec else "unknown",
-        "eps_claimed": float(eps) if isinstance(eps, int | float) else float("inf"),
-        "defense": "+".join(defense) if isinstance(defense, list) else str(defense),
-        "learner": str(known.get("learner", "unknown")),
-        "pdgd": pdgd if header.holds_models or "pairs" in known else "none",
-    }

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.comparing.facts import DescribedEvidence
 from foltr_audit.errors import TraceError
+from foltr_audit.experiments.comparison.facts import DescribedEvidence
 from foltr_audit.judge.evidence import PER_LIST, Evidence, Guessed
 from foltr_audit.utils.reading.array_types import Form, refuse_other_forms
 from foltr_audit.utils.reading.arrays import read_archive

@@ -24,17 +24,17 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from foltr_audit.comparing.alternatives import Alternative
-from foltr_audit.comparing.cell_arrays import ARRAYS
-from foltr_audit.comparing.cells import Files, StoredCell, read_cell
-from foltr_audit.comparing.expansion import Label, LeftOut, Planned, Tried
-from foltr_audit.comparing.facts import FACTS
-from foltr_audit.comparing.grid import Grid, Kind
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.run_folder import RESULTS, SPEC, take_lock, writing
+from foltr_audit.experiments.comparison.alternatives import Alternative
+from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
+from foltr_audit.experiments.comparison.cells import Files, StoredCell, read_cell
+from foltr_audit.experiments.comparison.expansion import Label, LeftOut, Planned, Tried
+from foltr_audit.experiments.comparison.facts import FACTS
+from foltr_audit.experiments.comparison.grid import Grid, Kind
+from foltr_audit.experiments.runs.folder import RESULTS, SPEC, take_lock, writing
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 

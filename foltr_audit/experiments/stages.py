@@ -19,12 +19,12 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.evidence import Evidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import Inquiries, asking, inquire
 from foltr_audit.rng import Streams
-from foltr_audit.run_folder import RunFolder, load_model
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.intent_metrics import PLAYED
