@@ -18,11 +18,11 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.recorded_attack import Recorded
 from foltr_audit.experiments.runner import Cell, Output, Study, run_plan
-from foltr_audit.report.attack import AttackReport
-from foltr_audit.report.audit import AuditReport
-from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.recorded_attack import recorded_report
-from foltr_audit.report.train import TrainReport
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.audit import AuditReport
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.report.results.train import TrainReport
 
 
 def load_data(

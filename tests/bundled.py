@@ -17,7 +17,7 @@ from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Study
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.compare import CompareReport
 
 Files = dict[str, bytes]
 

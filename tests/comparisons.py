@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.privacy.observers import sees
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare import CompareReport, with_front
-from foltr_audit.report.pareto import ByQuery
-from foltr_audit.report.provenance import Provenance, Repeated
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare import CompareReport, with_front
+from foltr_audit.report.results.pareto import ByQuery
+from foltr_audit.report.results.provenance import Provenance, Repeated
 
 LEARNER = "fpdgd:pairs=all"
 

@@ -12,7 +12,7 @@ import pytest
 from foltr_audit.judge.bootstrap import Resamples
 from foltr_audit.judge.calibration import calibration
 from foltr_audit.judge.evidence import Evidence
-from foltr_audit.report.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
+from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text
 from tests.judged import evidence, random_evidence

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from foltr_audit.judge.evidence import Evidence
-from foltr_audit.report.attack import AttackReport, attack_rows, joined
-from foltr_audit.report.tables import print_attack
+from foltr_audit.report.results.attack import AttackReport, attack_rows, joined
+from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import epsilon, short
 from tests.judged import random_evidence

@@ -20,7 +20,7 @@ from foltr_audit.experiments.comparison.compare import compare
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.compare import CompareReport
 from tests.bundled import GRID, Files, changed_json, content, forged
 from tests.command import run
 

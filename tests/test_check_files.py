@@ -15,7 +15,7 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.markdown import append, markdown
 from foltr_audit.checking.report import CheckReport
 from foltr_audit.checking.subjects import Reading, printable
-from foltr_audit.report.markdown import quoted
+from foltr_audit.report.render.markdown import quoted
 from tests.checked import subject
 
 LIMITS = Limits.parse(

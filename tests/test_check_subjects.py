@@ -10,7 +10,7 @@ import pytest
 from foltr_audit.checking.report import warnings_of
 from foltr_audit.checking.subjects import Subject, subjects_of
 from foltr_audit.errors import UsageError
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.compare import CompareReport
 
 
 def row(name: str, number: float, **changes: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from foltr_audit.experiments.recommend.candidates import Leak
 from foltr_audit.experiments.recommend.limits import Limits
 from foltr_audit.experiments.runner import Study
 from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.report.recommend_sentences import sentence
+from foltr_audit.report.results.recommend_sentences import sentence
 from tests.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--jobs", "1")

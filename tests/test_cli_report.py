@@ -16,7 +16,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.runner import Study
-from foltr_audit.report.compare import failed_row
+from foltr_audit.report.results.compare import failed_row
 from tests.command import run
 
 GRID = {

@@ -15,8 +15,8 @@ from rich.console import Console
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Cell, Study, run_plan
-from foltr_audit.report.train import Speed, TrainReport
-from foltr_audit.report.train_tables import print_train
+from foltr_audit.report.results.train import Speed, TrainReport
+from foltr_audit.report.tables.train import print_train
 from foltr_audit.utils.progress import Stopwatch
 from tests.command import SHARED, SMALL, files, run
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.report import compare_document
-from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_document import document
-from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, measured
-from foltr_audit.report.flat_csv import csv_text
-from foltr_audit.report.markdown import markdown
-from foltr_audit.report.page import html_page
-from foltr_audit.report.provenance import PACKAGES, versions
+from foltr_audit.report.render import compare_document
+from foltr_audit.report.render.compare_document import document
+from foltr_audit.report.render.csv import csv_text
+from foltr_audit.report.render.html import html_page
+from foltr_audit.report.render.markdown import markdown
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.provenance import PACKAGES, versions
+from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
 from tests.comparisons import LEARNER, checked, claim, provenance, report, setting, several, where
 
 EVIL = "<script>alert(1)</script>|`*&\"'"

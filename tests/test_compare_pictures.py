@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from foltr_audit.report.compare_panels import (
+from foltr_audit.report.pictures.compare_panels import (
     Panelled,
     by_epsilon,
     comparison_figure,
@@ -22,9 +22,9 @@ from foltr_audit.report.compare_panels import (
     learning,
     trade_offs,
 )
-from foltr_audit.report.pictures import looking
-from foltr_audit.report.place_labels import Labelled, place_labels
-from foltr_audit.report.svg import THEME, inline_svg
+from foltr_audit.report.pictures.label_placement import Labelled, place_labels
+from foltr_audit.report.pictures.style import looking
+from foltr_audit.report.pictures.svg import THEME, inline_svg
 from tests.comparisons import report, setting, several, where
 
 EVERY_EPSILON = (1.2, 4.5)

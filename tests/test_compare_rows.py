@@ -14,8 +14,8 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.cells import StoredCell
 from foltr_audit.experiments.comparison.expansion import Label
 from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.report.compare import with_front
-from foltr_audit.report.compare_rows import Setting, attack_rows_of, curve_row, setting_row
+from foltr_audit.report.results.compare import with_front
+from foltr_audit.report.results.compare_rows import Setting, attack_rows_of, curve_row, setting_row
 from foltr_audit.rng import Streams
 from tests.comparisons import same_queries
 from tests.judged import random_evidence

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.report.base import Row
-from foltr_audit.report.claim_sentences import claims_said, contradictions_said, lists_said
-from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_sheets import at_a_glance
-from foltr_audit.report.compare_summary import Leak, kept_said, leaks, leaks_said, summary
-from foltr_audit.report.compare_worlds import worlds
+from foltr_audit.report.render.compare_entries import at_a_glance
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.claim_sentences import claims_said, contradictions_said, lists_said
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_summary import Leak, kept_said, leaks, leaks_said, summary
+from foltr_audit.report.results.compare_worlds import worlds
 from tests.comparisons import (
     LEARNER,
     against,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.compare_tables import print_compare, warnings_by_defense
-from foltr_audit.report.compare_words import CHOSEN, FIXED, FRONT, measured
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
+from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
 from tests.comparisons import against, claim, report, setting, where
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import Cell, Study
-from foltr_audit.report import curves
-from foltr_audit.report.curves import PANELS, Curve, check_picture, draw, save_curves
-from foltr_audit.report.settings import differing, setting_label, setting_text
+from foltr_audit.report.pictures import curves
+from foltr_audit.report.pictures.curves import PANELS, Curve, check_picture, draw, save_curves
+from foltr_audit.report.results.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
 
 DATA = {"source": "tiny", "synthetic": True}

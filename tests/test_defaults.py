@@ -18,7 +18,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.recommend.limits import Limits
 from foltr_audit.experiments.recommend.recommend import Effort
-from foltr_audit.report.meaning import meaning
+from foltr_audit.report.results.meaning import meaning
 from tests.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")

@@ -23,8 +23,8 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.presets import read_preset
 from foltr_audit.experiments.recorded_attack import Recorded
 from foltr_audit.experiments.runs.folder import load_model
-from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.recorded_attack import recorded_report
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.trace import Trace
 from tests.command import run
 from tests.fuzz.documents import LIMITS

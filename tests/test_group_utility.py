@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from foltr_audit.core.records.population import EVERYBODY
-from foltr_audit.report.group_utility import Played, rows_of_trainings, utility_groups_table
+from foltr_audit.report.results.group_utility import Played, rows_of_trainings, utility_groups_table
 from foltr_audit.utils.formatting import json_text
 from tests.test_groups import INTENTS, SETTING, TWO, printed
 

@@ -24,9 +24,9 @@ from foltr_audit.judge.evidence import Evidence, combined
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import Scorer
-from foltr_audit.report.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
-from foltr_audit.report.groups import groups_table
-from foltr_audit.report.tables import print_attack
+from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
+from foltr_audit.report.results.group_success import groups_table
+from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRecording
 from foltr_audit.trace import TraceDataset, TraceHeader

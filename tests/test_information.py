@@ -30,7 +30,7 @@ from foltr_audit.judge.mutual_information import Information, exact_metric_bits,
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import MetricResponse
-from foltr_audit.report.information import information_rows, information_table
+from foltr_audit.report.results.information import information_rows, information_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from tests.judged import evidence

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from foltr_audit.report.attack import AttackReport
-from foltr_audit.report.tables import print_attack
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.tables.attack import print_attack
 from tests.command import SMALL, run
 from tests.test_attack_tables import DATA, flat
 

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from foltr_audit.judge.counts import CountEvidence
 from foltr_audit.judge.protocol import Inquiries, combined_inquiries
 from foltr_audit.judge.queries import Placed, QueryEvidence
-from foltr_audit.report.inquiry_rows import inquiry_rows, rank_correlations
+from foltr_audit.report.results.inquiries import inquiry_rows, rank_correlations
 from foltr_audit.rng import Streams
 
 SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "pdgd": "pham-2022"}

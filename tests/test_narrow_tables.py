@@ -16,10 +16,10 @@ import tests.checked as checks
 from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.report import CheckReport
 from foltr_audit.checking.tables import print_check
-from foltr_audit.report.compare_tables import print_compare
-from foltr_audit.report.layout import NAME_WIDTH, name_lines
-from foltr_audit.report.recommend import RecommendReport
-from foltr_audit.report.recommend_tables import print_recommend
+from foltr_audit.report.results.recommend import RecommendReport
+from foltr_audit.report.tables.compare import print_compare
+from foltr_audit.report.tables.layout import NAME_WIDTH, name_lines
+from foltr_audit.report.tables.recommend import print_recommend
 from tests.checked import subject
 from tests.command import SMALL, run
 from tests.comparisons import checked, claim, report, setting, where

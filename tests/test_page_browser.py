@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare_document import document
-from foltr_audit.report.page import html_page
+from foltr_audit.report.render.compare_document import document
+from foltr_audit.report.render.html import html_page
+from foltr_audit.report.results.base import Row
 from tests.comparisons import provenance, report, setting, several
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

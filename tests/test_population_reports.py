@@ -18,9 +18,9 @@ from foltr_audit.judge.intents import IntentEvidence, Told
 from foltr_audit.judge.linkage import LinkEvidence
 from foltr_audit.judge.protocol import Inquiries, combined_inquiries
 from foltr_audit.judge.queries import Placed
-from foltr_audit.report.attack import AttackReport
-from foltr_audit.report.inquiry_rows import inquiry_rows
-from foltr_audit.report.tables import print_attack
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.inquiries import inquiry_rows
+from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
 from tests.command import SMALL, run
 from tests.populations import DATA, SHARES

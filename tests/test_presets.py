@@ -18,7 +18,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
-from foltr_audit.report.published_attacks import COMPARED
+from foltr_audit.report.tables.published_attacks import COMPARED
 from tests.command import SHARED, run
 from tests.test_architecture import ROOT
 

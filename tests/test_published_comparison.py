@@ -16,8 +16,8 @@ from foltr_audit.experiments.presets import Preset, load_preset
 from foltr_audit.experiments.runner import Cell
 from foltr_audit.experiments.stages import Trained
 from foltr_audit.judge.evidence import Evidence
-from foltr_audit.report.comparison import Extent
-from foltr_audit.report.published_attacks import COMPARED, AttackComparison
+from foltr_audit.report.results.published_extent import Extent
+from foltr_audit.report.tables.published_attacks import COMPARED, AttackComparison
 from tests.judged import random_evidence
 
 HERE = Extent(data="made", synthetic=True)

@@ -16,8 +16,8 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset, read_preset
 from foltr_audit.experiments.runner import Cell
 from foltr_audit.experiments.stages import Trained
-from foltr_audit.report.comparison import Extent
-from foltr_audit.report.published_figures import FigureComparison
+from foltr_audit.report.results.published_extent import Extent
+from foltr_audit.report.tables.published_figures import FigureComparison
 from tests.command import SHARED
 
 PAPERS = SHARED / "papers"

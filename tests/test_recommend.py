@@ -21,8 +21,8 @@ from foltr_audit.experiments.recommend.recommend import Effort, recommend
 from foltr_audit.experiments.recommend.search import best, search
 from foltr_audit.experiments.recommend.space import SECURE, Accountant, Point, Proven, Refused, Space
 from foltr_audit.experiments.runner import Study
-from foltr_audit.report.attack import attack_rows
-from foltr_audit.report.recommend import RecommendReport
+from foltr_audit.report.results.attack import attack_rows
+from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.rng import Streams
 
 BASE = Spec.parse(

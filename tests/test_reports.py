@@ -13,9 +13,9 @@ import foltr_audit as fa
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
-from foltr_audit.report.attack import KINDS
-from foltr_audit.report.doubts import doubt_rows
-from foltr_audit.report.meaning import meaning, sure_auc
+from foltr_audit.report.results.attack import KINDS
+from foltr_audit.report.results.doubts import doubt_rows
+from foltr_audit.report.results.meaning import meaning, sure_auc
 from foltr_audit.utils.formatting import json_text
 from tests.command import SMALL, files, run
 

@@ -14,7 +14,7 @@ import pytest
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.stored import StoredRun
-from foltr_audit.report.run_diff import diff_json, models_line
+from foltr_audit.report.tables.run_differences import diff_json, models_line
 from tests.stored import P, rounds_of, write_run
 
 ROUNDS = rounds_of(0.7, [0.1, 0.2, 0.6])

@@ -19,14 +19,21 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Cell
 from foltr_audit.experiments.stages import Trained
 from foltr_audit.judge.significance import paired_t_test
-from foltr_audit.report import curves
-from foltr_audit.report.change_marks import Span, interrupted
-from foltr_audit.report.curves import PANELS, Curve, draw, save_curves
-from foltr_audit.report.periods import period_rows
-from foltr_audit.report.settings import short_scenario
-from foltr_audit.report.train import TrainReport
-from foltr_audit.report.train_tables import print_train
-from foltr_audit.report.twins import SPECIFIC, fixed_intents, held_against, ran, specific_rankers, twin_rows
+from foltr_audit.report.pictures import curves
+from foltr_audit.report.pictures.change_marks import Span, interrupted
+from foltr_audit.report.pictures.curves import PANELS, Curve, draw, save_curves
+from foltr_audit.report.results.periods import period_rows
+from foltr_audit.report.results.settings import short_scenario
+from foltr_audit.report.results.train import TrainReport
+from foltr_audit.report.results.twins import (
+    SPECIFIC,
+    fixed_intents,
+    held_against,
+    ran,
+    specific_rankers,
+    twin_rows,
+)
+from foltr_audit.report.tables.train import print_train
 from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
 
 DATA = {"source": "tiny", "synthetic": True}

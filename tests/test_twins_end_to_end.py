@@ -13,8 +13,8 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Cell, Output, Study, run_plan
-from foltr_audit.report.train import TrainReport
-from foltr_audit.report.twins import SPECIFIC
+from foltr_audit.report.results.train import TrainReport
+from foltr_audit.report.results.twins import SPECIFIC
 from foltr_audit.simulation.intent_metrics import PLAYED
 from tests.conftest import SetupOf
 from tests.toys import collection_of, tiny_collection

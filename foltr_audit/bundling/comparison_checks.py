@@ -22,7 +22,7 @@ from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.comparison.runner import Failed
 from foltr_audit.experiments.runner import Study
 from foltr_audit.experiments.runs.folder import RESULTS
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_text, json_table

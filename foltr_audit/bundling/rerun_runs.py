@@ -18,10 +18,10 @@ from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Cell
 from foltr_audit.experiments.runs.folder import MODEL, RESULTS, RunFolder
-from foltr_audit.report.attack import AttackReport
-from foltr_audit.report.audit import AuditReport
-from foltr_audit.report.base import Report
-from foltr_audit.report.train import ROUNDS, TrainReport
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.audit import AuditReport
+from foltr_audit.report.results.base import Report
+from foltr_audit.report.results.train import ROUNDS, TrainReport
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED

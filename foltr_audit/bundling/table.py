@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.bundling.verify import Verification
-from foltr_audit.report.layout import table
+from foltr_audit.report.tables.layout import table
 
 if TYPE_CHECKING:
     from rich.console import Console

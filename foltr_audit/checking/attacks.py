@@ -9,8 +9,8 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.protocol import not_for_clicks
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare_words import listed
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.wording import listed
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:

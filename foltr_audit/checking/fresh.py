@@ -20,7 +20,7 @@ from foltr_audit.experiments.comparison.runner import Failed, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Study
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.progress import SILENT, Progress
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foltr_audit.checking.outcomes import Outcome
 from foltr_audit.checking.report import CheckReport
-from foltr_audit.report.markdown import quoted, table_lines
+from foltr_audit.report.render.markdown import quoted, table_lines
 from foltr_audit.utils import atomic_files
 
 _HEADINGS = ("limit", "row", "", "value", "interval", "allowed", "of")

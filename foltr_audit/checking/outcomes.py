@@ -12,9 +12,9 @@ from foltr_audit.checking.limits import Limits
 from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observers import sees, with_article
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare_words import listed
-from foltr_audit.report.few_lists import how_few
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.few_lists import how_few
+from foltr_audit.report.results.wording import listed
 from foltr_audit.utils.formatting import short
 
 Status = Literal["holds", "broken", "not judged"]

@@ -17,8 +17,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.recorded_attack import Recorded
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import Interval, Resamples
-from foltr_audit.report.base import Row
-from foltr_audit.report.recorded_attack import recorded_report
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.evaluation import OFFLINE_NDCG
 from foltr_audit.simulation.federation import Federation

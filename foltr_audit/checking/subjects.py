@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from foltr_audit.checking.attacks import refusals
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.judge.bootstrap import Interval
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare import CompareReport
 
 _WORLD = ("learner", "scenario")
 

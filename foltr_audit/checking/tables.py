@@ -11,7 +11,7 @@ from rich.text import Text
 
 from foltr_audit.checking.outcomes import Outcome
 from foltr_audit.checking.report import CheckReport
-from foltr_audit.report.layout import print_fitting, table
+from foltr_audit.report.tables.layout import print_fitting, table
 
 if TYPE_CHECKING:
     from rich.console import Console

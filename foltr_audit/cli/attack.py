@@ -16,8 +16,8 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.attack import AttackReport
-    from foltr_audit.report.comparison import Comparison
+    from foltr_audit.report.results.attack import AttackReport
+    from foltr_audit.report.results.published_extent import Comparison
 
 SAME = "same"
 _WITH_TRACE = {
@@ -177,7 +177,7 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
     """
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.runner import Study, run_plan
-    from foltr_audit.report.attack import AttackReport
+    from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
@@ -219,7 +219,7 @@ def _attack_trace(
 ) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import Recorded
-    from foltr_audit.report.recorded_attack import recorded_report
+    from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.utils.progress import on_terminal
 
     recorded = Recorded.open(
@@ -258,7 +258,7 @@ def _show(
 
 
 def _print(report: AttackReport, published: Comparison | None) -> None:
-    from foltr_audit.report.tables import print_attack
+    from foltr_audit.report.tables.attack import print_attack
 
     console = stdout_console("" if published is None else published.extent.label)
     if published is not None:

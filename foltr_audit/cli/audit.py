@@ -119,8 +119,8 @@ def audit(
     that a link breaks; 70 if a proof and what was found contradict each other.
     """
     from foltr_audit.experiments.runner import Study, run_plan
-    from foltr_audit.report.audit import AuditReport
     from foltr_audit.report.audit_tables import print_audit
+    from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.utils.progress import on_terminal
 
     given = {

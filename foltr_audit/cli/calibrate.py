@@ -77,7 +77,7 @@ def calibrate(
     from foltr_audit.auditing.noise_for_target import calibrate as least_noise
     from foltr_audit.auditing.noise_for_target import in_sums, mechanisms
     from foltr_audit.privacy.accounting import Situation
-    from foltr_audit.report.calibration_table import CalibrationReport
+    from foltr_audit.report.tables.calibration import CalibrationReport
 
     if parameters is not None and data is not None:
         raise UsageError("--parameters and --data: give one or the other")

@@ -217,7 +217,7 @@ def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport
     from foltr_audit.checking.report import CheckReport, warnings_of
     from foltr_audit.checking.subjects import chosen_rows, subjects_of
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.utils.progress import on_terminal
 
     found = CompareReport.of(ComparisonFolder.open(path), progress=on_terminal())

@@ -167,7 +167,7 @@ def compare(
     grid or a Spec in TOML. Options override either, --save-config writes what they make.
     """
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.report.curves import check_picture
+    from foltr_audit.report.pictures.curves import check_picture
 
     axes = {
         "eps": eps or None,
@@ -220,9 +220,9 @@ def _compare(
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.comparison.compare import compare as run_comparison
     from foltr_audit.experiments.comparison.compare import worst as worst_error
-    from foltr_audit.report.compare import CompareReport
-    from foltr_audit.report.compare_panels import draw_comparison
-    from foltr_audit.report.compare_tables import print_compare, warnings_by_defense
+    from foltr_audit.report.pictures.compare_panels import draw_comparison
+    from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
     from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
@@ -249,7 +249,7 @@ def _estimate(grid: Grid, workers: Workers, common: Common) -> None:
     from foltr_audit.experiments.comparison.estimate import estimate
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Study
-    from foltr_audit.report.estimate import estimate_json, print_estimate
+    from foltr_audit.report.tables.estimate import estimate_json, print_estimate
     from foltr_audit.utils.progress import on_terminal
 
     cells = foreseen(grid, Study(with_undefended=False))

@@ -24,7 +24,7 @@ def diff(
     """Show what differs between two Runs: Specs, results, the first round of other models, and files."""
     from foltr_audit.experiments.runs.differences import RunDiff
     from foltr_audit.experiments.runs.stored import StoredRun
-    from foltr_audit.report.run_diff import diff_json, print_diff
+    from foltr_audit.report.tables.run_differences import diff_json, print_diff
 
     found = RunDiff.of(StoredRun.open(a), StoredRun.open(b))
     if json:

@@ -17,7 +17,7 @@ from foltr_audit.errors import FoltrAuditError, UsageError
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.merging import MergeStudy
-    from foltr_audit.report.published_figures import FigureComparison
+    from foltr_audit.report.tables.published_figures import FigureComparison
 
 _NAMES = {
     "data.source": "--data",
@@ -173,8 +173,8 @@ def _print(study: MergeStudy, published: FigureComparison | None) -> None:
 
 def _comparison(preset: Preset, study: MergeStudy, scale: float) -> FigureComparison:
     """Published figures beside the rows of a study; `choice` is 1 of the first category, 2 of the second."""
-    from foltr_audit.report.comparison import Extent
-    from foltr_audit.report.published_figures import FigureComparison
+    from foltr_audit.report.results.published_extent import Extent
+    from foltr_audit.report.tables.published_figures import FigureComparison
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
     found = {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.experiments.runner import Cell
-    from foltr_audit.report.comparison import Comparison, Overridden
+    from foltr_audit.report.results.published_extent import Comparison, Overridden
 
 Table = dict[str, Any]
 
@@ -77,9 +77,9 @@ class Chosen:
 
     def comparison(self, cells: Sequence[Cell]) -> Comparison:
         """The published figures beside the cells that were run."""
-        from foltr_audit.report.comparison import Extent
-        from foltr_audit.report.published_attacks import AttackComparison
-        from foltr_audit.report.published_figures import FigureComparison
+        from foltr_audit.report.results.published_extent import Extent
+        from foltr_audit.report.tables.published_attacks import AttackComparison
+        from foltr_audit.report.tables.published_figures import FigureComparison
 
         run = {cell.spec: cell for cell in cells}
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
@@ -96,7 +96,7 @@ class Chosen:
     def _overridden(self) -> Iterator[Overridden]:
         """What of the study was given another value, but for its data, seed and --scale."""
         from foltr_audit.experiments.plan import Plan
-        from foltr_audit.report.comparison import Overridden
+        from foltr_audit.report.results.published_extent import Overridden
 
         tables = self.preset.tables(self.scale)
         as_it_is = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])

@@ -17,7 +17,7 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.recommend import RecommendReport
+    from foltr_audit.report.results.recommend import RecommendReport
 
 _LIMITS, _EFFORT = "Limits", "Effort"
 _WITHOUT = (
@@ -114,7 +114,7 @@ def recommend(
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.experiments.recommend.limits import Limits
     from foltr_audit.experiments.recommend.recommend import Effort, recommend
-    from foltr_audit.report.recommend import RecommendReport
+    from foltr_audit.report.results.recommend import RecommendReport
     from foltr_audit.utils.optional_dependencies import require
 
     limits = Limits(max_eps=max_eps, max_auc=max_attack_auc, view=view, delta=delta)
@@ -140,7 +140,7 @@ def recommend(
 
 
 def _show(report: RecommendReport, *, json: bool) -> None:
-    from foltr_audit.report.recommend_tables import print_recommend
+    from foltr_audit.report.tables.recommend import print_recommend
 
     if json:
         print_line(report.json())

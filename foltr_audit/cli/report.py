@@ -13,7 +13,7 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.compare import CompareReport
+    from foltr_audit.report.results.compare import CompareReport
 
 
 class Form(StrEnum):
@@ -42,8 +42,8 @@ def report(
 ) -> None:
     """Tell what a comparison found in words, pictures and tables; of an unfinished one what is done."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.compare import CompareReport
-    from foltr_audit.report.compare_summary import cells_done
+    from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.results.compare_summary import cells_done
     from foltr_audit.utils.progress import on_terminal
 
     _check(out, overwrite=overwrite)
@@ -99,17 +99,17 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: Form) -> str:
     if to is Form.json:
         return found.json() + "\n"
     if to is Form.csv:
-        from foltr_audit.report.flat_csv import csv_text
+        from foltr_audit.report.render.csv import csv_text
 
         return csv_text(found.results)
-    from foltr_audit.report.compare_document import document
-    from foltr_audit.report.provenance import Provenance
+    from foltr_audit.report.render.compare_document import document
+    from foltr_audit.report.results.provenance import Provenance
 
     provenance = Provenance.of(stored)
     if to is Form.md:
-        from foltr_audit.report.markdown import markdown
+        from foltr_audit.report.render.markdown import markdown
 
         return markdown(document(found, provenance, pictures=False))
-    from foltr_audit.report.page import html_page
+    from foltr_audit.report.render.html import html_page
 
     return html_page(document(found, provenance))

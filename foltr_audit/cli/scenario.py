@@ -31,7 +31,7 @@ Name = Annotated[str, typer.Argument(help="Name of a preset, see scenario list."
 def list_(json: o.Json = False) -> None:
     """Show what presets repeat, which data they need, and how large they are."""
     from foltr_audit.experiments.presets import load_preset, preset_names
-    from foltr_audit.report.presets import preset_rows, preset_table
+    from foltr_audit.report.tables.presets import preset_rows, preset_table
 
     rows = preset_rows(map(load_preset, preset_names()))
     if json:
@@ -46,7 +46,7 @@ def list_(json: o.Json = False) -> None:
 def show(name: Name, json: o.Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset
-    from foltr_audit.report.presets import preset_details, preset_text
+    from foltr_audit.report.tables.presets import preset_details, preset_text
 
     preset = load_preset(name)
     if json:

@@ -34,7 +34,7 @@ def significance(
     Runs that differ in fold, seed and repetition only make one system; those of a pair agree in them.
     """
     from foltr_audit.experiments.runs.systems import systems_in
-    from foltr_audit.report.significance import SignificanceReport
+    from foltr_audit.report.tables.significance import SignificanceReport
 
     report = SignificanceReport.of(systems_in(runs), metric or (), paired_only=paired_only)
     if json:

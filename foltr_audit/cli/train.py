@@ -59,9 +59,9 @@ def run_training(
         FoltrAuditError: something cannot be run, drawn or written.
     """
     from foltr_audit.experiments.runner import Study, run_plan
-    from foltr_audit.report.curves import check_picture, save_curves
-    from foltr_audit.report.train import Speed, TrainReport, WireCost
-    from foltr_audit.report.train_tables import print_train
+    from foltr_audit.report.pictures.curves import check_picture, save_curves
+    from foltr_audit.report.results.train import Speed, TrainReport, WireCost
+    from foltr_audit.report.tables.train import print_train
     from foltr_audit.utils.progress import on_terminal
 
     output = common.output()

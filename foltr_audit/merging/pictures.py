@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.merging.study import MergeStudy, Row
-from foltr_audit.report.pictures import COLOURS, save_picture
+from foltr_audit.report.pictures.style import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ def save_pictures(folder: Path, study: MergeStudy, ending: str) -> None:
     Args:
         folder: an existing folder.
         study: what is drawn.
-        ending: one of `foltr_audit.report.pictures.FORMATS`.
+        ending: one of `foltr_audit.report.pictures.style.FORMATS`.
 
     Raises:
         FoltrAuditError: a file cannot be written.

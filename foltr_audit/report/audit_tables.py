@@ -12,11 +12,11 @@ from rich.text import Text
 
 from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observers import with_article
-from foltr_audit.report.audit import AuditReport
-from foltr_audit.report.base import Row
-from foltr_audit.report.compare_words import verdict_text
-from foltr_audit.report.layout import print_fitting, table
-from foltr_audit.report.tables import dataset_line
+from foltr_audit.report.results.audit import AuditReport
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.wording import verdict_text
+from foltr_audit.report.tables.attack import dataset_line
+from foltr_audit.report.tables.layout import print_fitting, table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,8 +14,8 @@ import numpy as np
 from foltr_audit.bundling.pack import pack
 from foltr_audit.bundling.verify import Asked, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.report.compare import CompareReport
-from foltr_audit.report.flat_csv import csv_text
+from foltr_audit.report.render.csv import csv_text
+from foltr_audit.report.results.compare import CompareReport
 from tests.bundled import content, write_bundle
 from tests.fuzz.mutations import (
     Random,

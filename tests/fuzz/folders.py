@@ -18,9 +18,9 @@ from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.experiments.runs.stored import StoredRun, stored_runs
 from foltr_audit.experiments.runs.systems import systems_in
-from foltr_audit.report.recorded_attack import recorded_report
-from foltr_audit.report.run_diff import diff_json
-from foltr_audit.report.significance import SignificanceReport
+from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.report.tables.run_differences import diff_json
+from foltr_audit.report.tables.significance import SignificanceReport
 from foltr_audit.trace import Trace, validate
 from tests.fuzz.mutations import (
     Random,

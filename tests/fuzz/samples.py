@@ -14,7 +14,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import Label, Planned
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.report.compare import CompareReport
+from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
 from tests.fuzz.mutations import npy
 

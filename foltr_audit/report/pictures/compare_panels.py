@@ -1,0 +1,244 @@
+"""The pictures of a comparison: one panel for each question, for a page or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foltr_audit.report.pictures import compare_plots as pictures
+from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, Look, known
+from foltr_audit.report.pictures.curves import PANELS, Curve, draw_panel
+from foltr_audit.report.pictures.style import save_picture
+from foltr_audit.report.render.document import Key
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_worlds import World, families, worlds
+from foltr_audit.utils.formatting import epsilon
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 4.3
+"""Inches of a panel."""
+
+_LARGE, _MIDDLE = 4.4, 2.9  # inches, heights of panels
+_LEGEND = 90  # letters that fit side by side in the narrowest figure
+
+
+class Panelled(NamedTuple):
+    """One panel that can be drawn.
+
+    Attributes:
+        title: what it shows, in few words.
+        draw: draws it on empty axes.
+        height: in inches.
+    """
+
+    title: str
+    draw: Callable[[Axes], None]
+    height: float = _MIDDLE
+
+
+def figure_of(panel: Panelled, width: float = WIDTH) -> Figure:
+    """A figure of one panel, without its title."""
+    figure = _figure(width, panel.height)
+    panel.draw(figure.subplots())
+    return figure
+
+
+def trade_offs(report: CompareReport) -> Iterator[Panelled]:
+    """Attack against utility, a panel for each world where both are known of something."""
+    names = families(report)
+    for world in worlds(report):
+        rows = [row for row in world.results if known(row, "auc", "ndcg@10")]
+        if rows:
+            yield Panelled(
+                world.name or "All defenses",
+                lambda axis, rows=rows: pictures.draw_trade_off(axis, rows, names),  # type: ignore[misc]
+                _LARGE,
+            )
+
+
+def by_epsilon(report: CompareReport) -> Iterator[Panelled]:
+    """Precision, recall and nDCG@10 against epsilon: a panel for each world, learner and defense."""
+    for world in worlds(report):
+        for rows in world.by_learner():
+            plain = next((row for row in rows if row["alternative"] == "none"), None)
+            for name, mine in _panels_of(rows):
+                title = _title(name, world, mine[0])
+                yield Panelled(
+                    title,
+                    lambda axis, mine=mine, plain=plain: pictures.draw_by_epsilon(axis, mine, plain),  # type: ignore[misc]
+                )
+
+
+def _panels_of(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each defense with several epsilons; all others, but for none at all, beside each other."""
+    if len({row["eps"] for row in rows if row["eps"] is not None}) < 2:
+        yield "all defenses", list(rows)
+        return
+    with_eps = dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None)
+    for name in with_eps:
+        yield name, [row for row in rows if row["alternative"] == name]
+    others = [row for row in rows if row["eps"] is None]
+    if [row["alternative"] for row in others] not in ([], ["none"]):
+        yield "without an epsilon", others
+
+
+def ladders(report: CompareReport) -> Iterator[Panelled]:
+    """Every attack on each defense at the smallest epsilon."""
+    for world in worlds(report):
+        for row in at_smallest(world.results):
+            rows = [one for one in world.attacks_on(row) if known(one, "auc")]
+            if rows:
+                yield Panelled(
+                    _title(world.called(row), world),
+                    lambda axis, rows=rows: pictures.draw_ladder(axis, rows),  # type: ignore[misc]
+                    0.75 + 0.21 * len(rows),
+                )
+
+
+def learning(report: CompareReport) -> Iterator[Panelled]:
+    """Learning curves, offline and online: for each world, learner and epsilon, with defenses without one."""
+    names = families(report)
+    for world in worlds(report):
+        for learner in world.learners:
+            rows = [row for row in world.curves if row["learner"] == learner]
+            every = list(dict.fromkeys(row["eps"] for row in rows if row["eps"] is not None)) or [None]
+            for eps, metric in product(every, PANELS):
+                found = [_curve(row, metric, names) for row in rows if row["eps"] in (None, eps)]
+                name = metric.partition("_")[0] + ("" if eps is None else f", eps {epsilon(eps)}")
+                yield Panelled(
+                    _title(name, world, rows[0]),
+                    lambda axis, metric=metric, found=found: _draw_learning(axis, metric, found),  # type: ignore[misc]
+                )
+
+
+def _curve(row: Row, metric: str, names: Sequence[str]) -> Curve:
+    values = np.array(row[metric], dtype=np.float64)
+    there = ~np.isnan(values)
+    return Curve(
+        label=row["name"],
+        runs=1,
+        rounds=np.array(row["round"], dtype=np.int64)[there] + 1,
+        mean=values[there],
+        deviation=np.zeros(int(there.sum())),
+        number=names.index(row["alternative"]),
+    )
+
+
+def _draw_learning(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
+    draw_panel(axis, metric, found)
+    axis.set_title("")
+
+
+def group_bars(report: CompareReport) -> Iterator[Panelled]:
+    """What groups of clients give away and how they are served, by world and defense, smallest epsilon."""
+    for world in worlds(report):
+        for row in at_smallest(world.results):
+            title = _title(world.called(row), world)
+            hit = [one for one in world.groups_of(row, row["attack"]) if known(one, "auc")]
+            if hit:
+                yield _bars(f"attacked: {title}", hit, "auc", hit[0]["auc_all"], f"AUC of {row['attack']}")
+            served = [one for one in world.served_under(row) if known(one, "online_mean")]
+            if served:
+                yield _bars(f"served: {title}", served, "online_mean", row["online_mean"], "online nDCG@10")
+
+
+def _bars(title: str, rows: Sequence[Row], name: str, everybody: float | None, label: str) -> Panelled:
+    groups, values = [row["group"] for row in rows], [float(row[name]) for row in rows]
+    return Panelled(
+        title,
+        lambda axis: pictures.draw_groups(axis, groups, values, everybody, label),
+        0.8 + 0.42 * len(rows),
+    )
+
+
+def at_smallest(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the smallest epsilon, and those without one."""
+    every = [row["eps"] for row in rows if row["eps"] is not None]
+    return [row for row in rows if row["eps"] is None or row["eps"] == min(every)]
+
+
+def _title(name: str, world: World, row: Row | None = None) -> str:
+    learner = [world.learners[row["learner"]]] if row is not None and len(world.learners) > 1 else []
+    return ", ".join([*learner, name, *([world.name] if world.name else [])])
+
+
+def defense_keys(report: CompareReport) -> list[Key]:
+    """What colours and marks of defenses mean."""
+    return [Key(Look(n).glyph, n, name) for n, name in enumerate(families(report))]
+
+
+def measure_keys() -> list[Key]:
+    """What colours and marks of measures mean."""
+    return [Key(GLYPHS[number], number, label) for number, label in enumerate(MEASURES.values())]
+
+
+def draw_comparison(path: Path, report: CompareReport) -> None:
+    """Draw attack against utility, and both against epsilon, into one file; same results, same bytes.
+
+    Args:
+        path: a name that `report.curves.check_picture` accepts.
+        report: the comparison.
+
+    Raises:
+        FoltrAuditError: the file cannot be written.
+    """
+    save_picture(path, lambda: comparison_figure(report))
+
+
+def comparison_figure(report: CompareReport) -> Figure:
+    """One figure with the panels of `trade_offs` and `by_epsilon`, and their legends."""
+    first, second = list(trade_offs(report)), list(by_epsilon(report))
+    columns = min(3, max(len(first), len(second), 1))
+    lines = [-(-len(panels) // columns) for panels in (first, second)]
+    height = lines[0] * _LARGE + lines[1] * (_MIDDLE + 0.2) + 1.0
+    figure = _figure(max(WIDTH * columns, 7.0), max(height, 2.0))
+    kind = "synthetic data" if report.dataset.get("synthetic") else "data"
+    source = report.dataset.get("source", "")
+    done = "" if report.results else ": no cell is done"
+    figure.suptitle(f"Defenses on {kind} {source}{done}" if source else f"Defenses{done}", fontsize=11.0)
+    parts = [(panels, n) for panels, n in zip((first, second), lines, strict=True) if panels]
+    if not parts:
+        return figure
+    ratios = [n * panels[0].height for panels, n in parts]
+    for part, (panels, n) in zip(
+        figure.subfigures(len(parts), 1, height_ratios=ratios, squeeze=False)[:, 0], parts, strict=True
+    ):
+        axes = part.subplots(n, min(columns, len(panels)), squeeze=False).ravel()
+        for axis, panel in zip(axes, panels, strict=False):
+            panel.draw(axis)
+            axis.set_title(panel.title)
+        for axis in axes[len(panels) :]:
+            axis.set_axis_off()
+        keys = defense_keys(report) if panels is first else measure_keys()
+        part.legend(handles=_handles(keys), loc="outside lower center", ncols=_beside(keys), handlelength=1.0)
+    return figure
+
+
+def _handles(keys: Sequence[Key]) -> list[object]:
+    from matplotlib.lines import Line2D
+
+    looks = [Look(key.colour or 0) for key in keys]
+    return [
+        Line2D([], [], linestyle="none", marker=look.marker, color=look.colour, label=key.text)
+        for look, key in zip(looks, keys, strict=True)
+    ]
+
+
+def _beside(keys: Sequence[Key]) -> int:
+    """How many entries of a legend stand side by side."""
+    return max(1, min(len(keys), _LEGEND // (max(len(key.text) for key in keys) + 5)))
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))

@@ -1,0 +1,222 @@
+"""Pictures of a comparison, each drawn on axes from plain rows.
+
+Colours and marks are those of a defense, whatever its epsilon, and the same in every picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from foltr_audit.report.pictures.curves import MARKERS, STYLES
+from foltr_audit.report.pictures.label_placement import Labelled, place_labels
+from foltr_audit.report.pictures.style import COLOURS
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.pareto import CHANCE
+from foltr_audit.utils.formatting import epsilon
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DIM = "#777777"
+GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "◀")
+"""The marks of `MARKERS` as letters, for legends in words."""
+
+MEASURES = {"precision": "precision", "recall": "recall", "ndcg@10": "nDCG@10"}
+"""What is drawn against epsilon."""
+
+
+class Look(NamedTuple):
+    """Colour and mark of a defense or measure."""
+
+    number: int
+
+    @property
+    def colour(self) -> str:
+        """A colour of `COLOURS`."""
+        return COLOURS[self.number % len(COLOURS)]
+
+    @property
+    def marker(self) -> str:
+        """A mark of matplotlib."""
+        return MARKERS[self.number % len(MARKERS)]
+
+    @property
+    def glyph(self) -> str:
+        """The mark as a letter."""
+        return GLYPHS[self.number % len(GLYPHS)]
+
+
+def known(row: Row, *names: str) -> bool:
+    """Whether a row has numbers for all of these."""
+    return all(row[name] is not None and not np.isnan(row[name]) for name in names)
+
+
+def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
+    """What each defense gives away against what it keeps: AUC of the best attack, and nDCG@10.
+
+    Args:
+        axis: an empty one.
+        rows: results of one world.
+        families: names of the defenses, in the order of their colours.
+    """
+    rows = [row for row in rows if known(row, "auc", "ndcg@10")]
+    front = sorted((row for row in rows if row["pareto"]), key=lambda row: (row["auc"], row["ndcg@10"]))
+    x, y = ([max(row["auc"], CHANCE) for row in front], [row["ndcg@10"] for row in front])
+    axis.axvline(CHANCE, color=DIM, linestyle=(0, (2, 2)), linewidth=0.9, zorder=1)
+    axis.plot(x, y, color=DIM, linewidth=4.0, alpha=0.35, solid_capstyle="round", zorder=1.5)
+    labels = []
+    for row in rows:
+        look = Look(families.index(row["alternative"]))
+        here = {"auc": [row["auc"]] * 2, "ndcg@10": [row["ndcg@10"]] * 2}
+        for name in here:
+            if row[f"{name}_ci95"] is not None:
+                ends = {**here, name: row[f"{name}_ci95"]}
+                axis.plot(ends["auc"], ends["ndcg@10"], color=look.colour, alpha=0.5, linewidth=0.8, zorder=2)
+        axis.plot(
+            [row["auc"]],
+            [row["ndcg@10"]],
+            linestyle="none",
+            marker=look.marker,
+            color=look.colour if row["pareto"] else "#ffffff",
+            markeredgecolor=look.colour,
+            markeredgewidth=1.3,
+            zorder=3,
+        )
+        labels.append(Labelled(row["auc"], row["ndcg@10"], _label(row, rows), look.colour))
+    axis.set_xlabel("AUC of the best attack (lower is more private)")
+    axis.set_ylabel("offline nDCG@10 (higher is better)")
+    if rows:
+        axis.margins(0.12, 0.16)
+        place_labels(axis, labels)
+
+
+def _label(row: Row, rows: Sequence[Row]) -> str:
+    """What tells a point from others of its colour: its epsilon; its name where all have one epsilon."""
+    several = len({one["eps"] for one in rows if one["eps"] is not None}) > 1
+    if several and row["eps"] is not None:
+        return epsilon(row["eps"])
+    return str(row["alternative"]).replace("+", "\n+ ")
+
+
+def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
+    """Precision and recall of the best attack, and nDCG@10, against the claimed epsilon.
+
+    Args:
+        axis: an empty one.
+        rows: results of a world and learner: of one defense with several epsilons, or of several defenses,
+            which then have a place each by their names.
+        plain: the result without a defense, which gets the last place.
+    """
+    among = len({row["alternative"] for row in rows}) == 1 and all(row["eps"] is not None for row in rows)
+    rows = sorted(rows, key=lambda row: row["eps"]) if among else list(rows)
+    shown = [*rows, *([plain] if plain is not None and plain not in rows else [])]
+    for number, (name, label) in enumerate(MEASURES.items()):
+        _draw_measure(axis, shown, name, label, Look(number), joined=len(rows) if among else 0)
+    if among:
+        axis.set_xticks(
+            range(len(shown)), ["none" if row["eps"] is None else epsilon(row["eps"]) for row in shown]
+        )
+        axis.set_xlabel("claimed epsilon")
+    else:
+        names = [str(row["alternative"]).replace("+", "\n+ ") for row in shown]
+        slope: dict[str, Any] = {
+            "rotation": 35,
+            "rotation_mode": "anchor",
+            "horizontalalignment": "right",
+        }
+        axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
+    axis.set_xlim(-0.5, len(shown) - 0.5)
+    axis.set_ylim(-0.03, 1.03)
+    axis.grid(visible=False, axis="x")
+
+
+def _draw_measure(axis: Axes, rows: Sequence[Row], name: str, label: str, look: Look, *, joined: int) -> None:
+    """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
+    shift = 0.09 * (look.number - 1)
+    found = [(place, row) for place, row in enumerate(rows) if known(row, name)]
+    line = [(place + shift, row[name]) for place, row in found if place < joined]
+    axis.plot(*_columns(line), color=look.colour, linestyle=STYLES[look.number], zorder=2.5)
+    axis.plot(
+        *_columns([(place + shift, row[name]) for place, row in found]),
+        linestyle="none",
+        marker=look.marker,
+        color=look.colour,
+        markeredgecolor="#ffffff",
+        markeredgewidth=0.7,
+        label=label,
+        zorder=3,
+    )
+    for place, row in found:
+        ends = row[f"{name}_ci95"]
+        if ends is not None:
+            axis.plot([place + shift] * 2, ends, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
+
+
+def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
+    """AUC of every attack on one defense with its interval, highest on top; baselines hollow."""
+    rows = sorted(
+        (row for row in rows if known(row, "auc")), key=lambda row: (row["auc"], not row["baseline"])
+    )
+    axis.axvline(CHANCE, color=DIM, linestyle=(0, (2, 2)), linewidth=0.9, zorder=1)
+    for place, row in enumerate(rows):
+        colour = DIM if row["baseline"] else COLOURS[1]
+        if row["auc_ci95"] is not None:
+            axis.plot(row["auc_ci95"], [place, place], color=colour, linewidth=1.4, alpha=0.6, zorder=2)
+        axis.plot(
+            [row["auc"]],
+            [place],
+            linestyle="none",
+            marker="o" if row["baseline"] else "D",
+            color="#ffffff" if row["baseline"] else colour,
+            markeredgecolor=colour,
+            markeredgewidth=1.3,
+            zorder=3,
+        )
+    axis.set_yticks(range(len(rows)), [short_method(row["method"]) for row in rows])
+    axis.set_ylim(-0.7, max(len(rows), 1) - 0.3)
+    low = min([CHANCE, *(row["auc"] for row in rows)])
+    axis.set_xlim(min(0.45, low - 0.05), 1.02)
+    axis.set_xlabel("AUC")
+    axis.grid(visible=False, axis="y")
+
+
+def draw_groups(
+    axis: Axes, names: Sequence[str], values: Sequence[float], everybody: float | None, label: str
+) -> None:
+    """A bar for each group of clients, the first on top.
+
+    Args:
+        axis: an empty one.
+        names: of the groups.
+        values: one each.
+        everybody: the value of all clients, as a line; None where it is not known.
+        label: what the values are.
+    """
+    places = np.arange(len(names))[::-1]
+    axis.barh(places, values, height=0.6, color=COLOURS[0], zorder=2)
+    for place, value in zip(places, values, strict=True):
+        axis.text(value, place, f" {value:.3f}", verticalalignment="center", fontsize=8.0, zorder=4)
+    if everybody is not None:
+        axis.axvline(everybody, color=COLOURS[1], linewidth=1.4, zorder=3)
+    axis.set_yticks(places, [_wrapped(name) for name in names])
+    axis.set_xlim(0.0, 1.18 * max([*values, everybody or 0.0, 0.1]))
+    axis.set_xlabel(label)
+    axis.grid(visible=False, axis="y")
+
+
+def short_method(text: str) -> str:
+    """An attack without the parameters that it has by itself, e.g. `map` of `map:guess=pattern`."""
+    return text if text.startswith("random:") else text.partition(":")[0]
+
+
+def _wrapped(text: str) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, 18)[:3])

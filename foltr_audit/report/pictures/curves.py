@@ -1,0 +1,255 @@
+"""Learning curves: offline and online nDCG@10 over the rounds, as a picture.
+
+A line is the mean over the repeated runs of one setting, its band one standard deviation above and below,
+as in Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", figures 2-6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.report.pictures.change_marks import Span, interrupted, mark_changes, spans
+from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
+from foltr_audit.report.results.base import Group, Row, groups
+from foltr_audit.report.results.settings import setting_label
+from foltr_audit.report.results.twins import SPECIFIC, beside, held_against, ran, specific_rankers
+from foltr_audit.simulation.intent_metrics import evaluated_on
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+PANELS = ("offline_ndcg@10", "online_ndcg@10")
+"""The metrics that are drawn, one panel each."""
+
+STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2.5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+"""Styles of lines and marks of points, in the order of the colours."""
+
+_MARKS = 10
+_LEGEND = 120  # letters that fit side by side below the panels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """A metric over the rounds of repeated runs; rounds without a value in any run are left out.
+
+    Attributes:
+        label: what is special about its setting.
+        runs: number of repeated runs.
+        rounds: how many rounds were played by then, int64 (T,).
+        mean: over the runs, float64 (T,).
+        deviation: standard deviation over the runs, divisor runs - 1, 0 for a single run; float64 (T,).
+        part: which queries an offline metric is of.
+        spans: when which intent leads; empty where that does not change.
+        beside: number of the curve that it is held against; None of a curve by itself.
+        number: number of its colour and mark; None for its place among the curves.
+    """
+
+    label: str
+    runs: int
+    rounds: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    part: str = "the test part"
+    spans: tuple[Span, ...] = ()
+    beside: int | None = None
+    number: int | None = None
+
+    @classmethod
+    def of(cls, label: str, group: Group, metric: str) -> Curve:
+        """The curve of cells that are repetitions of each other."""
+        values = np.array([_values(cell, metric) for cell in group.cells])
+        return cls.over(label, values, group.cells[0])
+
+    @classmethod
+    def over(
+        cls,
+        label: str,
+        values: NDArray[np.float64],
+        cell: Cell,
+        beside: int | None = None,
+    ) -> Curve:
+        """The curve of values of each round, NaN where there is none, float64 (runs, rounds).
+
+        `cell` is one of the runs.
+        """
+        there = ~np.isnan(values)
+        count = there.sum(axis=0)
+        kept = count > 0
+        values, there, count = values[:, kept], there[:, kept], count[kept]
+        mean = np.where(there, values, 0.0).sum(axis=0) / count
+        squares = np.where(there, (values - mean) ** 2, 0.0).sum(axis=0)
+        return cls(
+            label=label,
+            runs=len(there),
+            rounds=np.flatnonzero(kept) + 1,
+            mean=mean,
+            deviation=np.sqrt(squares / np.maximum(count - 1, 1)),
+            part=evaluated_on(cell.trained.rounds),
+            spans=spans(cell),
+            beside=beside,
+        )
+
+
+def curves(cells: Sequence[Cell], metric: str) -> list[Curve]:
+    """One curve for each group of cells that differ in repetition and fold only.
+
+    Rankers of one intent that others are held against have no curve of their own: `curves_beside` has them.
+    """
+    found = _shown(cells)
+    settings = [group.setting for group in found]
+    return [Curve.of(setting_label(group.setting, settings), group, metric) for group in found]
+
+
+def curves_beside(cells: Sequence[Cell], metric: str) -> list[Curve]:
+    """For each of the `curves` with trained twins of one intent the curve of these, as far as they are seen.
+
+    Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
+    figures 2 to 4 (each twin in the periods of its intent) and figure 7 (one ranker per intent).
+    """
+    shown, among, found = _shown(cells), ran(cells), []
+    settings = [group.setting for group in shown]
+    for number, group in enumerate(shown):
+        values = [beside(cell, metric, among) for cell in group.cells]
+        known = [each for each in values if each is not None]
+        if known:
+            first = group.cells[0]
+            name = SPECIFIC if specific_rankers(first, among) else "its leading intent alone"
+            label = f"{setting_label(group.setting, settings)}: {name}" if len(shown) > 1 else name
+            found.append(Curve.over(label, np.array(known), first, beside=number))
+    return found
+
+
+def _shown(cells: Sequence[Cell]) -> list[Group]:
+    hidden = held_against(cells)
+    return groups([cell for cell in cells if cell.spec not in hidden])
+
+
+def check_picture(path: Path, runs: Path | None = None) -> None:
+    """Refuse a picture that could not be written, before there is anything to draw.
+
+    Args:
+        path: where the picture is to go.
+        runs: the folder of the Runs, which holds nothing else.
+
+    Raises:
+        UsageError: its name ends in none of `FORMATS`, its folder is missing or that of the Runs, or it
+            is a folder itself.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"--plot: {path}: expected a name ending in .svg, .png or .pdf")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot: {path}: no such folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"--plot: {path} is a folder; expected the name of a file")
+    if runs is not None and runs.resolve() in path.resolve().parents:
+        raise UsageError(f"--plot: {path}: {runs} is kept for Runs; expected a name outside of it")
+
+
+def save_curves(path: Path, cells: Sequence[Cell], dataset: Row) -> None:
+    """Draw the learning curves of some cells into a file; the same cells give the same bytes.
+
+    Args:
+        path: a name that `check_picture` accepts.
+        cells: the runs, at least one.
+        dataset: `source` and `synthetic` of their data.
+
+    Raises:
+        FoltrAuditError: the file cannot be written.
+    """
+    panels = {metric: [*curves(cells, metric), *curves_beside(cells, metric)] for metric in PANELS}
+    save_picture(path, lambda: draw(panels, dataset))
+
+
+def draw(panels: Mapping[str, Sequence[Curve]], dataset: Row) -> Figure:
+    """A figure with a panel for each metric; curves of one place in every panel share their line style."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    first = next(iter(panels.values()))
+    columns = min(4, max(1, _LEGEND // (max(len(curve.label) for curve in first) + 10)))
+    height = 4.0 + 0.2 * -(-(len(first) + 1) // columns)
+    figure = Figure(figsize=(9.0, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    kind = "synthetic data" if dataset["synthetic"] else "data"
+    figure.suptitle(f"Learning curves on {kind} {dataset['source']}", fontsize=11.0)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (metric, found) in zip(axes, panels.items(), strict=True):
+        draw_panel(axis, metric, found)
+    lines, _ = axes[0].get_legend_handles_labels()
+    handles = [*lines, *_bands(first)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)))
+    return figure
+
+
+def draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
+    """Curves of one metric on empty axes."""
+    from matplotlib.ticker import MaxNLocator
+
+    offline = metric in OFFLINE
+    label = (OFFLINE if offline else ONLINE)[metric].label
+    axis.set_title(
+        f"offline: global model on {' or '.join(dict.fromkeys(curve.part for curve in found))}"
+        if offline
+        else "online: lists that users were shown"
+    )
+    axis.set_xlabel("rounds played")
+    axis.set_ylabel(f"{'offline' if offline else 'online'} {label}")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    mark_changes(axis, [curve.spans for curve in found])
+    for place, curve in enumerate(found):
+        number = place if curve.number is None else curve.number
+        if curve.beside is not None:
+            x, y = interrupted(curve.rounds, curve.mean, curve.spans)
+            colour = COLOURS[curve.beside % len(COLOURS)]
+            axis.plot(x, y, label=curve.label, color=colour, linestyle="dashed", linewidth=1.0, zorder=2.5)
+            continue
+        colour = COLOURS[number % len(COLOURS)]
+        axis.plot(
+            curve.rounds,
+            curve.mean,
+            label=curve.label,
+            color=colour,
+            linestyle=STYLES[number % len(STYLES)],
+            markeredgecolor="white",
+            markeredgewidth=0.7,
+            marker=MARKERS[number % len(MARKERS)],
+            markevery=_marked(curve.rounds.size, number),
+            zorder=3,
+        )
+        if curve.runs > 1:
+            low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
+            axis.fill_between(curve.rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _marked(points: int, number: int) -> slice:
+    """Which points of a long line carry its marker: about ten, others on each line."""
+    step = max(points // _MARKS, 1)
+    return slice(step * (number % 4) // 4, None, step)
+
+
+def _bands(found: Sequence[Curve]) -> list[Patch]:
+    """The entry of the legend that says what lines and bands are; none where nothing was repeated."""
+    from matplotlib.patches import Patch
+
+    counts = sorted({curve.runs for curve in found})
+    if counts == [1]:
+        return []
+    runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    text = f"mean ± one standard deviation, {runs} runs"
+    return [Patch(facecolor="#777777", alpha=0.3, linewidth=0, label=text)]
+
+
+def _values(cell: Cell, metric: str) -> NDArray[np.float64]:
+    """A metric of every round, NaN where it was not taken, float64 (rounds,)."""
+    return np.array([row.get(metric, np.nan) for row in cell.trained.rounds], dtype=np.float64)

@@ -1,0 +1,21 @@
+"""A document as one HTML file that needs nothing else: no network, no script."""
+
+from __future__ import annotations
+
+from foltr_audit.report.pictures.style import COLOURS
+from foltr_audit.report.render.document import Document
+
+
+def html_page(document: Document) -> str:
+    """The page; whatever it quotes is shown as text. The same document gives the same page."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("foltr_audit.report.render", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("document.html.j2").render(document=document, colours=len(COLOURS))

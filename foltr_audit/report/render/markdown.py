@@ -1,0 +1,86 @@
+"""A document as Markdown with tables as GitHub has them; pictures are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from foltr_audit.report.render.document import (
+    Block,
+    Code,
+    Document,
+    Items,
+    Notice,
+    Part,
+    Pictures,
+    Table,
+    Words,
+)
+
+
+def markdown(document: Document) -> str:
+    """The text; what it quotes is shown as it is, and never as markup."""
+    lines = [f"# {quoted(document.title)}", "", quoted(document.subtitle), ""]
+    for section in document.shown:
+        if all(isinstance(block, Pictures) for block in section.blocks):
+            continue
+        lines += [f"## {quoted(section.title)}", ""]
+        for block in section.blocks:
+            found = list(_lines(block))
+            lines += [*found, ""] if found else []
+    return "\n".join([*lines, quoted(document.made_by), ""])
+
+
+def quoted(text: str) -> str:
+    r"""Text that Markdown takes for nothing else.
+
+    >>> quoted("a|b<c>*d*")
+    'a\\|b&lt;c&gt;\\*d\\*'
+    """
+    plain = escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
+
+
+def table_lines(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]
+) -> Iterator[str]:
+    """A table line by line, out of texts that are Markdown already.
+
+    Args:
+        headings: of the columns.
+        rows: a cell for each column.
+        numeric: whether a column's cells stand at the right.
+    """
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'|'.join(' ---: ' if right else ' --- ' for right in numeric)}|"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def _lines(block: Block) -> Iterator[str]:
+    if isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Code):
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
+        yield from (fence, *block.text.rstrip("\n").split("\n"), fence)
+    elif isinstance(block, Items):
+        yield from (f"- {quoted(text)}" for text in block.texts)
+    elif isinstance(block, Part):
+        yield f"### {quoted(block.title)}"
+    elif isinstance(block, Notice):
+        yield f"**{quoted(block.text)}**"
+    elif isinstance(block, Words):
+        yield quoted(block.text)
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"**{quoted(table.caption)}**"
+    yield ""
+    names = [f"{one.group}: {one.text}" if one.group else one.text for one in table.headings]
+    rows = (
+        [quoted(f"{one.text} ({one.below})" if one.below else one.text) for one in row] for row in table.rows
+    )
+    yield from table_lines(list(map(quoted, names)), rows, [one.numeric for one in table.headings])
+    if table.notes:
+        yield ""
+        yield quoted(table.notes)

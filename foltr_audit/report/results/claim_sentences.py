@@ -1,0 +1,80 @@
+"""What a comparison found of claims, in plain sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE
+from foltr_audit.privacy.observers import sees_lists, with_article
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.wording import counted, is_or_are, shortened
+
+
+def claims_said(claims: Sequence[Row]) -> str:
+    """How many of the checked claims are false or proven, and which."""
+    claimed = [row for row in claims if not math.isinf(row["eps_claimed"])]
+    if not claims:
+        return "No claim was checked."
+    if not claimed:
+        return "No defense claims an epsilon, so there was nothing to refute."
+    false = [row for row in claimed if row["verdict"] in FALSE]
+    proven = [row for row in claimed if row["verdict"] == "proven"]
+    rest = len(claimed) - len(false) - len(proven)
+    parts = [f"Of {counted(len(claimed), 'checked claim')}, "]
+    parts.append(f"{len(false) or 'none'} {is_or_are(len(false))} false")
+    if false:
+        parts.append(f" ({shortened(_false(false))})")
+    parts.append(f", {'' if rest else 'and '}{len(proven) or 'none'} {is_or_are(len(proven))} proven")
+    if proven:
+        parts.append(f" ({shortened(list(dict.fromkeys(row['name'] for row in proven)))})")
+    if rest:
+        parts.append(f", and {rest} {is_or_are(rest)} neither: trials that refute nothing are no proof")
+    return "".join(parts) + "."
+
+
+def _false(rows: Sequence[Row]) -> list[str]:
+    """Each defense with a false claim once, with what the server sees where it is worst."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = (row["learner"], row["name"])
+        if key not in found or _badness(row) > _badness(found[key]):
+            found[key] = row
+    return [f"{row['name']}: {_shown(row)}, from {with_article(row['sees'])}" for row in found.values()]
+
+
+def _badness(row: Row) -> tuple[bool, bool, float]:
+    """Refuted is worse than false by exact loss, then an infinite loss than a finite, then more than less."""
+    infinite = row["eps_exact"] is not None and math.isinf(row["eps_exact"])
+    shown = row["eps_lower"] if row["verdict"] == "refuted" else row["eps_exact"]
+    return row["verdict"] == "refuted", infinite, float(shown or 0.0)
+
+
+def _shown(row: Row) -> str:
+    if row["verdict"] == BROKEN:
+        return "does less than it declares"
+    if row["verdict"] == "refuted":
+        return f"at least {row['eps_lower']:.3g} measured"
+    exact = row["eps_exact"]
+    return "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
+
+
+def lists_said(claims: Sequence[Row]) -> str:
+    """Of which proofs nothing is left where the server sees the shown lists too."""
+    without = (row["name"] for row in claims if not sees_lists(row["view"]) and row["verdict"] == "proven")
+    lost = {row["name"] for row in claims if sees_lists(row["view"]) and math.isinf(row["eps_upper"])}
+    both = [name for name in dict.fromkeys(without) if name in lost]
+    if not both:
+        return ""
+    return (
+        f"Nothing is proven of {shortened(both)} where the server sees the shown lists as well: lists after "
+        "the first of a message show the clicks before them, whatever the noise on the message."
+    )
+
+
+def contradictions_said(claims: Sequence[Row]) -> str:
+    """Which proofs and findings cannot both be right."""
+    wrong = list(dict.fromkeys(row["name"] for row in claims if row["verdict"] == CONTRADICTION))
+    if not wrong:
+        return ""
+    return f"Proof and trials contradict each other for {shortened(wrong)}: a fault, or rare chance."

@@ -1,0 +1,364 @@
+"""What a comparison found: one row per defense and world, and what stands behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from math import isnan
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.errors import TraceError
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import Failed
+from foltr_audit.privacy.observers import sees
+from foltr_audit.report.results.base import Row, dataset_table
+from foltr_audit.report.results.compare_rows import (
+    Setting,
+    attack_rows_of,
+    curve_row,
+    group_attack_rows,
+    refused_rows_of,
+    served_rows,
+    setting_row,
+)
+from foltr_audit.report.results.pareto import ByQuery, Choice, beaten_by, front_of
+from foltr_audit.report.results.wording import verdicts_on
+from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WORLD = ("data", "scenario", "click_model")
+"""Columns that rows must share to be held against each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareReport:
+    """The result of `compare`, as plain rows.
+
+    Attributes:
+        config: the grid as a plain table.
+        dataset: source, fingerprints and sizes of the data.
+        cells: how many cells of each kind were asked for.
+        sensitivities: Deltas that were tried on the validation part, see `--sensitivity-grid`.
+        unfinished: settings of which cells are not done yet, one row per kind; see `partial` of `of`.
+        left_out: combinations that cannot be, and why.
+        failed: cells that could not be run, and why; with `partial` those of the last run too.
+        warnings: wrong pairings in the chains, one row per defense and warning.
+        claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
+        attacks: one row per guesser and setting, baselines first.
+        refused: one row per attack and setting in which it could not run, and why.
+        groups: attack success by group of clients; empty where clients do not differ.
+        served: online nDCG@10 by group of clients; likewise.
+        curves: nDCG@10 by round, one row per setting.
+        results: one row per world, learner and defense.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
+
+    config: Row
+    dataset: Row
+    cells: Row
+    sensitivities: list[Row] = field(default_factory=list)
+    unfinished: list[Row] = field(default_factory=list)
+    left_out: list[Row]
+    failed: list[Row]
+    warnings: list[Row]
+    claims: list[Row]
+    attacks: list[Row]
+    refused: list[Row] = field(default_factory=list)
+    groups: list[Row]
+    served: list[Row] = field(default_factory=list)
+    curves: list[Row]
+    results: list[Row]
+
+    @classmethod
+    def of(
+        cls,
+        folder: ComparisonFolder,
+        failed: Sequence[Failed] = (),
+        progress: Progress = SILENT,
+        *,
+        partial: bool = False,
+    ) -> CompareReport:
+        """The report on the cells of a folder; pooled over repetitions.
+
+        Args:
+            folder: the comparison.
+            failed: cells that could not be run; they are left out.
+            progress: shows how far this is.
+            partial: whether cells that are not done yet are left out too, and counted.
+
+        Raises:
+            TraceError: a cell is missing or damaged.
+        """
+        lost = {one.spec for one in failed}
+        cells = [cell for cell in folder.cells() if cell.spec not in lost]
+        done = [cell for cell in cells if not partial or folder.done(cell.spec)]
+        builder = _Builder(folder, done, progress, Counter(map(_pool, folder.cells())))
+        _refuse_mixed_data(folder, builder.data)
+        return cls(
+            config=folder.grid.table(),
+            dataset=dataset_table(builder.data) if builder.data else {},
+            cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
+            sensitivities=folder.sensitivities(),
+            unfinished=_unfinished(cells, set(done)),
+            left_out=[one._asdict() for one in folder.left_out()],
+            failed=[failed_row(one.spec, one.why) for one in failed]
+            + _failed_before(folder, cells, set(done)),
+            warnings=builder.warnings,
+            claims=builder.claims,
+            attacks=builder.attacks,
+            refused=builder.refused,
+            groups=builder.groups,
+            served=builder.served,
+            curves=builder.curves,
+            results=with_front(builder.results, builder.ndcg),
+        )
+
+    def table(self) -> Row:
+        """Everything as one plain table with its schema."""
+        return {"schema": self.SCHEMA, **{each.name: getattr(self, each.name) for each in fields(self)}}
+
+    def json(self) -> str:
+        """As one JSON object."""
+        return json_text(self.table())
+
+    def to_frame(self) -> pl.DataFrame:
+        """The results as a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.results, infer_schema_length=None)
+
+
+def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
+    """Refuse cells of one fold that were made from different data; what they find is not comparable."""
+    found: dict[Any, str] = {}
+    for row in facts:
+        first = found.setdefault(row["fold"], row["fingerprint"])
+        if first != row["fingerprint"]:
+            raise TraceError(
+                f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
+                f"{row['fingerprint'][:12]} of one fold; expected one, make it anew with --overwrite"
+            )
+
+
+def with_front(rows: Sequence[Row], ndcg: Sequence[ByQuery]) -> list[Row]:
+    """The rows with `pareto` and `dominated_by`, among those of the same world.
+
+    Args:
+        rows: of settings.
+        ndcg: of the queries of each.
+    """
+    found: list[Row] = []
+    queries = {id(row): values for row, values in zip(rows, ndcg, strict=True)}
+    for rows_of_world in rows_by_world(rows).values():
+        choices = [_choice(row, queries[id(row)]) for row in rows_of_world]
+        several = len({row["learner"] for row in rows_of_world}) > 1
+        for row, front, numbers in zip(rows_of_world, front_of(choices), beaten_by(choices), strict=True):
+            names = [_named(rows_of_world[number], several=several) for number in numbers]
+            found.append({**row, "pareto": front, "dominated_by": names})
+    return found
+
+
+def _choice(row: Row, ndcg: ByQuery) -> Choice:
+    ends = row["auc_ci95"]
+    return Choice(
+        leak=_number(row["auc"]),
+        utility=_number(row["ndcg@10"]),
+        leak_ends=None if ends is None else (ends[0], ends[1]),
+        queries=ndcg,
+        refuted=bool({*FALSE, CONTRADICTION} & set(verdicts_on(row).values())),
+    )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or isnan(value) else value
+
+
+def _named(row: Row, *, several: bool) -> str:
+    return f"{row['learner']}, {row['name']}" if several else str(row["name"])
+
+
+def rows_by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows that may be held against each other, in order."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in WORLD), []).append(row)
+    return found
+
+
+def failed_row(spec: Spec, why: str) -> Row:
+    """The row of a cell that could not be run."""
+    return {
+        "defense": "+".join(spec.defense),
+        "learner": spec.train.learner,
+        "click_model": spec.train.click_model,
+        "run": spec.repetition,
+        "why": why,
+    }
+
+
+def _failed_before(folder: ComparisonFolder, cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+    """Cells that are not done, and that the results that were written last call failed."""
+    missing = [cell for cell in cells if cell not in done]
+    told = folder.results().get("failed") if missing else None
+    reasons = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    rows = []
+    for cell in missing:
+        blank = failed_row(cell.spec, "")
+        why = next((row.get("why") for row in reasons if {**row, "why": ""} == blank), None)
+        if why is not None:
+            rows.append({**blank, "why": str(why)})
+    return rows
+
+
+def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+    rows = []
+    for group in _pooled(cells):
+        finished = sum(cell in done for cell in group)
+        if finished < len(group):
+            first = group[0]
+            rows.append(
+                {
+                    "kind": first.kind,
+                    "scenario": first.spec.population.scenario,
+                    "click_model": first.spec.train.click_model,
+                    "learner": first.spec.train.learner,
+                    "name": first.label.text,
+                    "cells": len(group),
+                    "done": finished,
+                }
+            )
+    return rows
+
+
+def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
+    """The cells by everything but repetition and fold."""
+    found: dict[str, list[Planned]] = {}
+    for cell in cells:
+        found.setdefault(_pool(cell), []).append(cell)
+    return list(found.values())
+
+
+def _pool(cell: Planned) -> str:
+    table = flat(cell.spec.table())
+    return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
+
+
+class _Builder:
+    """Reads the cells of a folder setting by setting, so that only one is in memory."""
+
+    def __init__(
+        self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress, asked: Mapping[str, int]
+    ) -> None:
+        self.folder = folder
+        self.asked = asked
+        self.data: list[Row] = []
+        self.warnings: list[Row] = []
+        self.claims: list[Row] = []
+        self.attacks: list[Row] = []
+        self.refused: list[Row] = []
+        self.groups: list[Row] = []
+        self.served: list[Row] = []
+        self.curves: list[Row] = []
+        self.results: list[Row] = []
+        self.ndcg: list[ByQuery] = []
+        self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
+        self._bases: dict[str, Setting] = {}
+        pooled = _pooled([cell for cell in cells if cell.kind == "attack"])
+        for cell in (one for one in pooled if one[0].spec.defense == ("none",)):
+            self._bases[self._world(cell[0])] = self._read(cell)
+        with progress.task("report", len(pooled)) as tick:
+            for group in pooled:
+                self._add(group)
+                tick()
+
+    @staticmethod
+    def _world(cell: Planned) -> str:
+        return json_text({name: v for name, v in flat(cell.spec.table()).items() if name in _SAME_WORLD})
+
+    @staticmethod
+    def _claimed(cell: Planned) -> tuple[str, str, tuple[str, ...]]:
+        spec = cell.spec
+        return spec.train.learner, spec.population.scenario, spec.defense
+
+    def _read(self, group: Sequence[Planned]) -> Setting:
+        audit = self._audits.get(self._claimed(group[0]))
+        return Setting(
+            label=group[0].label,
+            cells=[self.folder.read(cell.spec) for cell in group],
+            findings=[] if audit is None else self.folder.read(audit.spec).facts["findings"],
+        )
+
+    def _add(self, group: Sequence[Planned]) -> None:
+        setting = self._read(group)
+        rows = attack_rows_of(setting)
+        groups = group_attack_rows(setting)
+        row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
+        row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
+        self.data += [cell.facts["data"] for cell in setting.cells]
+        self.attacks += rows
+        self.refused += refused_rows_of(setting)
+        self.groups += groups
+        self.served += served_rows(setting)
+        self.curves.append(curve_row(setting))
+        self.results.append(row)
+        self.ndcg.append(setting.query_ndcg())
+        self._add_claims(setting)
+        self._add_warnings(setting.cells[0], setting.label)
+
+    def _add_claims(self, setting: Setting) -> None:
+        named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
+        for finding in setting.findings:
+            row = {**named, **_claim_row(finding)}
+            if row not in self.claims:
+                self.claims.append(row)
+
+    def _add_warnings(self, cell: StoredCell, label: Label) -> None:
+        for warning in cell.facts["warnings"]:
+            row = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
+            row |= {"learner": cell.facts["learner"], "warning": warning}
+            if row not in self.warnings:
+                self.warnings.append(row)
+
+
+_SAME_WORLD = ("train.learner", "population.scenario", "train.click_model")
+
+
+def _hit_hardest(groups: Sequence[Row], attack: str | None) -> Row:
+    first = next((row for row in groups if row["method"] == attack and row["place"] == 1), None)
+    return {
+        "worst_attacked_group": None if first is None else first["group"],
+        "worst_attacked_auc": None if first is None else first["auc"],
+    }
+
+
+def _claim_row(finding: Row) -> Row:
+    exact = finding["exact"]
+    return {
+        "view": finding["view"],
+        "sees": sees(finding["view"], finding["colluders"]),
+        "unit": finding["unit"],
+        "canary": finding["canary"],
+        "eps_claimed": float(finding["eps_claimed"]),
+        "delta": float(finding["delta"]),
+        "eps_upper": float(finding["upper"]["epsilon"]),
+        "eps_upper_run": float(finding["upper_run"]["epsilon"]),
+        "eps_exact": None if exact is None else float(exact),
+        "eps_lower": float(finding["lower"]["epsilon"]),
+        "eps_ceiling": float(finding["lower"]["ceiling"]),
+        "confidence": float(finding["lower"]["confidence"]),
+        "trials": finding["lower"]["trials"],
+        "verdict": finding["verdict"],
+        "why": finding["why"],
+        "declared": finding["declared"],
+        "declared_why": finding["declared_why"],
+        "upper_how": finding["upper"]["how"],
+    }

@@ -1,0 +1,302 @@
+"""One row of a comparison: what one defense claims, gives away and costs, in one world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.experiments.comparison.alternatives import Alternative
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.expansion import Label
+from foltr_audit.judge.bootstrap import Resamples, Score
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.significance import mean_interval, paired_t_test
+from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.report.results.attack import result_rows
+from foltr_audit.report.results.attack_rows import columns, refused_rows
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.group_success import group_rows
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.intent_metrics import evaluated_on
+
+BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
+"""Metrics of the best attack, named as in `scoring.METRICS`."""
+
+_ONLINE = "online_ndcg@10"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The cells of one defense in one world: they differ in repetition and fold only.
+
+    Attributes:
+        label: the defense's name.
+        cells: the attacked cells.
+        findings: what the audit of its claim found; empty without one.
+    """
+
+    label: Label
+    cells: list[StoredCell]
+    findings: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What the row is called, e.g. `published, eps 1.2`."""
+        return self.label.text
+
+    @property
+    def where(self) -> Row:
+        """The columns that name the row."""
+        spec, facts = self.cells[0].spec, self.cells[0].facts
+        return {
+            "data": spec.data.source,
+            "scenario": spec.population.scenario,
+            "click_model": spec.train.click_model,
+            "learner": facts["learner"],
+            "pdgd": facts["pdgd"],
+            "name": self.name,
+            "alternative": self.label.alternative,
+            "eps": self.label.eps,
+            "sensitivity": self.label.sensitivity,
+            "defense": "+".join(spec.defense),
+            "eps_claimed": self._claimed(),
+            "runs": len(self.cells),
+        }
+
+    def _claimed(self) -> float:
+        """What a chain is proven for if its name promises a proof, else what its parts claim."""
+        promised = Alternative(self.label.alternative).proven(self.label.eps, 0.0)
+        return float(self.cells[0].facts["eps_claimed"] if promised is None else promised["claim"])
+
+    @property
+    def streams(self) -> Streams:
+        """Streams of the bootstrap."""
+        return Streams(self.cells[0].spec.seed)
+
+    def evidence(self) -> Evidence | None:
+        """The judged lists of all repetitions."""
+        pieces = [cell.evidence for cell in self.cells if cell.evidence is not None]
+        return combined(pieces) if pieces else None
+
+    def mean(self, name: str) -> float | None:
+        """Mean of a fact over the repetitions; None where it is not known of all."""
+        values = [cell.facts[name] for cell in self.cells]
+        return None if None in values else float(np.mean([float(value) for value in values]))
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """A fact of each repetition."""
+        return np.array([float(cell.facts[name]) for cell in self.cells])
+
+    def paired(self, other: Setting) -> tuple[Setting, Setting]:
+        """This setting and another one with the repetitions that both have, in the same order."""
+        mine, theirs = self._by_run(), other._by_run()
+        both = [run for run in mine if run in theirs]
+        return (
+            replace(self, cells=[mine[run] for run in both]),
+            replace(other, cells=[theirs[run] for run in both]),
+        )
+
+    def _by_run(self) -> dict[tuple[int, int], StoredCell]:
+        return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
+
+    def query_ndcg(self) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+        """Names of the evaluated queries that count, by fold, and their nDCG, a mean over repetitions."""
+        found: dict[str, list[float]] = {}
+        for cell in self.cells:
+            for number, value in enumerate(cell.query_ndcg.tolist()):
+                if not np.isnan(value):
+                    found.setdefault(f"{cell.spec.data.fold}:{number:07d}", []).append(value)
+        names = sorted(found)
+        return np.array(names, dtype=np.str_), np.array([float(np.mean(found[name])) for name in names])
+
+
+def setting_row(setting: Setting, attacks: Sequence[Row], base: Setting | None) -> Row:
+    """The row of a setting.
+
+    Args:
+        setting: its cells.
+        attacks: its rows of `attack_rows_of`.
+        base: the setting without a defense that it is held against; None if there is none.
+    """
+    return {
+        **setting.where,
+        **_claims(setting.findings),
+        **_best(attacks),
+        **_utility(setting, base),
+        "bytes_per_client": setting.mean("bytes_per_client"),
+        **_worst_group(setting),
+    }
+
+
+def attack_rows_of(setting: Setting) -> list[Row]:
+    """One row per guesser, baselines first, with the names of the setting."""
+    evidence = setting.evidence()
+    if evidence is None:
+        return []
+    return list(result_rows(evidence, setting.where["click_model"], setting.where, setting.streams))
+
+
+def refused_rows_of(setting: Setting) -> list[Row]:
+    """One row per attack that could not run on the setting, with the reason."""
+    evidence = setting.evidence()
+    return [] if evidence is None else list(refused_rows(evidence, setting.where))
+
+
+def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:
+    """Claimed, proven, exact and measured epsilon of each audited view; of several units the worst one."""
+    row: Row = {}
+    for view in VIEWS:
+        several = [one for one in findings if one["view"] == view]
+        if not several:
+            continue
+        found = max(several, key=_badness)
+        exact = found["exact"]
+        row |= {
+            f"eps_claimed_{view}": float(found["eps_claimed"]),
+            f"eps_proven_{view}": float(found["upper"]["epsilon"]),
+            f"eps_exact_{view}": None if exact is None else float(exact),
+            f"eps_measured_{view}": float(found["lower"]["epsilon"]),
+            f"eps_ceiling_{view}": float(found["lower"]["ceiling"]),
+            f"delta_{view}": float(found["delta"]),
+            f"verdict_{view}": found["verdict"],
+            f"unit_{view}": found["unit"],
+        }
+    return row
+
+
+def _badness(finding: Mapping[str, Any]) -> tuple[int, float, float]:
+    """How bad a finding is: a false claim above an open one above a proven one, then by its bounds."""
+    verdict = finding["verdict"]
+    place = 2 if verdict in (*FALSE, CONTRADICTION) else 0 if verdict == "proven" else 1
+    return place, float(finding["upper"]["epsilon"]), float(finding["lower"]["epsilon"])
+
+
+def _best(attacks: Sequence[Row]) -> Row:
+    """The attack with the highest AUC, and the guess without a message with the highest."""
+    real = [row for row in attacks if not row["baseline"]]
+    without = [row for row in attacks if row["baseline"]]
+    best = max(real, key=_auc, default=None)
+    baseline = max(without, key=_auc, default=None)
+    row: Row = {"attack": None if best is None else best["method"], "attacks": len(real)}
+    for name in BEST:
+        row[name] = None if best is None else best[name]
+        row[f"{name}_ci95"] = None if best is None else best[f"{name}_ci95"]
+    row["lists"] = None if best is None else best["lists"]
+    row["baseline"] = None if baseline is None else baseline["method"]
+    row["baseline_auc"] = None if baseline is None else baseline["auc"]
+    return row
+
+
+def _auc(row: Row) -> float:
+    value = row["auc"]
+    return -1.0 if value is None or np.isnan(value) else float(value)
+
+
+def _utility(setting: Setting, base: Setting | None) -> Row:
+    """Offline and online nDCG@10 with intervals, and against no defense.
+
+    Offline: interval by bootstrap over queries, test over queries that both have. Online: Student's, over
+    three or more runs.
+    """
+    names, values = setting.query_ndcg()
+    offline = Resamples(names, setting.streams).share(values) if names.size else Score(float("nan"), None)
+    row = {
+        **columns("ndcg@10", offline),
+        "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
+        "ndcg@10_ceiling": setting.mean("ndcg@10_ceiling"),
+        "ndcg@10_untrained": setting.mean("ndcg@10_untrained"),
+        "ndcg@10_validation": setting.mean("ndcg@10_validation"),
+        **columns("online_mean", _over_runs(setting.column("online_mean"))),
+        "online_sum": setting.mean("online_sum"),
+        "clipped": setting.mean("clipped"),
+    }
+    if base is None or base.cells[0].spec == setting.cells[0].spec:
+        nothing = dict.fromkeys(("difference", "difference_ci95", "p"))
+        return row | {f"{name}_{what}": None for name in ("ndcg@10", "online_mean") for what in nothing}
+    return row | _differences(*setting.paired(base))
+
+
+def _differences(setting: Setting, base: Setting) -> Row:
+    """What a setting is above no defense, over the same repetitions of both; nothing where there is none."""
+    if not setting.cells:
+        empty = np.empty(0)
+        return _tested("ndcg@10", empty, empty) | _tested("online_mean", empty, empty)
+    names, values = setting.query_ndcg()
+    base_names, base_values = base.query_ndcg()
+    both = np.intersect1d(names, base_names)
+    mine, theirs = values[np.isin(names, both)], base_values[np.isin(base_names, both)]
+    online = setting.column("online_mean"), base.column("online_mean")
+    return _tested("ndcg@10", mine, theirs) | _tested("online_mean", *online)
+
+
+def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Row:
+    """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs.
+
+    The interval is one within -1 and 1, of `FEWEST` or more pairs.
+    """
+    known = np.isfinite(mine) & np.isfinite(theirs)
+    mine, theirs = mine[known], theirs[known]
+    if mine.size < 2:
+        difference = float(mine.mean() - theirs.mean()) if mine.size else None
+        return {f"{name}_difference": difference, f"{name}_difference_ci95": None, f"{name}_p": None}
+    test = paired_t_test(mine, theirs)
+    ends = None if test.ends is None else [max(test.ends[0], -1.0), min(test.ends[1], 1.0)]
+    return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
+
+
+def _over_runs(values: NDArray[np.float64]) -> Score:
+    """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
+    values = values[np.isfinite(values)]
+    return Score(float(values.mean()) if values.size else float("nan"), mean_interval(values))
+
+
+def _worst_group(setting: Setting) -> Row:
+    """The group of clients that is served worst."""
+    rows = served_rows(setting)
+    worst = rows[0] if rows else None
+    return {
+        "worst_served_group": None if worst is None else worst["group"],
+        "worst_served_online": None if worst is None else worst["online_mean"],
+        "groups": len(rows) or None,
+    }
+
+
+def served_rows(setting: Setting) -> list[Row]:
+    """Mean online nDCG@10 of each group of clients, served worst first; none where clients do not differ."""
+    served = {
+        name: float(np.mean([mean_of_rounds(cell.rounds[f"{_ONLINE}/{name}"]) for cell in setting.cells]))
+        for name in setting.cells[0].facts["groups"]
+        if all(f"{_ONLINE}/{name}" in cell.rounds for cell in setting.cells)
+    }
+    return [
+        {**setting.where, "group": name, "online_mean": served[name]}
+        for name in sorted(served, key=lambda name: served[name])
+    ]
+
+
+def group_attack_rows(setting: Setting) -> list[Row]:
+    """Attack success by group of clients, hit hardest first; none where clients do not differ."""
+    evidence = setting.evidence()
+    if evidence is None:
+        return []
+    return list(group_rows(evidence, setting.where, setting.streams))
+
+
+def curve_row(setting: Setting) -> Row:
+    """Means over runs of online and offline nDCG@10 by round."""
+    first = setting.cells[0].rounds
+    curves = {
+        name: np.mean([cell.rounds[name] for cell in setting.cells], axis=0)
+        for name in ("online_ndcg@10", "offline_ndcg@10")
+    }
+    return {
+        **setting.where,
+        "round": first["round"].astype(int).tolist(),
+        **{name: values.tolist() for name, values in curves.items()},
+    }

@@ -1,0 +1,306 @@
+"""What a comparison found, in plain sentences whose every number is taken from its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.report.pictures.compare_plots import short_method
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.claim_sentences import claims_said, contradictions_said, lists_said
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_worlds import World, worlds
+from foltr_audit.report.results.few_lists import few_lists
+from foltr_audit.report.results.meaning import sure_auc
+from foltr_audit.report.results.wording import counted, is_or_are, listed, shortened, verdicts_on
+from foltr_audit.utils.formatting import epsilon, short
+
+LEAST = 0.05
+"""Corrected p-values below this make a difference."""
+
+_KNOWS_GRADES = "relevance-prior"
+"""The guess of a server that has the grades of the documents; the others know positions at most."""
+
+
+class Said(NamedTuple):
+    """Sentences on one world.
+
+    Attributes:
+        world: its name; empty for sentences on everything, or where there is only one world.
+        sentences: in order.
+    """
+
+    world: str
+    sentences: list[str]
+
+
+def summary(report: CompareReport) -> list[Said]:
+    """The sentences, those on everything first."""
+    claims = report.claims
+    first = [scope(report), *progress_of(report), claims_said(claims), lists_said(claims)]
+    first.append(contradictions_said(claims))
+    said = [Said("", [sentence for sentence in first if sentence])]
+    for world in worlds(report):
+        sentences = [*leaks_said(world), kept_said(world), front_said(world), groups_said(world)]
+        said.append(Said(world.name, [sentence for sentence in sentences if sentence]))
+    return said
+
+
+def scope(report: CompareReport) -> str:
+    """What was compared on what; that nothing is done where nothing is."""
+    rows = report.results
+    if not rows:
+        return "No cell of this comparison is done, so nothing can be said yet."
+    defenses = list(dict.fromkeys(row["alternative"] for row in rows))
+    every = sorted({row["eps"] for row in rows if row["eps"] is not None})
+    noised = list(dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None))
+    which = f", of which {listed(noised)}" if 0 < len(noised) < len(defenses) else ""
+    at = f"{which} at a claimed epsilon of {listed([epsilon(one) for one in every], 'or')}" if every else ""
+    clicks = list(dict.fromkeys(row["click_model"] for row in rows))
+    runs = sorted({row["runs"] for row in rows})
+    kind = "synthetic data" if report.dataset["synthetic"] else "data"
+    what = f"{counted(len(defenses), 'defense')} ({', '.join(defenses)}){at}"
+    text = f"{what}, on {kind} {report.dataset['source']}, with {listed(clicks)} clicks"
+    if runs == [1]:
+        return f"{text}: one run each, so that no interval here says how another run would differ."
+    return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
+
+
+def progress_of(report: CompareReport) -> list[str]:
+    """What is not done and what could not be done."""
+    asked, done = cells_done(report)
+    found = []
+    if done < asked:
+        found.append(
+            f"{done} of {asked} cells are done: what follows is of these and will change. "
+            "compare --resume ends the rest."
+        )
+    if report.failed:
+        found.append(f"{counted(len(report.failed), 'cell')} could not be run and are left out (see below).")
+    if report.left_out:
+        found.append(f"{counted(len(report.left_out), 'combination')} cannot be (see below).")
+    return [
+        text.replace("1 cell could not be run and are", "1 cell could not be run and is") for text in found
+    ]
+
+
+def cells_done(report: CompareReport) -> tuple[int, int]:
+    """How many cells were asked for, and how many of them are done."""
+    asked = sum(report.cells.values())
+    return asked, asked - sum(row["cells"] - row["done"] for row in report.unfinished)
+
+
+class Leak(NamedTuple):
+    """What the best attack on one setting tells beyond guesses without a message.
+
+    Attributes:
+        row: of the results.
+        name: what the setting is called.
+        bound: the weakest guess that the attack is not shown to beat; None where it beats them all.
+    """
+
+    row: Row
+    name: str
+    bound: Row | None
+
+    @property
+    def known(self) -> bool:
+        """Whether the attack has an interval; without one nothing can be shown."""
+        return self.row["auc_ci95"] is not None
+
+    @property
+    def held(self) -> bool:
+        """Whether the attack is not shown to do better than a guess by position, or at random."""
+        return self.known and self.bound is not None and self.bound["method"] != _KNOWS_GRADES
+
+    def __str__(self) -> str:
+        return f"{self.name} (AUC {short(self.row['auc'])})"
+
+
+def leaks(world: World) -> list[Leak]:
+    """The settings of a world that an attack ran on."""
+    found = []
+    for row in world.results:
+        rows = world.attacks_on(row)
+        best = next((one for one in rows if one["method"] == row["attack"]), None)
+        if best is None or row["auc"] is None or math.isnan(row["auc"]):
+            continue
+        guesses = [one for one in rows if one["baseline"] and one["auc"] is not None]
+        unbeaten = [one for one in guesses if not _beats(best, one, row["attacks"])]
+        bound = min(unbeaten, key=lambda one: (float(one["auc"]), str(one["method"])), default=None)
+        found.append(Leak(row, world.called(row), bound))
+    return found
+
+
+def _by_defense(several: Sequence[Leak]) -> list[str]:
+    """Leaks in words, those of one defense together: `published, eps 1.2, 4.5 and 10 (AUC .98 to 1.000)`."""
+    found: dict[tuple[str, str], list[Leak]] = {}
+    for leak in several:
+        found.setdefault((str(leak.row["learner"]), str(leak.row["alternative"])), []).append(leak)
+    return [_together(leaks) if len(leaks) > 1 else str(leaks[0]) for leaks in found.values()]
+
+
+def _together(several: Sequence[Leak]) -> str:
+    first = several[0]
+    name = first.name.replace(str(first.row["name"]), str(first.row["alternative"]))
+    eps = listed([epsilon(leak.row["eps"]) for leak in several])
+    low, high = (short(end(leak.row["auc"] for leak in several)) for end in (min, max))
+    return f"{name}, eps {eps} (AUC {low if low == high else f'{low} to {high}'})"
+
+
+def _beats(best: Row, guess: Row, choices: int) -> bool:
+    """Whether the best of `choices` attacks is shown to be better than a guess.
+
+    Than a random one: by its interval, widened for the choice. Than another, which has an interval too: if
+    the two do not meet, which is stricter than a test of their difference.
+    """
+    if guess["method"].startswith("random:"):
+        return sure_auc(best, choices) > float(guess["auc"])
+    if best["auc_ci95"] is None or guess["auc_ci95"] is None:
+        return False
+    return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])
+
+
+def leaks_said(world: World) -> list[str]:
+    """Under which defenses the best attack reads clicks, and under which it does no better than a guess."""
+    found = leaks(world)
+    if not found:
+        return ["No list with a click was attacked, so nothing can be said on attacks."]
+    read = [leak for leak in found if leak.known and leak.bound is None]
+    between = [leak for leak in found if leak.known and leak.bound is not None and not leak.held]
+    held = [leak for leak in found if leak.held]
+    sentences = []
+    if read:
+        first = next((leak for leak in read if leak.row["alternative"] != "none"), read[0])
+        row = first.row
+        sentences.append(
+            f"The best attack reads clicks that no guess without a message finds under "
+            f"{shortened(_by_defense(read))}. Under {first.name}, {short_method(row['attack'])} finds "
+            f"{_percent(row['recall'])} of the clicks, and {_percent(row['precision'])} of what it names was "
+            "clicked."
+        )
+    if between:
+        sentences.append(
+            f"It tells more than positions do, but is not shown to beat a server that knows the grades of "
+            f"the documents ({_KNOWS_GRADES}), under {shortened(_by_defense(between))}."
+        )
+    if held:
+        guesses = dict.fromkeys(str(leak.bound["method"]) for leak in held if leak.bound is not None)
+        names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
+        sentences.append(
+            f"It is not shown to do better than a guess that needs no message ({listed(names, 'or')}) under "
+            f"{shortened(_by_defense(held))}."
+        )
+    unknown = [leak for leak in found if not leak.known]
+    if unknown:
+        sentences.append(
+            "The best attack has no interval, so that nothing is shown of it, under "
+            f"{shortened(_by_defense(unknown))}."
+        )
+    few = few_lists([leak.row["lists"] for leak in found])
+    return [*sentences, few.strip()] if few else sentences
+
+
+def kept_said(world: World) -> str:
+    """Which defense under which no attack is shown to beat a guess keeps the most nDCG@10, at what price.
+
+    If its claim was checked and is not proven, the best one with a proven claim too.
+    """
+    found = [leak for leak in leaks(world) if leak.row["alternative"] != "none"]
+    held = [leak for leak in found if leak.held and leak.row["ndcg@10"] is not None]
+    if not held:
+        none = bool(found) and all(leak.known and not leak.held for leak in found)
+        return "None of these defenses keeps the best attack from reading clicks." if none else ""
+    best = _most_useful(held)
+    text = f"Of the defenses under which it is not shown to beat a guess, {_price(best, world)}"
+    claim = _claim_said(best.row)
+    if not claim:
+        return f"{text}."
+    proven = [leak for leak in held if set(verdicts_on(leak.row).values()) == {"proven"}]
+    if proven:
+        return f"{text}; {claim}. Of those with a proven claim, {_price(_most_useful(proven), world)}."
+    checked = any(verdicts_on(leak.row) for leak in held)
+    return f"{text}; {claim}." + (" None of these has a proven claim." if checked else "")
+
+
+def _claim_said(row: Row) -> str:
+    """What to know of the claim of a setting; nothing where it is proven or was not checked."""
+    verdicts = set(verdicts_on(row).values())
+    if math.isinf(row["eps_claimed"]):
+        return "it claims nothing"
+    if verdicts <= {"proven"}:
+        return ""
+    return "but its claim is false" if verdicts & set(FALSE) else "its claim is neither refuted nor proven"
+
+
+def _most_useful(several: Sequence[Leak]) -> Leak:
+    return max(several, key=lambda leak: float(leak.row["ndcg@10"]))
+
+
+def _price(leak: Leak, world: World) -> str:
+    row, difference = leak.row, leak.row["ndcg@10_difference"]
+    text = f"{leak.name} keeps the most nDCG@10, {short(row['ndcg@10'])}"
+    if difference is None:
+        return f"{text}; there is no run without a defense to compare it with"
+    p = world.corrected().get((row["learner"], row["name"]))
+    test = "not tested" if p is None else f"{'a' if p < LEAST else 'no'} significant difference, {p_text(p)}"
+    return f"{text}, which is {_apart(difference)} no defense ({test})"
+
+
+def front_said(world: World) -> str:
+    """Which settings no other beats in both privacy and utility."""
+    known = [row for row in world.results if row["pareto"] is not None]
+    if len(known) < 2:
+        return ""
+    front = [world.called(row) for row in known if row["pareto"]]
+    beaten = sum(bool(row["dominated_by"]) for row in known)
+    refuted = len(known) - len(front) - beaten
+    rest = f"; {beaten} {is_or_are(beaten)} dominated by one of these" if beaten else ""
+    rest += f"; {refuted} {is_or_are(refuted)} left out for a false claim" if refuted else ""
+    return f"On the front of attack AUC and nDCG@10: {shortened(front, 8) or 'no row'}{rest}."
+
+
+def groups_said(world: World) -> str:
+    """Which group of clients is served worst, under the first defense that tells."""
+    rows = [row for row in world.results if row["worst_served_group"] is not None]
+    if not rows:
+        return ""
+    row = rows[0]
+    often = sum(one["worst_served_group"] == row["worst_served_group"] for one in rows)
+    worst, everybody = short(row["worst_served_online"]), short(row["online_mean"])
+    return (
+        f"Clients differ: under {world.called(row)} the group {row['worst_served_group']!r} is served worst "
+        f"(online nDCG@10 {worst}; of all clients {everybody}), and this is so under {often} of "
+        f"{counted(len(rows), 'setting')}."
+    )
+
+
+def p_text(p: float) -> str:
+    """A p-value as text.
+
+    >>> p_text(0.0321), p_text(1e-9)
+    ('p = .032', 'p < .001')
+    """
+    return "p < .001" if p < 0.001 else f"p = {short(p)}".replace("1.000", "1")
+
+
+def p_value(p: float | None) -> str:
+    """A p-value in a column of them; `-` where there is none.
+
+    >>> p_value(0.0321), p_value(1e-9), p_value(None)
+    ('.032', '< .001', '-')
+    """
+    return "-" if p is None or math.isnan(p) else p_text(p).removeprefix("p ").removeprefix("= ")
+
+
+def _apart(difference: float) -> str:
+    text = short(abs(difference))
+    if text == ".000":
+        return "within .001 of"
+    return f"{text} {'below' if difference < 0 else 'above'}"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None or math.isnan(share) else f"{100 * share:.0f} %"

@@ -1,0 +1,175 @@
+"""What a training was worth to each group of clients: rows of a report, and their table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.markup import escape
+
+from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.core.records.population import Population
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.judge.bootstrap import Score
+from foltr_audit.judge.significance import FEWEST, mean_interval
+from foltr_audit.report.results.attack_rows import columns, known
+from foltr_audit.report.results.base import Row, groups
+from foltr_audit.report.results.settings import differing, heading, setting_text
+from foltr_audit.report.tables.layout import below, table
+from foltr_audit.utils.formatting import epsilon, short
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LAST = 10
+"""The last rounds are one in so many, and one at least."""
+
+_ONLINE, _OFFLINE = "online_ndcg@10", "offline_ndcg@10"
+_METRICS = ("online_mean", "online_last", "ndcg@10")
+
+
+class Played(NamedTuple):
+    """One training.
+
+    Attributes:
+        population: who its clients were.
+        rounds: the metrics of each round by name.
+    """
+
+    population: Population
+    rounds: Sequence[Mapping[str, float]]
+
+
+def utility_group_rows(cells: Sequence[Cell]) -> list[Row]:
+    """The rows of all settings; none of settings in which clients do not differ."""
+    return [
+        row
+        for group in groups(cells)
+        for row in rows_of_trainings(
+            [Played(cell.population, cell.trained.rounds) for cell in group.cells], group.setting
+        )
+    ]
+
+
+def rows_of_trainings(trainings: Sequence[Played], setting: Row) -> list[Row]:
+    """One row per group of clients, worst served (lowest online nDCG@10) first; none of a single group.
+
+    `online_mean` is the mean of the rounds in which the group played, `online_last` that of the last tenth
+    of the rounds, `ndcg@10` that of the trained model under the group's own intent where groups differ in
+    it. All are means over trainings. Beside each, `_all` is that of all clients in the same trainings and
+    `_difference` the group's less that; intervals are Student's over three or more trainings.
+
+    Args:
+        trainings: repetitions of one setting.
+        setting: columns that name it.
+    """
+    names = dict.fromkeys(name for played in trainings for name in played.population.groups)
+    if len(names) < 2:
+        return []
+    every = [_of_everybody(played) for played in trainings]
+    found = []
+    for name in names:
+        mine = [_of_group(played, name) for played in trainings]
+        scores: Row = {}
+        for number, metric in enumerate(_METRICS):
+            scores |= _columns(metric, _column(mine, number), _column(every, number))
+        found.append({"group": name, **scores})
+    found.sort(key=lambda row: inf if row["online_mean"] is None else row["online_mean"])
+    lasting = {_last(played.rounds) for played in trainings}
+    facts = {"runs": len(trainings), "last_rounds": max(lasting, default=0)}
+    return [
+        {**setting, **facts, "group": row["group"], "place": place, **row}
+        for place, row in enumerate(found, start=1)
+    ]
+
+
+def _of_everybody(played: Played) -> tuple[float, ...]:
+    """The metrics of all clients, in the order of `_METRICS`."""
+    online = _values(played.rounds, _ONLINE)
+    return (
+        mean_of_rounds(online),
+        mean_of_rounds(online[-_last(played.rounds) :]),
+        _final(played.rounds, _OFFLINE),
+    )
+
+
+def _of_group(played: Played, name: str) -> tuple[float, ...]:
+    """The metrics of one group, in the order of `_METRICS`; NaN where they are not known."""
+    online = _values(played.rounds, f"{_ONLINE}/{name}")
+    intent = _intent(played.population, name)
+    offline = float("nan") if intent is None else _final(played.rounds, f"{_OFFLINE}/intent {intent + 1}")
+    return mean_of_rounds(online), mean_of_rounds(online[-_last(played.rounds) :]), offline
+
+
+def _intent(population: Population, name: str) -> int | None:
+    """A group's own intent, from 0; None where it has none, or the population has no such group."""
+    if name not in population.groups:
+        return None
+    own = population.own(np.array([population.groups.index(name)]))
+    values = [trait.values[int(number[0])] for trait, number in zip(population.traits, own, strict=True)]
+    return next((value.intent for value in values if value.intent is not None), None)
+
+
+def _last(rounds: Sequence[Mapping[str, float]]) -> int:
+    return max(1, len(rounds) // LAST)
+
+
+def _values(rounds: Sequence[Mapping[str, float]], name: str) -> NDArray[np.float64]:
+    return np.array([row.get(name, np.nan) for row in rounds], dtype=np.float64)
+
+
+def _final(rounds: Sequence[Mapping[str, float]], name: str) -> float:
+    return float(rounds[-1].get(name, np.nan)) if rounds else float("nan")
+
+
+def _column(rows: Sequence[tuple[float, ...]], number: int) -> NDArray[np.float64]:
+    return np.array([row[number] for row in rows], dtype=np.float64)
+
+
+def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -> Row:
+    """A metric of a group and of all clients in each training, both (runs,), as columns."""
+    both = ~np.isnan(mine) & ~np.isnan(every)
+    mine, every = mine[both], every[both]
+    return {
+        **columns(name, Score(mean_of_rounds(mine), mean_interval(mine))),
+        f"{name}_all": known(mean_of_rounds(every)),
+        **columns(
+            f"{name}_difference", Score(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0))
+        ),
+    }
+
+
+def utility_groups_table(rows: Sequence[Row]) -> Table:
+    """Who was served worst, with all clients above; rows of all settings."""
+    several = max(row["runs"] for row in rows) >= FEWEST
+    intervals = "\nbelow each value: its 95 % interval over runs" if several else ""
+    found = table(
+        "nDCG@10 by group of clients, worst served first",
+        "online: mean of the rounds, and of their last tenth; of documents of a single grade it is 0 or 1\n"
+        f"- all: less that of all clients in the same run{intervals}",
+    )
+    apart = [name for name in differing(rows) if name != "trained_on"]
+    shown = {"online_mean": "online\nmean", "online_last": "online\nlast", "online_mean_difference": "- all"}
+    if any(row["ndcg@10"] is not None for row in rows):
+        shown |= {"ndcg@10": "own intent\noffline", "ndcg@10_difference": "- all"}
+    found.add_column("trained on")
+    for name in apart:
+        found.add_column(heading(name), overflow="fold")
+    found.add_column("eps", justify="right", no_wrap=True)
+    found.add_column("group", overflow="fold")
+    for text in shown.values():
+        found.add_column(text, justify="right", no_wrap=True)
+    for row in rows:
+        if row["place"] == 1:
+            named = (escape(setting_text(row, name, rows)) for name in apart)
+            every = (short(row[f"{name}_all"]) if name in _METRICS else "" for name in shown)
+            found.add_section()
+            found.add_row(
+                escape(row["trained_on"]), *named, epsilon(row["eps_claimed"]), "all clients", *every
+            )
+        cells = (below(row, name) for name in shown)
+        found.add_row("", *("" for _ in apart), "", escape(row["group"]), *cells)
+    return found

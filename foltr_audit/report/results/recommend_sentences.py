@@ -1,0 +1,113 @@
+"""A recommendation in words, and the limits that it broke on the test part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.privacy.observers import sees, with_article
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.few_lists import few_lists
+from foltr_audit.utils.formatting import epsilon, short
+
+
+def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: Limits) -> list[str]:
+    """What the confirmation shows against a recommended defense, in words; empty where nothing.
+
+    Args:
+        report: of the confirming cells; None where nothing was recommended.
+        evidence: the row of the recommended defense; None where its cells could not be run.
+        limits: what has to be kept to.
+    """
+    if report is None:
+        return []
+    if evidence is None or report.failed:
+        return [f"the confirmation could not be run: {report.failed[0]['why'] if report.failed else ''}"]
+    rows = [row for row in report.attacks if row["name"] == evidence["name"]]
+    return [*_leaks(rows, limits), *_claims(evidence, limits)]
+
+
+def _leaks(rows: Sequence[Row], limits: Limits) -> list[str]:
+    if limits.max_auc is None:
+        return []
+    real = [row for row in rows if not row["baseline"]]
+    uppers = {row["method"]: row["auc_ci95"][1] for row in real if row["auc_ci95"] is not None}
+    if not uppers:
+        return ["no attack could be run on the test part"]
+    worst = max(uppers, key=lambda name: uppers[name])
+    if limits.excess(uppers[worst]) <= 0:
+        return []
+    return [f"the AUC of {worst} may be {short(uppers[worst])}, above {short(limits.max_auc)}"]
+
+
+def _claims(evidence: Row, limits: Limits) -> list[str]:
+    proven, verdict = evidence.get(f"eps_proven_{limits.view}"), evidence.get(f"verdict_{limits.view}")
+    if proven is None:
+        return ["its epsilon was not audited"]
+    found = [f"the verdict on its epsilon is: {verdict}"] if verdict in FALSE else []
+    if not limits.proves(proven):
+        found.append(f"the audit proves epsilon {epsilon(proven)}, above {epsilon(limits.max_eps)}")
+    return found
+
+
+def sentence(
+    chosen: Row | None,
+    evidence: Row | None,
+    broken: Sequence[str],
+    nearest: Sequence[Row],
+    search: Row,
+    limits: Limits,
+) -> str:
+    """The answer in words.
+
+    Args:
+        chosen: the row of the recommended candidate; None where none keeps to the limits.
+        evidence: its row on the test part.
+        broken: see `broken_on_test`.
+        nearest: candidates that come nearest, where none is chosen.
+        search: counts of candidates.
+        limits: what has to be kept to.
+    """
+    if chosen is None:
+        return _none(nearest, search, limits)
+    name = "no defense" if chosen["alternative"] == "none" else chosen["name"]
+    start = (
+        f"Of {search['candidates']} candidates, {name} has the best nDCG@10 on the validation part "
+        f"among the {search['kept']} that keep to the limits"
+    )
+    if evidence is None:
+        return f"{start}, but {'; '.join(broken)}."
+    loss = evidence["ndcg@10_difference"]
+    beside = "" if loss is None else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
+    eps = evidence.get(f"eps_proven_{limits.view}")
+    if eps is not None and math.isfinite(eps):
+        observer = with_article(sees(limits.view))
+        start += f", and an epsilon of {eps:.4g} is proven where the server sees {observer}"
+    told = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{beside}"
+    if evidence["auc"] is not None:
+        told += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
+    few = few_lists([evidence["lists"]]) if evidence["lists"] is not None else ""
+    if broken:
+        return f"{told}. It is not confirmed: {'; '.join(broken)}.{few}"
+    return f"{told}. The limits hold there too.{few}"
+
+
+def _none(nearest: Sequence[Row], search: Row, limits: Limits) -> str:
+    if not search["candidates"]:
+        return (
+            f"No defense keeps to the limits: of none is an epsilon of at most {epsilon(limits.max_eps)} "
+            f"proven where the server sees {with_article(sees(limits.view))}."
+        )
+    start = f"No defense keeps to the limits: none of {search['candidates']} candidates does"
+    if not nearest:
+        return f"{start}; none could be run."
+    first = nearest[0]
+    if first["auc_ci95"] is None:
+        return f"{start}; what attacks find is not known of any."
+    return (
+        f"{start}. The nearest, {first['name']}, breaks --max-attack-auc: "
+        f"the AUC of {first['attack']} may be {short(first['auc_ci95'][1])}, above {short(limits.max_auc)}."
+    )

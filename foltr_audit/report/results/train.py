@@ -1,0 +1,191 @@
+"""What a training run showed: one row per run and round."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import WireDefense
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runs.folder import writing
+from foltr_audit.report.results.base import (
+    Group,
+    Report,
+    Row,
+    dataset_table,
+    groups,
+    utility_rows,
+    warning_rows,
+)
+from foltr_audit.report.results.group_utility import utility_group_rows
+from foltr_audit.report.results.periods import period_rows
+from foltr_audit.report.results.twins import twin_rows
+from foltr_audit.utils import atomic_files
+from foltr_audit.utils.formatting import json_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROUNDS = "rounds.parquet"
+"""Name of the rounds' table in a folder of Runs."""
+
+
+@dataclass(frozen=True)
+class TrainReport(Report):
+    """The result of `train`.
+
+    Attributes:
+        population: where clients differ, who they are: `clients`, `strengths`, and a row for each group.
+        periods: one row per setting and period of a leading intent, see `period_rows`.
+        twins: one row per setting, metric and twin that was trained beside it, see `twin_rows`.
+        rounds: one row per run and round.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/train/1"
+
+    population: list[Row]
+    periods: list[Row]
+    twins: list[Row]
+    rounds: list[Row]
+
+    @classmethod
+    def of(cls, plan: Plan, cells: Sequence[Cell]) -> TrainReport:
+        """The report on the cells of a plan."""
+        return cls(
+            config=plan.table(),
+            dataset=dataset_table([cell.data for cell in cells]),
+            utility=utility_rows(cells),
+            utility_groups=utility_group_rows(cells),
+            warnings=warning_rows(cells),
+            population=_populations(cells),
+            periods=period_rows(cells),
+            twins=twin_rows(cells),
+            rounds=[row for group in groups(cells) for row in _rounds(group)],
+        )
+
+    def to_frame(self) -> pl.DataFrame:
+        """The rounds as a flat data frame: null where JSON has null, lists as their JSON text."""
+        import polars as pl
+
+        rows = [{name: _flat(value) for name, value in row.items()} for row in self.rounds]
+        return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
+
+    def save_rounds(self, folder: Path) -> None:
+        """Write the rounds as `rounds.parquet` into a folder.
+
+        Raises:
+            FoltrAuditError: it cannot be written.
+        """
+        buffer = io.BytesIO()
+        self.to_frame().write_parquet(buffer)
+        with writing(folder):
+            atomic_files.write_bytes(folder / ROUNDS, buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What the clock says of the rounds, start-up and reading excluded.
+
+    No part of the report, which has the same bytes each time: it is printed beside it.
+
+    Attributes:
+        interactions: interactions played here.
+        seconds: what they took.
+        later: interactions after each first round, for which kernels may be compiled, and what these took.
+    """
+
+    interactions: int
+    seconds: float
+    later: tuple[int, float]
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> Speed:
+        """The speed of all rounds of some Specs."""
+        trained = [cell.trained for cell in cells]
+        later = sum(run.later[0] for run in trained), sum(run.later[1] for run in trained)
+        return cls(sum(run.interactions for run in trained), sum(run.seconds for run in trained), later)
+
+    def row(self) -> Row:
+        """The same for JSON."""
+        facts = {"interactions": self.interactions, "seconds": self.seconds}
+        return {**facts, "interactions_per_second": self.rate}
+
+    @property
+    def rate(self) -> float | None:
+        """Interactions a second after the first round; None where nothing was left to play."""
+        return self.later[0] / self.later[1] if self.later[0] and self.later[1] else None
+
+    def __str__(self) -> str:
+        rate = "" if self.rate is None else f" ({self.rate:,.0f} a second after the first round)"
+        return f"{self.interactions:,} interactions in {self.seconds:.1f} s{rate}"
+
+
+@dataclass(frozen=True)
+class WireCost:
+    """What a wire defense costs a client in a round; its seconds, like `Speed`, are no part of a report.
+
+    Attributes:
+        name: of the defense.
+        bytes: bytes that a client sends on average, by stage.
+        seconds: its own work, by stage.
+        aborted: share of the rounds that were aborted.
+    """
+
+    name: str
+    bytes: dict[str, float]
+    seconds: dict[str, float]
+    aborted: float
+
+    @classmethod
+    def of(cls, cell: Cell) -> Iterator[WireCost]:
+        """One for each wire defense of a Spec that was run."""
+        spec, rounds, size = cell.spec, cell.trained.rounds, cell.trained.parameters.size
+        names = [name for name in rounds[-1] if name.startswith("bytes_")]
+        for wire in Chain(parse_chain(spec.defense)).links(WireDefense):
+            yield cls(
+                name=wire.name,
+                bytes={name.removeprefix("bytes_"): _mean(rounds, name) for name in names},
+                seconds=wire.client_seconds(spec.population.cohort_size, size),
+                aborted=_mean(rounds, "aborted"),
+            )
+
+    def __str__(self) -> str:
+        sent = ", ".join(f"{stage} {count:,.0f}" for stage, count in self.bytes.items())
+        return (
+            f"{self.name}: a client sends {sum(self.bytes.values()):,.0f} bytes a round ({sent}) and works "
+            f"{1e3 * sum(self.seconds.values()):.2f} ms; {100 * self.aborted:.0f} % of the rounds aborted"
+        )
+
+
+def _populations(cells: Sequence[Cell]) -> list[Row]:
+    """Each population once, as the first run of a setting has it."""
+    made = [group.cells[0].described for group in groups(cells)]
+    return list({json_text(each): each for each in made if each is not None}.values())
+
+
+def _mean(rounds: Sequence[Row], name: str) -> float:
+    values = [float(row[name]) for row in rounds if name in row]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _flat(value: object) -> object:
+    return json_text(value) if isinstance(value, list | tuple | dict) else value
+
+
+def _rounds(group: Group) -> list[Row]:
+    return [
+        {
+            "run": cell.spec.repetition,
+            "click_model": cell.spec.train.click_model,
+            **group.setting,
+            **row,
+            "round": int(row["round"]),
+        }
+        for cell in group.cells
+        for row in cell.trained.rounds
+    ]

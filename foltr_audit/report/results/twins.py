@@ -1,0 +1,174 @@
+"""Runs beside their twins: the same Spec in a world that it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foltr_audit.core.records.population import Environment
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
+from foltr_audit.report.results.base import Group, Row, groups
+from foltr_audit.simulation.intent_metrics import (
+    OFFLINE,
+    ONLINE,
+    PLAYED,
+    current,
+    period_of_rounds,
+    specific_offline,
+    specific_online,
+)
+
+SPECIFIC = "one ranker per intent"
+"""What the rankers together are called of which each learns one intent alone."""
+
+Floats = NDArray[np.float64]
+Ran = Mapping[Spec, Cell]
+"""Every Spec that was run."""
+
+
+def ran(cells: Sequence[Cell]) -> Ran:
+    """The cells by their Spec."""
+    return {cell.spec: cell for cell in cells}
+
+
+def fixed_intents(cell: Cell, among: Ran) -> dict[int, Cell]:
+    """Of a cell whose leading intent changes the twins with one intent all along, by the intent, from 0."""
+    if cell.environment is None or not cell.environment.change_points:
+        return {}
+    twins = [among[spec] for spec in cell.twins.values() if spec in among]
+    return {intent: twin for twin in twins if (intent := _only_intent(twin.environment)) is not None}
+
+
+def specific_rankers(cell: Cell, among: Ran) -> list[Cell]:
+    """The rankers that learn each intent of a cell alone, in the order of intents; none if one is missing."""
+    twins = [among[spec] for spec in cell.twins.values() if spec in among]
+    kept = {
+        twin.environment.kept: twin
+        for twin in twins
+        if twin.environment is not None and twin.environment.kept is not None
+    }
+    complete = cell.environment is not None and len(kept) == cell.environment.n_intents
+    return [twin for _, twin in sorted(kept.items())] if complete else []
+
+
+def _only_intent(environment: Environment | None) -> int | None:
+    if environment is None or environment.kept is not None or len(environment.periods) != 1:
+        return None
+    return environment.periods[0].intent
+
+
+def beside(cell: Cell, metric: str, among: Ran) -> Floats | None:
+    """What a cell's metric is drawn beside, or None: that of its rankers of one intent, float64 (rounds,).
+
+    Where intents take turns it is the twin of the leading one, NaN without; where they are mixed, all of them
+    together.
+    """
+    specific = specific_rankers(cell, among)
+    if specific:
+        rows = [each.trained.rounds for each in specific]
+        return specific_offline(rows) if metric == OFFLINE else specific_online(rows, played(specific))
+    twins = fixed_intents(cell, among)
+    if metric != OFFLINE or not twins or cell.environment is None:
+        return None
+    environment, rounds = cell.environment, len(cell.trained.rounds)
+    where = period_of_rounds(rounds, environment, cell.per_round)
+    found = np.full(rounds, np.nan)
+    for number, period in enumerate(environment.periods):
+        if period.intent is not None and period.intent in twins:
+            values = current(twins[period.intent].trained.rounds, environment, cell.per_round)
+            found[where == number] = values[where == number]
+    return found
+
+
+def held_against(cells: Sequence[Cell]) -> set[Spec]:
+    """The Specs that are nothing but what others are drawn beside."""
+    among = ran(cells)
+    twins = [twin for cell in cells for twin in fixed_intents(cell, among).values()]
+    rankers = [ranker for cell in cells for ranker in specific_rankers(cell, among)]
+    return {each.spec for each in (*twins, *rankers)}
+
+
+def played(rankers: Sequence[Cell]) -> NDArray[np.int64]:
+    """Interactions that each ranker played in each round, int64 (I, rounds)."""
+    counts = [[row.get(PLAYED, ranker.per_round) for row in ranker.trained.rounds] for ranker in rankers]
+    return np.array(counts, dtype=np.int64)
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Final offline and mean online nDCG@10 of a run and of what it is held against."""
+
+    name: str
+    ours: Mapping[str, float]
+    twin: Mapping[str, float]
+
+
+def twin_rows(cells: Sequence[Cell]) -> list[Row]:
+    """One row per group, twin and metric, with a paired t-test over its runs where there are two or more."""
+    among, rows = ran(cells), []
+    for group in groups(cells):
+        pairs = [pair for cell in group.cells for pair in _pairs(cell, among)]
+        for name in dict.fromkeys(pair.name for pair in pairs):
+            chosen = [pair for pair in pairs if pair.name == name]
+            rows += [_row(group, name, metric, chosen) for metric in (OFFLINE, "online_mean")]
+    for metric in (OFFLINE, "online_mean"):
+        _correct([row for row in rows if row["metric"] == metric and row["p"] is not None])
+    return rows
+
+
+def _pairs(cell: Cell, among: Ran) -> Iterator[Pair]:
+    rankers, ours = specific_rankers(cell, among), _own(cell)
+    if rankers:
+        rows, counts = [each.trained.rounds for each in rankers], played(rankers)
+        online = np.array([[row[ONLINE] for row in each] for each in rows])
+        known = np.where(np.isnan(online), 0, counts)
+        mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))
+        yield Pair(SPECIFIC, ours, {OFFLINE: float(specific_offline(rows)[-1]), "online_mean": mean})
+    left_out = {each.spec for each in (*rankers, *fixed_intents(cell, among).values())}
+    for name, spec in cell.twins.items():
+        if spec in among and spec not in left_out and not _alone(among[spec]):
+            yield Pair(name, ours, _own(among[spec]))
+
+
+def _alone(cell: Cell) -> bool:
+    return cell.environment is not None and cell.environment.kept is not None
+
+
+def _own(cell: Cell) -> dict[str, float]:
+    return {OFFLINE: cell.trained.ndcg, "online_mean": cell.trained.online_mean}
+
+
+def _row(group: Group, name: str, metric: str, pairs: Sequence[Pair]) -> Row:
+    ours = np.array([pair.ours[metric] for pair in pairs])
+    twin = np.array([pair.twin[metric] for pair in pairs])
+    test = _test(ours, twin)
+    return {
+        **group.setting,
+        "twin": name,
+        "metric": metric,
+        "pairs": len(pairs),
+        "mean": float(ours.mean()),
+        "mean_twin": float(twin.mean()),
+        "difference": float((ours - twin).mean()),
+        "difference_ci95": None if test is None else test.ends,
+        "p": None if test is None else test.p,
+        "p_bonferroni": None,
+        "stars": "",
+    }
+
+
+def _test(ours: Floats, twin: Floats) -> PairedTest | None:
+    finite = np.isfinite(ours).all() and np.isfinite(twin).all()
+    return paired_t_test(ours, twin) if ours.size > 1 and finite else None
+
+
+def _correct(rows: Sequence[Row]) -> None:
+    for row, p in zip(rows, bonferroni([row["p"] for row in rows]) if rows else (), strict=True):
+        row |= {"p_bonferroni": p, "stars": stars(p)}

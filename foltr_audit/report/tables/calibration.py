@@ -1,0 +1,160 @@
+"""The noise that meets a target, one row per mechanism: as JSON and on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from foltr_audit.auditing.noise_for_target import Calibrated, in_sums
+from foltr_audit.privacy.accounting import Situation
+from foltr_audit.privacy.observers import sees, with_article
+from foltr_audit.report.results.wording import listed
+from foltr_audit.report.tables.layout import table
+from foltr_audit.utils.formatting import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SCHEMA = "foltr-audit/calibrate/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationReport:
+    """What was asked for, and each mechanism's answer.
+
+    Attributes:
+        target: epsilon of all rounds of the situation.
+        situation: what it is for.
+        found: one answer per mechanism.
+    """
+
+    target: float
+    situation: Situation
+    found: Sequence[Calibrated]
+
+    def json(self) -> str:
+        """Everything as one JSON object; an infinite bound is `"inf"`."""
+        return json_text(
+            {
+                "schema": SCHEMA,
+                "target": self._asked(),
+                "results": [_row(one) for one in self.found],
+                "warnings": self.warnings,
+            }
+        )
+
+    def print(self, console: Console) -> None:
+        """The table, and why each bound holds or none does."""
+        console.print(self._table())
+        console.print()
+        for line in self._lines():
+            console.print(escape(line), highlight=False)
+        console.print()
+        for command in self._commands():
+            console.print(escape(command), highlight=False, soft_wrap=True)
+
+    def _asked(self) -> dict[str, Any]:
+        there = self.situation
+        return {
+            "eps": self.target,
+            "delta": there.delta,
+            "unit": there.unit,
+            "view": there.view,
+            "sees": sees(there.view, there.colluders),
+            "colluders": there.colluders,
+            "rounds": there.rounds,
+            "clients": there.shares,
+            "arriving": there.arriving or there.shares,
+            "interactions": there.interactions,
+            "ranked_with": there.ranked_with,
+            "parameters": there.parameters,
+        }
+
+    def _table(self) -> Table:
+        there = self.situation
+        delta = f", delta {there.delta:g}" if there.delta else ""
+        rounds = f" over {there.rounds} rounds" if there.rounds > 1 else " in a round"
+        found = table(
+            f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds},\n"
+            f"where the server sees {with_article(sees(there.view, there.colluders))}",
+            f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
+            f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
+        )
+        found.add_column("mechanism", no_wrap=True)
+        found.add_column("noise in", no_wrap=True)
+        found.add_column("proven", justify="right", no_wrap=True)
+        found.add_column("average sd", justify="right", no_wrap=True)
+        for one in self.found:
+            found.add_row(one.mechanism, _place(one), *_cells(one))
+        return found
+
+    def _commands(self) -> Iterator[str]:
+        """How to check each answer, for one message where the target is that of several rounds."""
+        there = self.situation
+        rounds = f" --messages {there.rounds}" if there.touched > 1 else ""
+        lost = 1 - (there.arriving or there.shares) / there.shares
+        drop_out = f" --drop-out {lost:.6g}" if lost else ""
+        colluders = "" if there.colluders is None else f" --colluders {there.colluders}"
+        behind = "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
+        ranks = " --rank-with global" if there.ranked_with == "global" else ""
+        for one in self.found:
+            if not one.why_not:
+                yield (
+                    f"foltr-audit audit --defense {'+'.join(one.defense)} --clients {there.shares} "
+                    f"--unit {there.unit} --view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
+                    f"--claim {self.target:g} --delta {0.0 if one.pure else there.delta:g}"
+                )
+
+    def _lines(self) -> Iterator[str]:
+        for one in self.found:
+            said = f"impossible: {one.why_not}" if one.why_not else one.upper.how
+            summed = ", with secure aggregation" if one.wired else ""
+            yield f"{one.mechanism}{summed}: {said}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader of the table should know."""
+        shares = [one.mechanism for one in self.found if _place(one) == _SUM_ONLY and not one.why_not]
+        if not shares or all(one.wired for one in self.found if one.mechanism in shares):
+            return []
+        return [
+            f"{listed(shares)}: the bound holds for the sum only; a single message carries "
+            f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
+            "add +secure-aggregation to the chain"
+        ]
+
+
+_SUM_ONLY = "sum only"
+
+
+def _place(one: Calibrated) -> str:
+    """Where the noise is that the bound rests on."""
+    if in_sums(one.mechanism) and (one.why_not or "in the sum of" in one.upper.how):
+        return _SUM_ONLY
+    if one.why_not:
+        return "-"
+    return "clicks" if one.average_sd is None else "message"
+
+
+def _cells(one: Calibrated) -> tuple[str, str]:
+    if one.why_not:
+        return "-", "-"
+    sd = "-" if one.average_sd is None else f"{one.average_sd:.4g}"
+    return f"{one.upper.epsilon:.4f}", sd
+
+
+def _row(one: Calibrated) -> dict[str, Any]:
+    return {
+        "mechanism": one.mechanism,
+        "sum_only": _place(one) == _SUM_ONLY,
+        "defense": list(one.defense),
+        "eps_upper": one.upper.epsilon,
+        "delta": one.upper.delta,
+        "average_sd": one.average_sd,
+        "how": one.upper.how,
+        "why_not": one.why_not,
+    }

@@ -1,0 +1,83 @@
+"""What a comparison will take, as a table and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.experiments.comparison.estimate import Estimate
+from foltr_audit.report.tables.layout import table
+from foltr_audit.utils.formatting import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SCHEMA = "foltr-audit/estimate/1"
+_MIB = 2.0**20
+
+
+def estimate_json(found: Estimate) -> str:
+    """One JSON object; seconds and bytes."""
+    return json_text(
+        {
+            "schema": SCHEMA,
+            "kinds": [
+                {
+                    "kind": kind.kind,
+                    "cells": kind.cells,
+                    "done": kind.done,
+                    "to_run": kind.to_run,
+                    "seconds": kind.seconds,
+                    "disk": kind.disk,
+                }
+                for kind in found.kinds
+            ],
+            "workers": found.workers,
+            "seconds": found.seconds,
+            "memory_per_worker": found.memory,
+            "memory_in_all": found.memory_in_all,
+            "disk": found.disk,
+            "rests_on": list(found.rests_on),
+            "problems": list(found.problems),
+        }
+    )
+
+
+def print_estimate(found: Estimate, console: Console) -> None:
+    """Cells by kind, and what all of them take."""
+    cells = table("what it will take", "work: of one worker; disk: what the cells are stored in")
+    cells.add_column("kind")
+    for heading in ("cells", "done", "to run", "work", "disk"):
+        cells.add_column(heading, justify="right", no_wrap=True)
+    for kind in found.kinds:
+        counts = (f"{number:,}" for number in (kind.cells, kind.done, kind.to_run))
+        cells.add_row(kind.kind, *counts, duration(kind.seconds), _size(kind.disk))
+    console.print(cells)
+    console.print(
+        f"\nabout {duration(found.seconds)} with {found.workers} at once, "
+        f"{_size(found.memory_in_all)} of memory ({_size(found.memory)} each), {_size(found.disk)} of disk",
+        style="bold",
+        highlight=False,
+    )
+    for line in found.rests_on:
+        console.print(escape(line), highlight=False)
+    for line in found.problems:
+        console.print(escape(f"cannot be run: {line}"), style="yellow", highlight=False)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text.
+
+    >>> duration(42.4), duration(312), duration(9000)
+    ('42 s', '5 min', '2 h 30 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _size(count: float) -> str:
+    mib = count / _MIB
+    return f"{mib:,.1f} MiB" if mib < 10 else f"{mib:,.0f} MiB" if mib < 10_000 else f"{mib / 1024:,.0f} GiB"

@@ -1,0 +1,91 @@
+"""The leak lint of a trace on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.report.tables.layout import percent, table
+from foltr_audit.trace.lint import Finding, Linted, Outcome
+from foltr_audit.trace.lint.findings import number
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def lint_table(title: str, linted: Linted) -> Table:
+    """The findings of one trace, leaks first."""
+    size = f"{number(linted.messages, 'message')} in {number(linted.rounds, 'round')}"
+    found = table(f"{escape(title)}: {size}", space=2)
+    found.add_column("check", no_wrap=True)
+    found.add_column("", no_wrap=True)
+    found.add_column("share", justify="right", no_wrap=True)
+    found.add_column("what it gives away", overflow="fold")
+    for finding in linted.findings:
+        style = "dim" if finding.severity == "note" else None
+        found.add_row(finding.check, finding.severity, _share(finding), escape(_told(finding)), style=style)
+    return found
+
+
+def _share(finding: Finding) -> str:
+    """The share and what of, on two lines."""
+    if finding.share is None:
+        return ""
+    amount = "all" if finding.share == 1.0 else "< .1 %" if finding.share < 0.001 else percent(finding.share)
+    return f"{amount} of\n{finding.of}"
+
+
+def _told(finding: Finding) -> str:
+    return finding.text if finding.example is None else f"{finding.text} First: {finding.example}."
+
+
+def lint_lines(linted: Linted) -> Iterator[str]:
+    """What was looked for in vain, what was not looked at, and the sum of it."""
+    if not linted.rounds:
+        yield "no round with messages is recorded: there is nothing to look at"
+        return
+    outcomes = linted.outcomes
+    for outcome in outcomes:
+        if outcome.state == "clean":
+            yield escape(f"nothing found of {outcome.name}: {outcome.tells}{_power(outcome)}")
+    for outcome in outcomes:
+        if outcome.in_part:
+            yield escape(_in_part(outcome))
+    for outcome in sorted(outcomes, key=lambda outcome: not outcome.applies):
+        if outcome.reason is not None:
+            begin = "not looked for" if outcome.applies else "nothing to look at for"
+            yield escape(f"{begin} {outcome.name}: {outcome.reason}")
+    if linted.rounds_without:
+        yield f"{number(linted.rounds_without, 'round')} without recorded messages could not be looked at"
+    yield _sum(linted)
+
+
+def _in_part(outcome: Outcome) -> str:
+    """One check that looked in part: what it left out, by the reason."""
+    parts: dict[str, list[str]] = {}
+    for gap in outcome.gaps:
+        parts.setdefault(gap.why, []).append(gap.part)
+    left = "; ".join(f"not at {', nor at '.join(each)}: {why}" for why, each in parts.items())
+    seen = "" if outcome.found else f"nothing found of {outcome.tells}{_power(outcome)}; "
+    return f"looked in part for {outcome.name}: {seen}{left}"
+
+
+def _power(outcome: Outcome) -> str:
+    return f" ({outcome.power})" if outcome.power else ""
+
+
+def _sum(linted: Linted) -> str:
+    """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
+    leaks = linted.leaks
+    found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"
+    missing = sum(outcome.is_missing for outcome in linted.outcomes)
+    in_part = sum(outcome.in_part for outcome in linted.outcomes)
+    left = [f"{number(missing, 'check')} could not look"] if missing else []
+    left += (
+        [f"{in_part} looked in part" if missing else f"{number(in_part, 'check')} looked in part"]
+        if in_part
+        else []
+    )
+    return f"{found}; {', '.join(left)}" if left else found

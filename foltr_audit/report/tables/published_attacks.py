@@ -1,0 +1,190 @@
+"""Published figures of attacks beside what the cells of a preset found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.markup import escape
+
+from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.report.results.base import Group, Row, groups
+from foltr_audit.report.results.published_extent import Comparison, Extent
+from foltr_audit.report.tables.layout import method_text, print_fitting, table
+from foltr_audit.utils.formatting import epsilon, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+COMPARED = ("accuracy", "precision", "recall")
+"""What is compared: means over lists with a click; lists without a guess do not count in the precision."""
+
+Metrics = dict[str, float]
+
+
+class AttackComparison(Comparison):
+    """Published figures of attacks beside those found, averaged alike: means of folds, then their mean.
+
+    There is one row per cell of the preset, setting, click model and method.
+    """
+
+    @classmethod
+    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Cell]], extent: Extent) -> AttackComparison:
+        """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
+        return cls(
+            preset=preset,
+            extent=extent,
+            rows=[
+                row
+                for name, mine in cells.items()
+                for group in groups(mine)
+                for row in _group_rows(preset, name, group)
+            ],
+        )
+
+    def print(self, console: Console) -> None:
+        """One table per setting: published figures, then a column per cell."""
+        settings = list(dict.fromkeys(_setting(row) for row in self.rows))
+        for setting in settings:
+            rows = [row for row in self.rows if _setting(row) == setting]
+            less = [escape(cell.name) for cell in self.preset.cells[:-1]]
+            build = partial(self._table, rows, several=len(settings) > 1)
+            print_fitting(build, less, console)
+            console.print()
+
+    def _table(self, rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
+        first = rows[0]
+        where = f", eps {epsilon(first['eps_claimed'])}, trained on {first['trained_on']}" if several else ""
+        found = table(
+            escape(f"{self.preset.published.title}{where}: accuracy/precision/recall"),
+            self._caption(rows),
+            space=0,
+        )
+        cells = [cell.name for cell in self.preset.cells]
+        found.add_column("clicks", no_wrap=True)
+        found.add_column("method", overflow="fold", no_wrap=narrow)
+        for heading in ("published", *cells):
+            found.add_column(escape(heading), justify="right", no_wrap=True)
+        for click_model in dict.fromkeys(row["click_model"] for row in rows):
+            mine = [row for row in rows if row["click_model"] == click_model]
+            for number, (method, *line) in enumerate(_lines(mine, cells)):
+                name = method_text(method, narrow=narrow)
+                found.add_row(escape(click_model) if number == 0 else "", name, *line)
+            found.add_section()
+        return found
+
+    def _caption(self, rows: Sequence[Row]) -> str:
+        folds = max(row["folds"] for row in rows)
+        means = f"means of {folds} folds" if folds > 1 else "means"
+        return escape(
+            f"published: of {self.preset.published.data}; the others: {means} of {self.extent}\n"
+            "lists without a guess do not count in the precision"
+        )
+
+
+def _setting(row: Row) -> tuple[str, str]:
+    return row["trained_on"], row["defense"]
+
+
+def _lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[list[str]]:
+    """Method, published figures and those of each cell, for rows of one click model.
+
+    An attack stands beside the same attack with other parameters in the other cells.
+    """
+    for name in dict.fromkeys(_name(row["method"]) for row in rows):
+        mine = [row for row in rows if _name(row["method"]) == name]
+        per_cell = [[row for row in mine if row["cell"] == cell] for cell in cells]
+        for line in zip_longest(*per_cell):
+            there = [row for row in line if row is not None]
+            methods = {row["method"] for row in there}
+            published = {key: there[0][f"published_{key}"] for key in COMPARED}
+            yield [
+                methods.pop() if len(methods) == 1 else name,
+                _figures(published, 2),
+                *("-" if row is None else _figures(row, 3) for row in line),
+            ]
+
+
+def _figures(row: Row, digits: int) -> str:
+    if row["accuracy"] is None:
+        return "-"
+    return "/".join(short(row[name], digits) for name in COMPARED)
+
+
+def _name(method: str) -> str:
+    """What a method is called whatever its parameters; random guesses differ by theirs."""
+    return method if method.startswith(RANDOM) else method.partition(":")[0]
+
+
+def _group_rows(preset: Preset, cell: str, group: Group) -> Iterator[Row]:
+    """Rows of the Specs of a cell that differ in fold and repetition only."""
+    setting = {name: group.setting[name] for name in ("trained_on", "eps_claimed", "defense", "pdgd")}
+    sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
+    for click_model in group.cells[0].evidence:
+        runs = [(run.spec.data.fold, _with_click(run.evidence[click_model])) for run in group.cells]
+        for method in dict.fromkeys((*sizes, *runs[0][1].guessed)):
+            published = preset.published.of(method, click_model)
+            if not all(_is_compared(method, lists, published) for _, lists in runs):
+                continue
+            found = [(fold, _metrics(method, lists)) for fold, lists in runs]
+            yield {
+                "cell": cell,
+                "method": method,
+                "click_model": click_model,
+                **setting,
+                "folds": len({fold for fold, _ in found}),
+                "lists": sum(int(lists.query.size) for _, lists in runs),
+                **{name: _mean_of_folds([(fold, one[name]) for fold, one in found]) for name in COMPARED},
+                **{f"published_{name}": getattr(published, name, None) for name in COMPARED},
+            }
+
+
+def _with_click(evidence: Evidence) -> Evidence:
+    return evidence.at(evidence.has_click)
+
+
+def _is_compared(method: str, lists: Evidence, published: AttackFigures | None) -> bool:
+    """Whether a method answered, and is no baseline that nothing was published on."""
+    if method.startswith(RANDOM):
+        return True
+    return method in lists.guessed and (published is not None or method not in lists.baselines)
+
+
+def _metrics(method: str, lists: Evidence) -> Metrics:
+    """Means over lists with a click of one fold; NaN where no list defines one."""
+    clicked = lists.clicks.sum(axis=1).astype(np.float64)
+    length = lists.is_document.sum(axis=1).astype(np.float64)
+    if method.startswith(RANDOM):  # expectations: which documents are named is independent of the clicks
+        guessed = np.minimum(float(method.removeprefix(RANDOM)), length)
+        hits = np.divide(guessed * clicked, length, out=np.zeros_like(length), where=length > 0)
+    else:
+        guess = lists.guessed[method].guess & lists.is_document
+        guessed = guess.sum(axis=1).astype(np.float64)
+        hits = (guess & lists.clicks).sum(axis=1).astype(np.float64)
+    return {
+        "accuracy": _mean_ratio(length - clicked - guessed + 2 * hits, length),
+        "precision": _mean_ratio(hits, guessed),
+        "recall": _mean_ratio(hits, clicked),
+    }
+
+
+def _mean_ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> float:
+    """Mean quotient where the denominator is not 0."""
+    there = denominator > 0
+    return float((numerator[there] / denominator[there]).mean()) if there.any() else float("nan")
+
+
+def _mean_of_folds(values: Sequence[tuple[int, float]]) -> float:
+    """The mean over folds of each fold's mean over its repetitions; undefined ones do not count."""
+    by_fold: dict[int, list[float]] = {}
+    for fold, value in values:
+        if not np.isnan(value):
+            by_fold.setdefault(fold, []).append(value)
+    return float(np.mean([np.mean(mine) for mine in by_fold.values()])) if by_fold else float("nan")
