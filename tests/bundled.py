@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.archive import entry
-from foltr_audit.bundling.manifest import NAME, Manifest
+from foltr_audit.evidence.bundle.archive import entry
+from foltr_audit.evidence.bundle.manifest import NAME, Manifest
 from foltr_audit.experiments.comparison.expansion import Expansion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Grid

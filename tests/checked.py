@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.outcomes import Outcome, outcomes
-from foltr_audit.checking.subjects import Reading, Subject
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.outcomes import Outcome, outcomes
+from foltr_audit.evidence.check.subjects import Reading, Subject
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observers import sees
 

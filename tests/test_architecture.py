@@ -18,7 +18,7 @@ MOST_LINES = 400
 
 ROOMS = (
     *("utils", "kernels", "privacy", "core", "data", "trace", "inference", "simulation", "judge", "auditing"),
-    *("experiments", "report", "cli"),
+    *("experiments", "report", "evidence", "cli"),
 )
 """Every room may import those before it, and itself."""
 

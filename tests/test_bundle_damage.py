@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.bundling import unpack
-from foltr_audit.bundling.archive import entry
-from foltr_audit.bundling.manifest import NAME
 from foltr_audit.errors import TraceError
+from foltr_audit.evidence.bundle import unpack
+from foltr_audit.evidence.bundle.archive import entry
+from foltr_audit.evidence.bundle.manifest import NAME
 from foltr_audit.experiments.comparison.cell_arrays import cell_arrays
 from foltr_audit.utils.reading import arrays
 from foltr_audit.utils.reading.arrays import read_array

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.bundling.checks import NotPossibleError
-from foltr_audit.bundling.comparison_checks import _same_chain
-from foltr_audit.bundling.differences import (
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.evidence.bundle.checks import NotPossibleError
+from foltr_audit.evidence.bundle.comparison_checks import _same_chain
+from foltr_audit.evidence.bundle.differences import (
     ACROSS_VERSIONS,
     EXACT,
     Tolerance,
@@ -21,8 +22,7 @@ from foltr_audit.bundling.differences import (
     named,
     table_differences,
 )
-from foltr_audit.bundling.place import Place
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.evidence.bundle.place import Place
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.bundling.contents import contents_of
-from foltr_audit.bundling.manifest import NAME
-from foltr_audit.bundling.pack import pack
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.evidence.bundle.contents import contents_of
+from foltr_audit.evidence.bundle.manifest import NAME
+from foltr_audit.evidence.bundle.pack import pack
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from tests.bundled import content
 from tests.command import files, run

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.bundling.manifest import NAME
-from foltr_audit.bundling.pack import pack
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence.bundle.manifest import NAME
+from foltr_audit.evidence.bundle.pack import pack
 from tests.bundled import Files, changed_json, content, forged
 from tests.caching import TEXT
 from tests.command import Done, run

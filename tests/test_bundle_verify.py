@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.bundling.manifest import NAME
-from foltr_audit.bundling.pack import pack
-from foltr_audit.bundling.verify import Asked, Verification, verify
+from foltr_audit.evidence.bundle.manifest import NAME
+from foltr_audit.evidence.bundle.pack import pack
+from foltr_audit.evidence.bundle.verify import Asked, Verification, verify
 from foltr_audit.experiments.comparison.compare import compare
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Grid

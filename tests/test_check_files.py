@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.checking.junit import junit_xml
-from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.markdown import append, markdown
-from foltr_audit.checking.report import CheckReport
-from foltr_audit.checking.subjects import Reading, printable
+from foltr_audit.evidence.check.junit import junit_xml
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.markdown import append, markdown
+from foltr_audit.evidence.check.report import CheckReport
+from foltr_audit.evidence.check.subjects import Reading, printable
 from foltr_audit.report.render.markdown import quoted
 from tests.checked import subject
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.checking.limits import AUDIT_LIMITS, NAMES, Limits
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence.check.limits import AUDIT_LIMITS, NAMES, Limits
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "check.md"
 

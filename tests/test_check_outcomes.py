@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.checking.limits import NAMES, Limits
-from foltr_audit.checking.outcomes import outcomes
-from foltr_audit.checking.subjects import Reading, Subject
 from foltr_audit.errors import ContradictionError
+from foltr_audit.evidence.check.limits import NAMES, Limits
+from foltr_audit.evidence.check.outcomes import outcomes
+from foltr_audit.evidence.check.subjects import Reading, Subject
 from tests.checked import attack, claim, judged, subject
 
 UNIT = st.floats(0.5, 0.99)

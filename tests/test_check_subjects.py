@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.checking.report import warnings_of
-from foltr_audit.checking.subjects import Subject, subjects_of
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence.check.report import warnings_of
+from foltr_audit.evidence.check.subjects import Subject, subjects_of
 from foltr_audit.report.results.compare import CompareReport
 
 

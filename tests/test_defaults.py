@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.checking.limits import Limits as Gate
 from foltr_audit.cli.calibrate import calibrate
 from foltr_audit.cli.recommend import recommend
 from foltr_audit.core.spec import base as defaults
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.evidence.check.limits import Limits as Gate
 from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.recommend.limits import Limits
 from foltr_audit.experiments.recommend.recommend import Effort

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 import tests.checked as checks
-from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.report import CheckReport
-from foltr_audit.checking.tables import print_check
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.report import CheckReport
+from foltr_audit.evidence.check.tables import print_check
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.tables.compare import print_compare
 from foltr_audit.report.tables.layout import NAME_WIDTH, name_lines

@@ -42,7 +42,7 @@ def bundle(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Pack Specs, results, what cells found, hashes and versions into one file that verify checks."""
-    from foltr_audit.bundling.pack import pack
+    from foltr_audit.evidence.bundle.pack import pack
     from foltr_audit.utils.formatting import json_text
     from foltr_audit.utils.progress import on_terminal
 
@@ -92,9 +92,9 @@ def verify(
     """
     import secrets
 
-    from foltr_audit.bundling.table import print_verification
-    from foltr_audit.bundling.verify import SAMPLE, Asked
-    from foltr_audit.bundling.verify import verify as check
+    from foltr_audit.evidence.bundle.table import print_verification
+    from foltr_audit.evidence.bundle.verify import SAMPLE, Asked
+    from foltr_audit.evidence.bundle.verify import verify as check
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.utils.progress import on_terminal
 

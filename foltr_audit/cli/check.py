@@ -24,9 +24,9 @@ from foltr_audit.cli.output import (
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.checking.fresh import Asked
-    from foltr_audit.checking.limits import Limits
-    from foltr_audit.checking.report import CheckReport
+    from foltr_audit.evidence.check.limits import Limits
+    from foltr_audit.evidence.check.report import CheckReport
+    from foltr_audit.evidence.check.rerun_audit import Asked
     from foltr_audit.experiments.plan import Plan
 
 _ALWAYS = {"limits", "json", "threads", "junit", "summary"}
@@ -90,7 +90,7 @@ def check(
 
     Exit code 0 if all hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
-    from foltr_audit.checking.limits import Limits
+    from foltr_audit.evidence.check.limits import Limits
 
     given = Limits.from_toml(read_text(limits, "LIMITS"), str(limits))
     for option, path in (("--junit", junit), ("--summary", summary)):
@@ -117,10 +117,10 @@ def _check_fresh(
     click_model: list[str] | None,
     audit: dict[str, Any],
 ) -> CheckReport:
-    from foltr_audit.checking.fresh import run_fresh, with_strong_attacks
-    from foltr_audit.checking.limits import AUDIT_LIMITS
-    from foltr_audit.checking.report import CheckReport, warnings_of
-    from foltr_audit.checking.subjects import subjects_of
+    from foltr_audit.evidence.check.limits import AUDIT_LIMITS
+    from foltr_audit.evidence.check.report import CheckReport, warnings_of
+    from foltr_audit.evidence.check.rerun_audit import run_fresh, with_strong_attacks
+    from foltr_audit.evidence.check.subjects import subjects_of
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.utils.progress import on_terminal
 
@@ -147,7 +147,7 @@ def _check_fresh(
 
 def _untried(limits: Limits, plan: Plan) -> list[str]:
     """Warnings of default attacks that --method left out."""
-    from foltr_audit.checking.attacks import untried
+    from foltr_audit.evidence.check.attacks import untried
 
     protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
     if limits.max_attack_auc is None:
@@ -158,9 +158,9 @@ def _untried(limits: Limits, plan: Plan) -> list[str]:
 def _asked(
     common: Common, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
 ) -> Asked:
-    from foltr_audit.checking.attacks import click_attacks
-    from foltr_audit.checking.fresh import Asked
     from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
+    from foltr_audit.evidence.check.attacks import click_attacks
+    from foltr_audit.evidence.check.rerun_audit import Asked
 
     for option, given in (
         ("--trace-every", common.trace_every),
@@ -194,8 +194,8 @@ def _every(method: list[str] | None) -> bool:
 
 
 def _methods(method: list[str] | None) -> tuple[str, ...]:
-    from foltr_audit.checking.attacks import click_attacks
     from foltr_audit.core.plugins import Attack
+    from foltr_audit.evidence.check.attacks import click_attacks
 
     chosen = click_attacks(methods_of(method) or (), every=_every(method))
     warn_of_unloadable(Attack)
@@ -214,8 +214,8 @@ def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[fl
 
 
 def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport:
-    from foltr_audit.checking.report import CheckReport, warnings_of
-    from foltr_audit.checking.subjects import chosen_rows, subjects_of
+    from foltr_audit.evidence.check.report import CheckReport, warnings_of
+    from foltr_audit.evidence.check.subjects import chosen_rows, subjects_of
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.utils.progress import on_terminal
@@ -228,8 +228,8 @@ def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport
 
 
 def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] | None) -> CheckReport:
-    from foltr_audit.checking.recorded_runs import check_recorded
-    from foltr_audit.checking.report import CheckReport
+    from foltr_audit.evidence.check.recorded_runs import check_recorded
+    from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.utils.progress import on_terminal
 
     found = check_recorded(
@@ -249,7 +249,7 @@ def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Pa
     if common.json:
         print_line(report.json())
     else:
-        from foltr_audit.checking.tables import print_check
+        from foltr_audit.evidence.check.tables import print_check
 
         print_check(report, stdout_console())
     warn(report.warnings)
@@ -265,8 +265,8 @@ def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Pa
 
 def _written(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
     """Write the files; what went wrong is returned, so that the verdict can be told before it."""
-    from foltr_audit.checking.junit import junit_xml
-    from foltr_audit.checking.markdown import append, markdown
+    from foltr_audit.evidence.check.junit import junit_xml
+    from foltr_audit.evidence.check.markdown import append, markdown
     from foltr_audit.utils import atomic_files
 
     try:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.bundling.pack import pack
-from foltr_audit.bundling.verify import Asked, verify
+from foltr_audit.evidence.bundle.pack import pack
+from foltr_audit.evidence.bundle.verify import Asked, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.render.csv import csv_text
 from foltr_audit.report.results.compare import CompareReport

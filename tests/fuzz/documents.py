@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.checking.limits import Limits
 from foltr_audit.cli.main import main
 from foltr_audit.core.defense_chain import Chain, parse_chain
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin
@@ -18,6 +17,7 @@ from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence.check.limits import Limits
 from foltr_audit.experiments.comparison.alternatives import Alternative
 from foltr_audit.experiments.comparison.grid import Grid
 from foltr_audit.experiments.plan import Plan, read_tables

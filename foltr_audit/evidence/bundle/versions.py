@@ -49,7 +49,7 @@ def _processor() -> str:
 
 
 def _code() -> str:
-    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    package, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
     folders = (
         package,
         *(package / name for name in _LINKED),

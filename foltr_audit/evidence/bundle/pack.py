@@ -14,11 +14,11 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.archive import BundleWriter, digest_of
-from foltr_audit.bundling.contents import Contents, Source, contents_of
-from foltr_audit.bundling.manifest import NAME, Manifest, Packed
-from foltr_audit.bundling.versions import versions
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.evidence.bundle.archive import BundleWriter, digest_of
+from foltr_audit.evidence.bundle.contents import Contents, Source, contents_of
+from foltr_audit.evidence.bundle.manifest import NAME, Manifest, Packed
+from foltr_audit.evidence.bundle.versions import versions
 from foltr_audit.experiments.runs.folder import writing
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress

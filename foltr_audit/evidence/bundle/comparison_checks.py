@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 
-from foltr_audit.bundling.checks import FOREIGN, Check, NotPossibleError, said
-from foltr_audit.bundling.contents import failed_key, failures, missing_cells
-from foltr_audit.bundling.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
-from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.evidence.bundle.checks import FOREIGN, Check, NotPossibleError, said
+from foltr_audit.evidence.bundle.contents import failed_key, failures, missing_cells
+from foltr_audit.evidence.bundle.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
+from foltr_audit.evidence.bundle.manifest import Manifest
 from foltr_audit.experiments.comparison.compare import tried_in
 from foltr_audit.experiments.comparison.expansion import Expansion, LeftOut, Planned
 from foltr_audit.experiments.comparison.facts import read_facts

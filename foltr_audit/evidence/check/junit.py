@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from foltr_audit.checking.outcomes import Outcome
-from foltr_audit.checking.report import CheckReport
+from foltr_audit.evidence.check.outcomes import Outcome
+from foltr_audit.evidence.check.report import CheckReport
 
 SUITE = "foltr-audit check"
 CLASS = "foltr-audit.check"

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foltr_audit.bundling.checks import NotPossibleError
-from foltr_audit.bundling.differences import (
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import FoltrAuditError
+from foltr_audit.evidence.bundle.checks import NotPossibleError
+from foltr_audit.evidence.bundle.differences import (
     EXACT,
     OTHER_BYTES,
     Tolerance,
@@ -16,9 +18,7 @@ from foltr_audit.bundling.differences import (
     named,
     table_differences,
 )
-from foltr_audit.bundling.place import Place
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.errors import FoltrAuditError
+from foltr_audit.evidence.bundle.place import Place
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, cell_arrays
 from foltr_audit.experiments.comparison.cells import Files
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foltr_audit.checking.outcomes import Outcome
-from foltr_audit.checking.report import CheckReport
+from foltr_audit.evidence.check.outcomes import Outcome
+from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.render.markdown import quoted, table_lines
 from foltr_audit.utils import atomic_files
 

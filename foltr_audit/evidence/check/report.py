@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar
 
-from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.outcomes import Outcome, Status, outcomes
-from foltr_audit.checking.subjects import Subject, printable
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.outcomes import Outcome, Status, outcomes
+from foltr_audit.evidence.check.subjects import Subject, printable
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.formatting import json_text

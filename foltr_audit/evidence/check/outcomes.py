@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
-from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.subjects import Reading, Subject, printable
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.subjects import Reading, Subject, printable
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.results.base import Row

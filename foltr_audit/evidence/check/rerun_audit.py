@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from foltr_audit.checking.limits import Limits
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.evidence.check.limits import Limits
 from foltr_audit.experiments.comparison.expansion import Expansion, Planned
 from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
 from foltr_audit.experiments.comparison.grid import Grid

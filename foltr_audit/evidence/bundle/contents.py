@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.manifest import Kind
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.evidence.bundle.manifest import Kind
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
 from foltr_audit.experiments.comparison.expansion import Planned
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.checking.attacks import refusals
-from foltr_audit.checking.limits import Limits
-from foltr_audit.checking.subjects import Reading, Subject, printable
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence.check.attacks import refusals
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.subjects import Reading, Subject, printable
 from foltr_audit.experiments.recorded_attack import Recorded
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import Interval, Resamples

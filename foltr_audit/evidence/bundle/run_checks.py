@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.checks import FOREIGN, Check, said
-from foltr_audit.bundling.differences import EXACT, named, table_differences
-from foltr_audit.bundling.manifest import Manifest
 from foltr_audit.errors import TraceError
+from foltr_audit.evidence.bundle.checks import FOREIGN, Check, said
+from foltr_audit.evidence.bundle.differences import EXACT, named, table_differences
+from foltr_audit.evidence.bundle.manifest import Manifest
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
 from foltr_audit.experiments.runs.stored import stored_plan

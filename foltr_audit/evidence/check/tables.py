@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.text import Text
 
-from foltr_audit.checking.outcomes import Outcome
-from foltr_audit.checking.report import CheckReport
+from foltr_audit.evidence.check.outcomes import Outcome
+from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.tables.layout import print_fitting, table
 
 if TYPE_CHECKING:

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from foltr_audit.bundling.checks import Check, check_files, check_specs, guarded
-from foltr_audit.bundling.comparison_checks import check_cells, check_grid, check_results, finished_specs
-from foltr_audit.bundling.differences import ACROSS_VERSIONS, EXACT, Tolerance
-from foltr_audit.bundling.place import Place, refuse_vain_place
-from foltr_audit.bundling.rerun_cells import CellsAgain, Compared
-from foltr_audit.bundling.rerun_runs import RunsAgain
-from foltr_audit.bundling.run_checks import check_runs, plan_of
-from foltr_audit.bundling.unpack import Unpacked, unpacked
-from foltr_audit.bundling.versions import differing, versions
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.evidence.bundle.checks import Check, check_files, check_specs, guarded
+from foltr_audit.evidence.bundle.comparison_checks import (
+    check_cells,
+    check_grid,
+    check_results,
+    finished_specs,
+)
+from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, Tolerance
+from foltr_audit.evidence.bundle.place import Place, refuse_vain_place
+from foltr_audit.evidence.bundle.rerun_cells import CellsAgain, Compared
+from foltr_audit.evidence.bundle.rerun_runs import RunsAgain
+from foltr_audit.evidence.bundle.run_checks import check_runs, plan_of
+from foltr_audit.evidence.bundle.unpack import Unpacked, unpacked
+from foltr_audit.evidence.bundle.versions import differing, versions
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runs.folder import MODEL, SPEC

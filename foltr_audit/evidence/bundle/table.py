@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.bundling.verify import Verification
+from foltr_audit.evidence.bundle.verify import Verification
 from foltr_audit.report.tables.layout import table
 
 if TYPE_CHECKING:

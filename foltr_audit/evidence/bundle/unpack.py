@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from foltr_audit.bundling.archive import CHUNK, digest_of, write_files
-from foltr_audit.bundling.manifest import MOST_BYTES, NAME, Manifest
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.evidence.bundle.archive import CHUNK, digest_of, write_files
+from foltr_audit.evidence.bundle.manifest import MOST_BYTES, NAME, Manifest
 from foltr_audit.experiments.comparison import folder as comparison_folder
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
 from foltr_audit.experiments.runs.folder import FRESH, TRAINING, writing

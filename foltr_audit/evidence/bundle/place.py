@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from foltr_audit.bundling.checks import NotPossibleError
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import SYNTHETIC, load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.evidence.bundle.checks import NotPossibleError
 from foltr_audit.experiments.runner import Study
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from foltr_audit.bundling.unpack import Unpacked
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.evidence.bundle.unpack import Unpacked
 from foltr_audit.experiments.runs.folder import SPEC
 
 State = Literal["holds", "fails", "not possible", "skipped"]

@@ -6,15 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.bundling.checks import Check, NotPossibleError
-from foltr_audit.bundling.comparison_checks import compare_results
-from foltr_audit.bundling.differences import EXACT, Tolerance, array_differences, named, table_differences
-from foltr_audit.bundling.manifest import Manifest
-from foltr_audit.bundling.place import Place
-from foltr_audit.bundling.rerun_cells import Compared
-from foltr_audit.bundling.run_checks import stored_results
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
+from foltr_audit.evidence.bundle.checks import Check, NotPossibleError
+from foltr_audit.evidence.bundle.comparison_checks import compare_results
+from foltr_audit.evidence.bundle.differences import (
+    EXACT,
+    Tolerance,
+    array_differences,
+    named,
+    table_differences,
+)
+from foltr_audit.evidence.bundle.manifest import Manifest
+from foltr_audit.evidence.bundle.place import Place
+from foltr_audit.evidence.bundle.rerun_cells import Compared
+from foltr_audit.evidence.bundle.run_checks import stored_results
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Cell
 from foltr_audit.experiments.runs.folder import MODEL, RESULTS, RunFolder
