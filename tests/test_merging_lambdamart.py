@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
-from foltr_audit.merging.combine import best_weight, combined, held_out, stacked, with_scores
-from foltr_audit.merging.lambdamart import LEARNING_RATES, Ranker, Trainer, Tuning
-from foltr_audit.merging.quality import Judge
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging.combine import best_weight, combined, held_out, stacked, with_scores
+from foltr_audit.studies.model_merging.lambdamart import LEARNING_RATES, Ranker, Trainer, Tuning
+from foltr_audit.studies.model_merging.quality import Judge
 
 SETTING = {
     "learning_rate": 0.1,

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.merging.splits import METHODS, Method, Partition, merge_queries, partition
-from foltr_audit.merging.topics import NO_TOPIC, CategoryCounts, query_topics
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging.splits import METHODS, Method, Partition, merge_queries, partition
+from foltr_audit.studies.model_merging.topics import NO_TOPIC, CategoryCounts, query_topics
 
 
 class Case(NamedTuple):

@@ -12,13 +12,13 @@ from scipy import stats
 from foltr_audit.core.records import Collection
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.merging import MergeSpec, MergeStudy, published, run_merging
-from foltr_audit.merging.clients import Clients, chosen_places
-from foltr_audit.merging.compared import compared_rows, verdict_rows
-from foltr_audit.merging.lambdamart import Trainer, Tuning
-from foltr_audit.merging.quality import METRICS, Judge
-from foltr_audit.merging.topics import Topics
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging import MergeSpec, MergeStudy, published, run_merging
+from foltr_audit.studies.model_merging.clients import Clients, chosen_places
+from foltr_audit.studies.model_merging.compared import compared_rows, verdict_rows
+from foltr_audit.studies.model_merging.lambdamart import Trainer, Tuning
+from foltr_audit.studies.model_merging.quality import METRICS, Judge
+from foltr_audit.studies.model_merging.topics import Topics
 from foltr_audit.utils.progress import Tick
 from tests.merging_data import CATEGORY, topical
 

@@ -10,9 +10,9 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.normalize import normalise
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.merging.topics import Topics
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
+from foltr_audit.studies.model_merging.topics import Topics
 
 
 def part(queries: list[list[tuple[float, int]]], width: int = 3, column: int = 2) -> Dataset:

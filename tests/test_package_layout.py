@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("attacks", "defenses", "scenarios")
+FOLDERS = ("attacks", "defenses", "scenarios", "studies")
 LISTS = """
 from foltr_audit.core.plugins import Attack, Defense, Scenario
 from foltr_audit.core.plugins.registry import names, unloadable

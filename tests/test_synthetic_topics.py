@@ -14,10 +14,10 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, QUERIES, _bounds
 from foltr_audit.kernels.philox import philox
 from foltr_audit.kernels.topic_documents import query_topics
-from foltr_audit.merging.lambdamart import Trainer, Tuning
-from foltr_audit.merging.statistics import mixture_rows
-from foltr_audit.merging.topics import Topics
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging.lambdamart import Trainer, Tuning
+from foltr_audit.studies.model_merging.statistics import mixture_rows
+from foltr_audit.studies.model_merging.topics import Topics
 from tests.test_synthetic import ndcg10, order_z
 
 

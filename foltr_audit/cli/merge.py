@@ -16,8 +16,8 @@ from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
-    from foltr_audit.merging import MergeStudy
     from foltr_audit.report.tables.published_figures import FigureComparison
+    from foltr_audit.studies.model_merging import MergeStudy
 
 _NAMES = {
     "data.source": "--data",
@@ -126,8 +126,8 @@ def play_merging(
     """
     import numba
 
-    from foltr_audit.merging import MergeSpec, run_merging
-    from foltr_audit.merging.output import MergeFolder
+    from foltr_audit.studies.model_merging import MergeSpec, run_merging
+    from foltr_audit.studies.model_merging.output import MergeFolder
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
 
@@ -160,7 +160,7 @@ def play_merging(
 
 
 def _print(study: MergeStudy, published: FigureComparison | None) -> None:
-    from foltr_audit.merging.tables import print_merging
+    from foltr_audit.studies.model_merging.tables import print_merging
 
     console = stdout_console("" if published is None else published.extent.label)
     if published is not None:

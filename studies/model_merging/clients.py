@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foltr_audit.errors import DataError
-from foltr_audit.merging.splits import MergeQueries, Method, Partition, merge_queries, partition
-from foltr_audit.merging.topics import Topics
+from foltr_audit.studies.model_merging.splits import MergeQueries, Method, Partition, merge_queries, partition
+from foltr_audit.studies.model_merging.topics import Topics
 
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),

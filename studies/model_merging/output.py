@@ -9,9 +9,9 @@ from pathlib import Path
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, locked, writing
-from foltr_audit.merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
-from foltr_audit.merging.study import MergeStudy, Row
 from foltr_audit.report.pictures.style import FORMATS
+from foltr_audit.studies.model_merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
+from foltr_audit.studies.model_merging.study import MergeStudy, Row
 from foltr_audit.utils import atomic_files
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}

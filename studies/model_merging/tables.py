@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.merging import published
-from foltr_audit.merging.compared import MERGED
-from foltr_audit.merging.quality import METRICS, NDCG
-from foltr_audit.merging.study import MergeStudy, Row
 from foltr_audit.report.tables.layout import percent, table
+from foltr_audit.studies.model_merging import published
+from foltr_audit.studies.model_merging.compared import MERGED
+from foltr_audit.studies.model_merging.quality import METRICS, NDCG
+from foltr_audit.studies.model_merging.study import MergeStudy, Row
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:

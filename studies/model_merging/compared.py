@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.judge.significance import bonferroni, paired_t_test
-from foltr_audit.merging import published
-from foltr_audit.merging.quality import METRICS
+from foltr_audit.studies.model_merging import published
+from foltr_audit.studies.model_merging.quality import METRICS
 
 Row = dict[str, Any]
 Metrics = Mapping[str, NDArray[np.float64]]  # of each test query, (queries,), by name

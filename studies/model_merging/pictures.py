@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.merging.study import MergeStudy, Row
 from foltr_audit.report.pictures.style import COLOURS, save_picture
+from foltr_audit.studies.model_merging.study import MergeStudy, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

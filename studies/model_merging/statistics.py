@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.merging.splits import METHODS, partition
-from foltr_audit.merging.topics import Topics
+from foltr_audit.studies.model_merging.splits import METHODS, partition
+from foltr_audit.studies.model_merging.topics import Topics
 
 Row = dict[str, Any]
 

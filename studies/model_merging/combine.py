@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
-from foltr_audit.merging.lambdamart import Ranker, Trainer, Tuning
-from foltr_audit.merging.quality import Judge
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging.lambdamart import Ranker, Trainer, Tuning
+from foltr_audit.studies.model_merging.quality import Judge
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 STEPS = 100

@@ -12,7 +12,7 @@ from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.merging.lambdamart import MOST_TREES
+from foltr_audit.studies.model_merging.lambdamart import MOST_TREES
 
 _EMBEDDED = f"synthetic:{LIKE}"
 

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.runner import data_facts
-from foltr_audit.merging import published
-from foltr_audit.merging.clients import Clients, chosen_places
-from foltr_audit.merging.combine import best_weight, combined, stacked, with_scores
-from foltr_audit.merging.compared import compared_rows, verdict_rows
-from foltr_audit.merging.lambdamart import Ranker, Trainer, Tuning
-from foltr_audit.merging.quality import NDCG, Judge
-from foltr_audit.merging.spec import MergeSpec
-from foltr_audit.merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.merging.topics import Topics
 from foltr_audit.rng import Streams
+from foltr_audit.studies.model_merging import published
+from foltr_audit.studies.model_merging.clients import Clients, chosen_places
+from foltr_audit.studies.model_merging.combine import best_weight, combined, stacked, with_scores
+from foltr_audit.studies.model_merging.compared import compared_rows, verdict_rows
+from foltr_audit.studies.model_merging.lambdamart import Ranker, Trainer, Tuning
+from foltr_audit.studies.model_merging.quality import NDCG, Judge
+from foltr_audit.studies.model_merging.spec import MergeSpec
+from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
+from foltr_audit.studies.model_merging.topics import Topics
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick

@@ -1,0 +1,1 @@
+"""Studies: programs that use the library for one question, and that nothing in the library uses."""
