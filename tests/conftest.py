@@ -15,9 +15,9 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.cache import key, store
 from foltr_audit.simulation.setup import Setup
-from tests.caching import TEXT
-from tests.installed import Installer
-from tests.toys import JOURNAL, Entry, tiny_collection
+from tests.fixtures.data_cache import TEXT
+from tests.fixtures.plugin_packages import Installer
+from tests.fixtures.tiny import JOURNAL, Entry, tiny_collection
 
 SetupOf = Callable[..., Setup]
 
@@ -128,7 +128,7 @@ def letor_file(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def small_comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished comparison of two cells; nobody may change it."""
-    from tests.bundled import write_comparison
+    from tests.fixtures.bundles import write_comparison
 
     return write_comparison(tmp_path_factory.mktemp("comparison") / "compared").path
 

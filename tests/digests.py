@@ -24,7 +24,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
-from tests.test_contract import example, view
+from tests.plugins.test_contract import example, view
 
 STORED = Path(__file__).with_suffix(".json")
 SOURCE = "synthetic:mq2007:15"  # 46 features: sums of whole lanes, of half of them, and of what is left

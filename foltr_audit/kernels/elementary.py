@@ -2,7 +2,7 @@
 
 The library's functions differ in their last digit between systems, and between processors of one system.
 These use additions, multiplications and divisions alone, in one order, and compile to wide registers where
-a loop calls them. Errors stay below two units in the last place (tests/test_elementary.py).
+a loop calls them. Errors stay below two units in the last place (tests/kernels/test_elementary.py).
 
 Source: Cody & Waite 1980, "Software manual for the elementary functions", chapters 5 (logarithm), 6
 (exponential) and 8 (sine, cosine), for the splits; the polynomials are Taylor sums.

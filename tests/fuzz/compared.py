@@ -16,7 +16,7 @@ from foltr_audit.evidence.bundle.verify import Asked, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.render.csv import csv_text
 from foltr_audit.report.results.compare import CompareReport
-from tests.bundled import content, write_bundle
+from tests.fixtures.bundles import content, write_bundle
 from tests.fuzz.mutations import (
     Random,
     changed_array,

@@ -22,6 +22,8 @@ from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.tables.run_differences import diff_json
 from foltr_audit.report.tables.significance import SignificanceReport
 from foltr_audit.trace import Trace, validate
+from tests.fixtures.stored_runs import rounds_of, write_run, write_system
+from tests.fixtures.tiny import tiny_collection
 from tests.fuzz.mutations import (
     Random,
     changed_bytes,
@@ -33,8 +35,6 @@ from tests.fuzz.mutations import (
 )
 from tests.fuzz.samples import Tree, lay, tree, write_trace
 from tests.fuzz.watch import Feed
-from tests.stored import rounds_of, write_run, write_system
-from tests.toys import tiny_collection
 
 METHODS = ("olsr", "lad", "map", "tukey", "box-ls", "raifle")
 EXTREME = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308, 5e-324, 1.7e38, 2.0**53, -1.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from foltr_audit.data.letor.reader import read_letor
 from foltr_audit.data.qrels import read_qrels
 from foltr_audit.data.sources import load_data
-from tests.caching import TEXT
+from tests.fixtures.data_cache import TEXT
 from tests.fuzz.mutations import Random, changed_bytes, changed_text
 from tests.fuzz.watch import Feed
 

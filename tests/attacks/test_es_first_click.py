@@ -1,0 +1,384 @@
+"""What a seed and metrics tell: against all joint click patterns, from the seed alone, calibrated, sound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.es_first_click import ESFirstClick, replayed_order
+from foltr_audit.attacks.first_position import FirstPosition
+from foltr_audit.attacks.seen_clicks import SeenClicks
+from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
+from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.kernels.cascade import cascade_clicks
+from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.simulation.learners.foltr_es import FOLtRES
+from tests.fixtures.tiny import BELIEF
+from tests.inference.test_pattern_decoder import walk_down
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+SIGMA, FEATURES = 0.7, 5
+
+
+class Sent(NamedTuple):
+    """Messages of simulated clients, and the clicks (n, B, k) behind them in the order shown."""
+
+    view: View
+    clicks: Bools
+
+
+def known(**more: Any) -> Knowledge:
+    """What a server knows of FOLtR-ES."""
+    given = Knowledge(
+        relevance=True,
+        lists="deterministic",
+        belief=BELIEF,
+        metric="maxrr",
+        sigma=SIGMA,
+        noise="metric-rr:p=0.5",
+        number_format="float64",
+    )
+    return given.having(**more)
+
+
+def sent(n: int, B: int = 1, k: int = 3, *, seed: int = 0, shorter: bool = False, **more: Any) -> Sent:
+    """Clients whose grades and clicks follow the server's belief; lists hold all documents of their query."""
+    rng, knowledge = np.random.default_rng(seed), known(**more)
+    learner = FOLtRES(
+        sigma=SIGMA, metric=knowledge.metric, antithetic=knowledge.antithetic, interactions=2 * B
+    )
+    seeds = rng.integers(0, 2**63, size=n, dtype=np.uint64)
+    theta, features = rng.normal(size=FEATURES), rng.normal(size=(n, B, k, FEATURES)).astype(np.float32)
+    eps = learner.perturbations(seeds, FEATURES)
+    half = (B + 1) // 2 if knowledge.antithetic else B
+    sign = np.where(np.arange(B) < half, 1.0, -1.0)[:, np.newaxis]
+    scores = (features * (theta + sign * eps[:, np.newaxis])[:, :, np.newaxis]).sum(axis=3)
+    lengths = rng.integers(1, k + 1, size=(n, B)) if shorter else np.full((n, B), k)
+    scores[np.arange(k) >= lengths[..., np.newaxis]] = -np.inf
+    order = np.argsort(-scores, axis=2, kind="stable")
+    there = np.arange(k) < lengths[..., np.newaxis]
+    rows = np.where(there[..., np.newaxis], np.take_along_axis(features, order[..., np.newaxis], axis=2), 0)
+    grades = np.stack([rng.choice(3, size=(n, B), p=BELIEF.grades[j]) for j in range(k)], axis=2)
+    labels = np.where(there, grades, -1)
+    clicks = cascade_clicks(
+        labels.reshape(n * B, k), rng.random((n * B, 2 * k)), BELIEF.click, BELIEF.stop
+    ).reshape(n, B, k)
+    values = learner.values
+    law = MetricResponse.parse(str(knowledge.noise or "none"), values.size)
+    assert law is not None
+    lie = (learner.outcomes(clicks) + rng.integers(1, values.size, size=(n, B))) % values.size
+    reported = values[np.where(rng.random((n, B)) < law.p, learner.outcomes(clicks), lie)]
+    later = reported[:, half:].mean(axis=1) if half < B else np.zeros(n)
+    both = np.stack([reported[:, :half].mean(axis=1), later], axis=1)
+    view = View(
+        observer="individual",
+        kind="es",
+        parameters=np.tile(theta, (n, 1)),
+        messages=both if knowledge.antithetic else both[:, :1],
+        seeds=seeds,
+        shown=np.where(there, order, -1),
+        features=rows.astype(np.float32),
+        labels=labels,
+        knowledge=knowledge,
+    )
+    return Sent(view, clicks)
+
+
+def hidden(seen: View) -> tuple[View, Ints]:
+    """The view of an observer without the order, and where each of its documents was shown, (n, B, k)."""
+    order = np.argsort(np.where(seen.shown < 0, 99, seen.shown), axis=2)
+    assert seen.labels is not None
+    turned = replace(
+        seen,
+        shown=np.take_along_axis(seen.shown, order, axis=2),
+        features=np.take_along_axis(seen.features, order[..., np.newaxis], axis=2).astype(np.float32),
+        labels=np.take_along_axis(seen.labels, order, axis=2),
+        knowledge=seen.knowledge.having(order=False),
+    )
+    return turned, order
+
+
+def answer(attack: Attack, seen: View) -> Inference:
+    """What an attack says; an error if it gives a shown document no number."""
+    assert attack.why_not(seen) is None
+    return checked_answer(attack, seen, np.random.default_rng(0))
+
+
+def patterns_of(said: Inference) -> Floats:
+    """The probabilities of patterns, which are there."""
+    assert said.patterns is not None
+    return said.patterns
+
+
+def bits(k: int) -> Bools:
+    """Clicks of each pattern, (2^k, k)."""
+    return np.asarray((np.arange(1 << k)[:, np.newaxis] >> np.arange(k)) & 1 == 1)
+
+
+# --- exact ----------------------------------------------------------------------------------------
+
+
+def explained(mean: float, n: int, k: int, channel: Floats) -> Floats:
+    """P(mean | first ranks of n lists), an array with n axes of k + 1 ranks: all reports walked."""
+    values = [Fraction(0), *(Fraction(1, rank) for rank in range(1, 11))]
+    total = np.zeros((k + 1,) * n)
+    for reports in product(range(11), repeat=n):
+        if abs(float(sum((values[r] for r in reports), Fraction(0)) / n) - mean) < 1e-6:
+            part = np.ones(())
+            for report in reports:
+                part = np.multiply.outer(part, channel[: k + 1, report])
+            total += part
+    return total
+
+
+def believed(prior: str, labels: Ints, k: int) -> Floats:
+    """Probability of each pattern of a list of k documents before the message, (2^k,)."""
+    click, stop = np.full(k, 0.5), np.zeros(k)
+    if prior == "relevance":
+        click, stop = BELIEF.click[labels], BELIEF.stop[labels]
+    elif prior == "position":
+        click = BELIEF.grades[:k] @ BELIEF.click
+        stop = BELIEF.grades[:k] @ (BELIEF.click * BELIEF.stop) / click
+    return walk_down(click, stop, k)
+
+
+@pytest.mark.parametrize("prior", ["position", "relevance", "uniform"])
+@pytest.mark.parametrize(("B", "antithetic"), [(1, True), (2, True), (5, True), (2, False), (3, False)])
+@pytest.mark.parametrize("p", [0.25, 0.9, 1.0])
+def test_posteriors_equal_brute_force_over_joint_patterns(
+    prior: str, B: int, antithetic: bool, p: float
+) -> None:
+    k, noise = 3, "none" if p == 1 else f"metric-rr:p={p}"
+    made = sent(4, B, k, seed=B, noise=noise, antithetic=antithetic)
+    said = answer(ESFirstClick.model_validate({"prior": prior}), made.view)
+    assert made.view.labels is not None
+    channel = MetricResponse(p, 11).matrix
+    first = [0 if not row.any() else int(row.argmax()) + 1 for row in bits(k)]
+    half = (B + 1) // 2 if antithetic else B
+    for i, (number, places) in product(range(4), enumerate([range(half), range(half, B)])):
+        n = len(places)
+        if n == 0:
+            continue
+        ranks = explained(float(made.view.messages[i, number]), n, k, channel)
+        joint = ranks[np.ix_(*[first] * n)]
+        for axis, b in enumerate(places):
+            prior_of = believed(prior, made.view.labels[i, b], k)
+            joint = joint * prior_of.reshape([-1 if a == axis else 1 for a in range(n)])
+        joint = joint / joint.sum()
+        for axis, b in enumerate(places):
+            expected = joint.sum(axis=tuple(a for a in range(n) if a != axis))
+            np.testing.assert_allclose(patterns_of(said)[i, b], expected, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(said.scores[i, b], expected @ bits(k), rtol=1e-9, atol=1e-12)
+            assert said.any_click is not None
+            np.testing.assert_allclose(said.any_click[i, b], 1 - expected[0], rtol=1e-9, atol=1e-12)
+            by_rank = np.bincount(first, weights=expected)
+            best = (by_rank > by_rank.max() - 1e-9).argmax()  # of equal ones the first
+            mine = np.where(np.array(first) == best, expected, 0.0)
+            assert said.guess[i, b].tolist() == (mine @ bits(k) > 0.5 * mine.sum()).tolist()
+
+
+def test_one_value_of_dcg_tells_the_pattern() -> None:
+    made = sent(200, 2, 6, seed=3, metric="dcg", noise="none", shorter=True)
+    rounded = replace(made.view, messages=made.view.messages.astype(np.float32).astype(np.float64))
+    said = answer(ESFirstClick(), rounded)
+    assert np.array_equal(said.guess, made.clicks)
+    noisy = sent(30, 2, 4, seed=4, metric="dcg", noise="metric-rr:p=0.3")
+    said = answer(ESFirstClick(prior="uniform"), noisy.view)
+    place = (bits(4) / np.log2(np.arange(4) + 2)).sum(axis=1)
+    for i, b in product(range(30), range(2)):
+        near = np.abs(place - noisy.view.messages[i, b]) < 1e-12
+        expected = np.where(near, 0.3, 0.7 / 1023)
+        np.testing.assert_allclose(patterns_of(said)[i, b], expected / expected.sum(), rtol=1e-9)
+
+
+# --- the seed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("antithetic", [True, False])
+def test_the_seed_gives_back_the_order(antithetic: bool) -> None:
+    """And with it the same answer, document by document and pattern by pattern; another seed does not."""
+    made = sent(40, 3, 6, seed=5, shorter=True, antithetic=antithetic)
+    unordered, shown = hidden(made.view)
+    assert np.array_equal(
+        np.take_along_axis(unordered.shown, replayed_order(unordered), axis=2), made.view.shown
+    )
+    one, other = answer(ESFirstClick(), made.view), answer(ESFirstClick(), unordered)
+    np.testing.assert_allclose(other.scores, np.take_along_axis(one.scores, shown, axis=2), rtol=1e-12)
+    assert np.array_equal(other.guess, np.take_along_axis(one.guess, shown, axis=2))
+    for i, b in product(range(40), range(3)):
+        for number, clicked in enumerate(bits(6)):
+            place = int(clicked[shown[i, b]] @ (1 << np.arange(6)))
+            assert patterns_of(other)[i, b, place] == patterns_of(one)[i, b, number]
+    assert unordered.seeds is not None
+    wrong = replace(unordered, seeds=unordered.seeds + np.uint64(1))
+    assert not np.array_equal(replayed_order(wrong), replayed_order(unordered))
+    assert not np.array_equal(answer(ESFirstClick(), wrong).guess, other.guess)
+
+
+def test_ties_go_by_position_in_the_query() -> None:
+    made = sent(5, 1, 4, seed=6)
+    same = replace(made.view, features=np.zeros_like(made.view.features))
+    unordered, _ = hidden(same)
+    assert np.array_equal(replayed_order(unordered), np.tile(np.arange(4), (5, 1, 1)))
+
+
+# --- what it is worth -----------------------------------------------------------------------------
+
+
+def test_it_reads_first_clicks_and_no_more() -> None:
+    """Without noise the first click of every list is named; behind it the belief stands."""
+    made = sent(300, 2, 8, seed=7, noise="none", shorter=True)
+    said = answer(ESFirstClick(), made.view)
+    first: Bools = np.cumsum(made.clicks, axis=2) - made.clicks == 0
+    assert np.array_equal(said.guess & first, made.clicks & first)
+    np.testing.assert_allclose(said.scores[first], made.clicks[first], atol=1e-12)
+    assert not np.array_equal(said.guess, made.clicks)
+
+
+def test_posteriors_are_calibrated_and_wrong_laws_are_not() -> None:
+    """Chi-square of clicks in ten bins of probability; the law of another p is caught."""
+    made = sent(3000, 4, 5, seed=8, noise="metric-rr:p=0.5")
+
+    def statistic(seen: View) -> float:
+        p = answer(ESFirstClick(prior="relevance"), seen).scores.reshape(-1)
+        clicked = made.clicks.reshape(-1)
+        bin_ = np.minimum((10 * p).astype(int), 9)
+        far = np.bincount(bin_, weights=clicked - p, minlength=10)
+        spread = np.bincount(bin_, weights=p * (1 - p), minlength=10)
+        return float((far[spread > 0] ** 2 / spread[spread > 0]).sum())
+
+    limit = float(chi2.ppf(1 - 1e-4, 10))
+    assert statistic(made.view) < limit
+    wrong = replace(made.view, knowledge=made.view.knowledge.having(noise="metric-rr:p=0.9"))
+    assert statistic(wrong) > 3 * limit
+
+
+def test_an_unknown_law_is_the_mean_over_all_p() -> None:
+    made = sent(50, 1, 5, seed=9)
+    blind = replace(made.view, knowledge=made.view.knowledge.having(noise=None))
+    middle = replace(made.view, knowledge=made.view.knowledge.having(noise=f"metric-rr:p={6 / 11:.17g}"))
+    np.testing.assert_allclose(
+        answer(ESFirstClick(), blind).scores, answer(ESFirstClick(), middle).scores, rtol=1e-12
+    )
+
+
+def test_messages_that_belief_or_all_clicks_rule_out_say_what_they_can() -> None:
+    """Rank 3 on a list of two documents; a click where nobody clicks: numbers, not NaN."""
+    made = sent(2, 1, 2, seed=10, noise="none")
+    never = replace(BELIEF, click=np.zeros(3))
+    seen = replace(
+        made.view,
+        messages=np.array([[1 / 3, 0.0], [1 / 2, 0.0]]),
+        knowledge=made.view.knowledge.having(belief=never),
+    )
+    said = answer(ESFirstClick(), seen)
+    assert patterns_of(said)[0, 0].tolist() == [1, 0, 0, 0], "impossible: the belief stands"
+    assert patterns_of(said)[1, 0].tolist() == [0, 0, 1, 0], "possible, though never believed"
+
+
+def test_messages_at_once_equal_messages_one_by_one() -> None:
+    made = sent(9, 4, 5, seed=11, shorter=True)
+    ragged = replace(made.view, shown=np.where(np.arange(4)[:, np.newaxis] > 2, -1, made.view.shown))
+    for seen in (made.view, ragged):
+        said = answer(ESFirstClick(), seen)
+        for i in range(9):
+            assert seen.labels is not None
+            assert seen.seeds is not None
+            alone = replace(
+                seen,
+                parameters=seen.parameters[[i]],
+                messages=seen.messages[[i]],
+                seeds=seen.seeds[[i]],
+                shown=seen.shown[[i]],
+                features=seen.features[[i]],
+                labels=seen.labels[[i]],
+                clients=np.ones(1, dtype=np.int64),
+            )
+            assert answer(ESFirstClick(), alone).scores.tobytes() == said.scores[[i]].tobytes()
+
+
+def test_without_messages() -> None:
+    seen = sent(3).view
+    nothing = replace(
+        seen,
+        parameters=seen.parameters[:0],
+        messages=seen.messages[:0],
+        shown=seen.shown[:0],
+        features=seen.features[:0],
+        labels=np.empty((0, 1, 3), dtype=np.int64),
+        seeds=np.empty(0, dtype=np.uint64),
+        clients=np.empty(0, dtype=np.int64),
+    )
+    assert answer(ESFirstClick(), nothing).guess.shape == (0, 1, 3)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("view", "reason"),
+    [
+        (sent(2, 4, metric="dcg").view, "averages of MaxRR only"),
+        (sent(2, metric="dcg", antithetic=False).view, None),
+        (replace(sent(2).view, knowledge=known(metric=None)), "does not know: metric"),
+        (replace(sent(2).view, knowledge=known(metric="ndcg")), "unknown metric 'ndcg'"),
+        (replace(sent(2).view, knowledge=known(order=False, sigma=None)), "neither the order nor seed"),
+        (replace(sent(2).view, knowledge=known(order=False), seeds=None), "neither the order nor seed"),
+        (replace(sent(2).view, knowledge=known(order=False, lists="sampled")), "sampled"),
+        (sent(2, 1, 10).view, None),
+        (replace(sent(2).view, kind="model"), "not model"),
+        (replace(sent(2).view, messages=np.zeros((2, 1))), "1 metrics; expected 2"),
+    ],
+)
+def test_it_says_what_it_cannot_read(view: View, reason: str | None) -> None:
+    said = ESFirstClick().why_not(view)
+    assert said is None if reason is None else reason in str(said)
+
+
+def test_it_is_exact_where_it_knows_all() -> None:
+    seen = sent(2).view
+    assert ESFirstClick(prior="relevance").exact_posterior(seen)
+    assert not ESFirstClick().exact_posterior(seen)
+    for lost in ({"noise": None}, {"belief": None}, {"noise": "laplace:scale=1"}):
+        told = replace(seen, knowledge=seen.knowledge.having(**lost))
+        assert not ESFirstClick(prior="relevance").exact_posterior(told)
+    assert not ESFirstClick(prior="relevance").exact_posterior(replace(seen, labels=None))
+
+
+# --- other readers of such messages ---------------------------------------------------------------
+
+
+def test_baselines_read_every_kind() -> None:
+    made = sent(20, 2, 4, seed=12)
+    assert made.view.labels is not None
+    clicks = replace(made.view, kind="clicks", messages=made.clicks.reshape(20, 8).astype(np.float64))
+    for seen in (made.view, clicks):
+        assert answer(FirstPosition(), seen).guess.sum() == 40
+        answer(PositionPrior(), seen)
+        said = answer(RelevancePrior(), seen)
+        for i, b in product(range(20), range(2)):
+            expected = believed("relevance", made.view.labels[i, b], 4)
+            np.testing.assert_allclose(patterns_of(said)[i, b], expected, rtol=1e-12)
+
+
+def test_a_central_server_sees_the_clicks() -> None:
+    made = sent(20, 2, 4, seed=13, shorter=True)
+    clicks = replace(made.view, kind="clicks", messages=made.clicks.reshape(20, 8).astype(np.float64))
+    said = answer(SeenClicks(), clicks)
+    assert np.array_equal(said.guess, made.clicks)
+    assert np.array_equal(said.scores, made.clicks.astype(np.float64))
+    assert SeenClicks().why_not(made.view) is not None
+    sure = np.take_along_axis(patterns_of(said), (made.clicks @ (1 << np.arange(4)))[..., np.newaxis], axis=2)
+    assert (sure == 1).all()
+    assert (patterns_of(said).sum(axis=2) == 1).all()

@@ -1,0 +1,373 @@
+"""Linking messages of a client: the statistic by textbook formulas, null worlds, and worlds that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom, multivariate_normal, norm
+
+from foltr_audit.attacks.linkage import (
+    Linkage,
+    alike,
+    click_behaviour,
+    same_count,
+    same_direction,
+    same_kind,
+    standardised,
+)
+from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.judge.linkage import LinkEvidence, combined_links, judge_links, offered, softmax
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.queries import Placed
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.client_recordings import DATA, recorded, reordered
+from tests.fixtures.tiny import view
+
+SetupOf = Callable[..., Setup]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ATTACK = Linkage()
+CHOICES = 5
+
+
+def judged(
+    recording: MemoryRecording,
+    *attacks: LinkAttack,
+    choices: int = CHOICES,
+    hidden: tuple[str, ...] = (),
+    seed: int = 1,
+) -> LinkEvidence:
+    observer = Observer(recording.header, DATA, frozenset(hidden))
+    return judge_links(recording, observer, attacks or [ATTACK], choices, Streams(seed))
+
+
+def p_value(placed: Placed, chance: float) -> float:
+    """How likely guessing names as many, each message counting once with its share of ties."""
+    return float(binom.sf(np.floor(placed.first.sum()) - 1, placed.first.size, chance))
+
+
+# --- the statistic --------------------------------------------------------------------------------
+
+
+def test_click_behaviour_is_compared_by_a_ratio_of_normal_densities() -> None:
+    rng = np.random.default_rng(1)
+    ours, theirs = rng.normal(size=(6, 3)), rng.normal(size=(9, 3))
+    ours[2, 1] = np.nan
+    pairs = rng.integers(0, 9, size=(6, 4))
+    found = alike(ours, theirs, pairs)
+    a, b = standardised(ours), standardised(theirs)
+    both = multivariate_normal(mean=[0, 0], cov=[[1, 0.2], [0.2, 1]])
+    for i, j, f in np.ndindex(found.shape):
+        x, y = a[i, f], b[pairs[i, j], f]
+        expected = 0.0 if (i, f) == (2, 1) else both.logpdf([x, y]) - norm.logpdf(x) - norm.logpdf(y)
+        assert found[i, j, f] == pytest.approx(expected)
+
+
+def test_numbers_are_standardised_and_far_ones_cut_off() -> None:
+    numbers = np.column_stack([np.arange(30.0), np.append(np.arange(29) % 2, 1e9), np.full(30, 0.1)])
+    found = standardised(numbers)
+    np.testing.assert_allclose(found[:, 0], (numbers[:, 0] - 14.5) / numbers[:, 0].std())
+    assert found[-1, 1] == 3.0
+    np.testing.assert_allclose(found[:, 2], 0.0, atol=1e-15)
+    numbers[3, 0] = np.nan
+    assert np.isnan(standardised(numbers)[3, 0])
+
+
+def test_counts_are_the_same_or_slipped() -> None:
+    theirs = np.array([1.0, 1, 1, 4])
+    found = same_count(np.array([1.0, 4, 9]), theirs, np.tile([0, 3], (3, 1)))
+    frequency = {1.0: 0.75, 4.0: 0.25}
+    for i, ours in enumerate([1.0, 4.0, 9.0]):
+        for j, other in enumerate([1.0, 4.0]):
+            same = 0.95 * (ours == other) + 0.05 * frequency[other]
+            assert found[i, j] == pytest.approx(np.log(same / frequency[other]))
+    assert not same_count(np.ones(3), np.ones(4), np.tile([0, 3], (3, 1))).any(), "one size, nothing to say"
+
+
+def test_one_kind_explains_both_or_one_each() -> None:
+    rng = np.random.default_rng(2)
+    ours, theirs = np.log(rng.random((4, 3))), np.log(rng.random((5, 3)))
+    pairs = np.tile(np.arange(5), (4, 1))
+    found = same_kind(
+        ours - ours.max(axis=1, keepdims=True), theirs - theirs.max(axis=1, keepdims=True), pairs
+    )
+    for i, j in np.ndindex(4, 5):
+        one, two = np.exp(ours[i]), np.exp(theirs[j])
+        assert found[i, j] == pytest.approx(np.log((one * two).mean() / (one.mean() * two.mean())))
+
+
+def test_directions_are_cosines_of_what_differs_from_the_mean() -> None:
+    rng = np.random.default_rng(3)
+    ours, theirs = rng.normal(size=(6, 4)), rng.normal(size=(7, 4))
+    pairs = rng.integers(0, 7, size=(6, 3))
+    a, b = ours - ours.mean(axis=0), theirs - theirs.mean(axis=0)
+    cosines = np.array(
+        [
+            [a[i] @ b[j] / np.linalg.norm(a[i]) / np.linalg.norm(b[j]) for j in row]
+            for i, row in enumerate(pairs)
+        ]
+    )
+    z = (cosines - cosines.mean()) / cosines.std()
+    expected = norm.logpdf(z, loc=0.25) - norm.logpdf(z)
+    np.testing.assert_allclose(same_direction(ours, theirs, pairs), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(same_direction(1e200 * ours, theirs, pairs), expected, rtol=1e-9, atol=1e-9)
+    assert np.ptp(same_direction(np.ones((6, 4)), theirs, pairs)) == 0.0, "all alike, nothing to say"
+
+
+def test_click_rates_by_hand() -> None:
+    seen = view(3, B=2)
+    clicked = np.random.default_rng(4).random(seen.shown.shape)
+    found = click_behaviour(clicked, seen)
+    assert seen.labels is not None
+    for i in range(3):
+        here, relevant = seen.is_document[i], seen.labels[i] > 0
+        n = here.any(axis=1).sum()
+        expected = [clicked[i][here].sum() / n] + [
+            clicked[i][here & of].mean() for of in (relevant, ~relevant)
+        ]
+        np.testing.assert_allclose(found[i], expected)
+    blind = click_behaviour(clicked, replace(seen, labels=None))
+    assert np.isnan(blind[:, 1:]).all()
+
+
+@pytest.mark.parametrize("use", ["", "count/count", "size", "count/"])
+def test_traits_that_are_none_are_refused(use: str) -> None:
+    with pytest.raises(PluginError, match="use"):
+        make(Attack, f"linkage:use={use}")
+
+
+# --- null worlds ----------------------------------------------------------------------------------
+
+
+def test_clients_who_do_not_differ_are_linked_at_chance(setup_of: SetupOf) -> None:
+    """Several lists of queries drawn anew, as in training: the right one is named as often as guessed."""
+    hits, total = dict.fromkeys(("all", "count", "same-queries"), 0.0), 0
+    for seed in range(3):
+        recording = recorded(setup_of, rounds=3, intents=[0] * 60, seed=seed)
+        evidence = judged(recording, seed=seed)
+        assert set(evidence.choices.tolist()) == {CHOICES}
+        total += evidence.client.size
+        for name, placed in (("all", evidence.placed["linkage"]), *evidence.baselines.items()):
+            hits[name] += placed.first.sum()
+    assert total == 3 * 2 * 60
+    for name in ("all", "same-queries"):
+        assert 1e-3 < binom.cdf(hits[name], total, 1 / CHOICES) < 1 - 1e-3
+    assert hits["count"] == pytest.approx(total / CHOICES), "ties count as chance"
+
+
+def test_a_statistic_that_sees_more_than_it_should_is_found_out(setup_of: SetupOf) -> None:
+    """The same null world, but the noise of the second round is that of the first: the limits are crossed."""
+    recording = recorded(setup_of, rounds=2, intents=[0] * 60, noise_clients=1)
+    first, second = recording.records
+    left = first.messages - recording.truth[0].updates - first.parameters
+    again = second.parameters + recording.truth[1].updates + left
+    leaky = replace(recording, records=[first, replace(second, messages=again.astype(np.float64))])
+    chance = 1 / CHOICES
+    assert p_value(judged(recording, Linkage(use="direction")).placed["linkage:use=direction"], chance) > 1e-3
+    assert p_value(judged(leaky).placed["linkage"], chance) < 1e-12
+
+
+# --- worlds that differ ---------------------------------------------------------------------------
+
+
+def test_numbers_of_interactions_link_clients(setup_of: SetupOf) -> None:
+    recording = recorded(setup_of, rounds=2, intents=[0] * 40, sizes=(1, 2, 1, 1))
+    evidence = judged(recording, Linkage(use="count"), Linkage(use="count/direction"))
+    count = evidence.baselines["count"].first
+    np.testing.assert_allclose(evidence.placed["linkage:use=count"].first, count)
+    for placed in (*evidence.placed.values(), evidence.baselines["count"]):
+        assert placed.first.mean() > 1.3 / CHOICES
+    few = np.isin(evidence.client.astype(int) % 4, [1])
+    assert count[few].mean() > 2 * count[~few].mean(), "who is rare is found"
+
+
+@pytest.mark.parametrize(
+    ("use", "world"),
+    [
+        ("clicks", {"intents": [0] * 1200, "click_models": ("perfect", "navigational")}),
+        ("intents", {"intents": [0, 1] * 300}),
+        (
+            "clicks/intents/direction/count",
+            {"intents": [0, 0, 1, 1] * 150, "click_models": ("perfect", "navigational")},
+        ),
+    ],
+)
+def test_what_persists_is_seen_and_what_does_not_is_not(
+    use: str, world: dict[str, Any], setup_of: SetupOf
+) -> None:
+    """Clients who differ by click model or intent; and the same messages with their senders mixed up."""
+    recording = recorded(setup_of, rounds=3, **world)
+    attack = Linkage(use=use)
+    placed = judged(recording, attack).placed[attack.label]
+    assert p_value(placed, 1 / CHOICES) < 1e-4
+    rng = np.random.default_rng(9)
+    mixed = [replace(truth, clients=rng.permutation(truth.clients)) for truth in recording.truth]
+    null = judged(replace(recording, truth=mixed), attack).placed[attack.label]
+    assert 1e-3 < p_value(null, 1 / CHOICES) < 1 - 1e-3
+
+
+def test_whole_noise_hides_clicks_and_intents(setup_of: SetupOf) -> None:
+    recording = recorded(
+        setup_of, rounds=3, intents=[0, 1] * 75, click_models=("perfect", "navigational"), noise_clients=1
+    )
+    placed = judged(recording).placed["linkage"]
+    assert 1e-3 < p_value(placed, 1 / CHOICES) < 1 - 1e-3
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def test_the_order_of_clients_does_not_matter(setup_of: SetupOf) -> None:
+    recording = recorded(setup_of, rounds=3, intents=[0, 1] * 10)
+    one, other = judged(recording), judged(reordered(recording))
+    assert one.client.tolist() == other.client.tolist()
+    for name in ("linkage",):
+        np.testing.assert_allclose(
+            one.placed[name].probability, other.placed[name].probability, rtol=1e-9, atol=0
+        )
+        assert np.array_equal(one.placed[name].rank, other.placed[name].rank)
+    assert (
+        one.placed["linkage"].probability.tobytes()
+        == judged(recording).placed["linkage"].probability.tobytes()
+    )
+
+
+@settings(max_examples=60, derandomize=True)
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=12, unique=True),
+    st.lists(st.integers(0, 20), min_size=2, max_size=12, unique=True),
+    st.integers(2, 8),
+)
+def test_each_client_is_among_its_choices_once(before: list[int], now: list[int], choices: int) -> None:
+    ours, theirs = np.array(before), np.array(now)
+    offer = offered(ours, theirs, choices, Streams(1), 4)
+    both = sorted(set(before) & set(now))
+    if offer is None:
+        assert not both
+        return
+    assert ours[offer.message].tolist() == both
+    assert offer.choices.shape == (len(both), min(choices, len(now)))
+    for row, client in enumerate(both):
+        clients = theirs[offer.choices[row]].tolist()
+        assert len(set(clients)) == len(clients)
+        assert clients[offer.right[row]] == client
+    turned = offered(ours[::-1], theirs[::-1], choices, Streams(1), 4)
+    assert turned is not None
+    assert np.array_equal(theirs[::-1][turned.choices], theirs[offer.choices])
+
+
+def test_nobody_to_be_told_from() -> None:
+    assert offered(np.array([3]), np.array([3]), 5, Streams(1), 0) is None
+    assert offered(np.array([3]), np.array([4, 5]), 5, Streams(1), 0) is None
+
+
+def test_decoys_are_drawn_evenly() -> None:
+    ours, theirs = np.array([2]), np.arange(5)
+    drawn = np.zeros(5)
+    for seed in range(900):
+        offer = offered(ours, theirs, 3, Streams(seed), 1)
+        assert offer is not None
+        drawn[offer.choices[0]] += 1
+    assert drawn[2] == 900
+    others = np.delete(drawn, 2)
+    assert np.abs(others - 450).max() < 4.5 * np.sqrt(900 / 4)
+
+
+def test_rounds_without_messages_are_passed_over(setup_of: SetupOf) -> None:
+    recording = recorded(setup_of, rounds=3, intents=[0] * 6)
+    (first, second, third), (one, two, three) = recording.records, recording.truth
+    empty = {name: getattr(second, name)[:0] for name in ("slot", "step", "part", "query", "shown")}
+    empty |= {name: getattr(second, name)[:0] for name in ("counts", "messages", "survivors")}
+    nobody = {name: getattr(two, name)[:0] for name in ("clients", "updates", "clicks", "clipped", "intents")}
+    sparse = replace(
+        recording,
+        records=[first, replace(second, **empty), third],
+        truth=[one, replace(two, **nobody), three],
+    )
+    evidence = judged(sparse)
+    assert evidence.client.tolist() == [str(client) for client in range(6)]
+
+
+class Blind(LinkAttack):
+    """Says what it is told to."""
+
+    name = "toy-blind-link"
+    says: str = "alike"
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        nothing = np.zeros(view.shown.shape)
+        traits = None if self.says == "nothing" else np.zeros((len(view), 1))
+        return Inference(scores=nothing, guess=nothing > 0, traits=traits)
+
+    def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
+        return np.full(offered.shape, np.nan if self.says == "nonsense" else 0.0)
+
+
+def test_ties_count_as_chance(setup_of: SetupOf) -> None:
+    evidence = judged(recorded(setup_of, rounds=2, intents=[0] * 8), Blind())
+    np.testing.assert_allclose(evidence.placed["toy-blind-link"].first, 1 / CHOICES)
+    few = judged(recorded(setup_of, rounds=2, intents=[0] * 3), Blind())
+    assert few.choices.tolist() == [3, 3, 3]
+    assert (few.asked, few.placed["toy-blind-link"].probability[0]) == (CHOICES, pytest.approx(1 / 3))
+
+
+def test_queries_in_common_link_whoever_asks_the_same_again(setup_of: SetupOf) -> None:
+    recording = recorded(setup_of, rounds=2, intents=[0] * 10, seed=2)
+    first, second = recording.records
+    same = replace(second, query=first.query, shown=first.shown)
+    evidence = judged(replace(recording, records=[first, same]), Blind())
+    distinct = np.unique(first.query).size
+    assert evidence.baselines["same-queries"].first.mean() > 0.8 * distinct / 10
+    assert "same-queries" not in judged(recording, Blind(), hidden=("query",)).baselines
+
+
+def test_one_round_is_refused(setup_of: SetupOf) -> None:
+    evidence = judged(recorded(setup_of, rounds=1, intents=[0] * 4))
+    assert evidence.client.size == 0
+    assert "two recorded rounds" in evidence.refused["linkage"]
+
+
+@pytest.mark.parametrize(("says", "word"), [("nothing", "a row for each message"), ("nonsense", "how like")])
+def test_an_answer_that_is_none_is_an_error(says: str, word: str, setup_of: SetupOf) -> None:
+    with pytest.raises(PluginError, match=word):
+        judged(recorded(setup_of, rounds=2, intents=[0] * 4), Blind(says=says))
+
+
+def test_without_truth_nothing_is_scored(setup_of: SetupOf) -> None:
+    with pytest.raises(UsageError, match="holds no truth"):
+        judged(replace(recorded(setup_of, rounds=2, intents=[0] * 4), has_truth=False))
+
+
+@pytest.mark.parametrize("hidden", [("learning_rate",), ("order",), ("relevance",), ("click_model",)])
+def test_what_cannot_be_decoded_is_left_out(hidden: Sequence[str], setup_of: SetupOf) -> None:
+    evidence = judged(recorded(setup_of, rounds=2, intents=[0, 1] * 4), hidden=tuple(hidden))
+    assert np.isfinite(evidence.placed["linkage"].probability).all()
+
+
+def test_pieces_add_up_and_refusals_stay(setup_of: SetupOf) -> None:
+    one = judged(recorded(setup_of, rounds=2, intents=[0] * 4), Blind())
+    none = judged(recorded(setup_of, rounds=1, intents=[0] * 4), Blind())
+    both = combined_links([one, one])
+    assert both.client.size == 8
+    assert both.baselines["count"].first.size == 8
+    assert combined_links([one, none]).placed == {}
+    assert "toy-blind-link" in combined_links([none, one]).refused
+
+
+@pytest.mark.parametrize("row", [[-np.inf, -np.inf], [0.0, -np.inf], [-800.0, -801.0]])
+def test_probabilities_sum_to_one(row: list[float]) -> None:
+    found = softmax(np.array([row]))
+    assert found.sum() == pytest.approx(1.0)
+    assert found[0, 0] >= found[0, 1]

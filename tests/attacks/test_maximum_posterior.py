@@ -1,0 +1,404 @@
+"""The maximum-posterior decoder: exact, calibrated, best where it knows all, sound where it errs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import softmax
+from scipy.stats import chi2, norm
+
+from foltr_audit.attacks.click_prior import PositionPrior
+from foltr_audit.attacks.maximum_posterior import MaximumPosterior
+from foltr_audit.attacks.olsr import OLSR
+from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
+from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
+from foltr_audit.inference.replay import Replay
+from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.kernels.cascade import cascade_clicks
+from foltr_audit.privacy.noise import GammaShare, Gaussian, Rounding, ScaleFree
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.tiny import BELIEF, cut, view
+from tests.inference.test_pattern_decoder import (
+    SETTINGS,
+    gradients,
+    known,
+    lists,
+    plain_likelihoods,
+    walk_down,
+)
+from tests.inference.test_replay import learner, sent, wide
+
+SetupOf = Callable[..., Setup]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+PATTERN, MARGINAL, PRIOR = MaximumPosterior(), MaximumPosterior(guess="marginal"), PositionPrior()
+NOISE = GammaShare(n=3, scale=0.6)
+
+
+class Simulated(NamedTuple):
+    """Noisy messages of one list each, and the clicks (n, k) behind them."""
+
+    view: View
+    clicks: Bools
+
+
+def simulated(
+    n: int, law: GammaShare, knowledge: Knowledge, *, k: int = 6, features: int = 5, seed: int = 0
+) -> Simulated:
+    """Clients whose grades, clicks and noise follow the server's belief and this law."""
+    rng = np.random.default_rng(seed)
+    seen = lists([k] * n, knowledge.having(belief=BELIEF), seed=seed, k=k, features=features)
+    grades = np.stack([rng.choice(3, size=n, p=BELIEF.grades[j]) for j in range(k)], axis=1)
+    clicks = cascade_clicks(grades, rng.random((n, 2 * k)), BELIEF.click, BELIEF.stop)
+    models = Replay(seen).paths(np.arange(n), clicks[:, np.newaxis])[-1]
+    noise = law.sample(Streams(seed).clients("noise", 0, np.arange(n)), features)
+    labels = grades[:, np.newaxis]
+    return Simulated(replace(seen, messages=models + noise, labels=labels), clicks)
+
+
+def told(seen: View, **changes: Any) -> View:
+    """The same messages for an observer that believes something else."""
+    return replace(seen, knowledge=seen.knowledge.having(**changes))
+
+
+def answer(attack: Attack, seen: View) -> Inference:
+    """What an attack says; an error if it gives a shown document no number."""
+    assert attack.why_not(seen) is None
+    return checked_answer(attack, seen, np.random.default_rng(0))
+
+
+class Rates(NamedTuple):
+    """How well each of n lists was told.
+
+    Attributes:
+        exact: 1 for a list without error, else 0, (n,).
+        accuracy: share of its documents, (n,).
+    """
+
+    exact: Floats
+    accuracy: Floats
+
+
+def rates(attack: Attack, made: Simulated, **changes: Any) -> Rates:
+    """How well an attack does for an observer that believes something else."""
+    right = answer(attack, told(made.view, **changes)).guess[:, 0] == made.clicks
+    return Rates(right.all(axis=1).astype(np.float64), right.mean(axis=1))
+
+
+def lead(one: Floats, other: Floats) -> float:
+    """How many standard errors a mean of paired values lies above another; 0 where they never differ."""
+    difference = one - other
+    if not difference.any():
+        return 0.0
+    return float(difference.mean() / (difference.std() / difference.size**0.5))
+
+
+# --- exact ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["model", "update"])
+@pytest.mark.parametrize("prior", ["position", "uniform", "relevance"])
+@pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
+def test_posteriors_equal_brute_force(pairs: str, normaliser: str, prior: str, kind: str) -> None:
+    """Bayes over all patterns: pair by pair, read by read, density by density."""
+    knowledge = known(pairs, normaliser, Ball(norm=1.2), NOISE).having(belief=BELIEF)
+    seen = lists([1, 2, 3, 5, 0, 4], knowledge, seed=3, kind=kind, k=5)
+    labels = np.where(seen.shown >= 0, np.arange(5) % 3, -1)
+    seen = replace(seen, labels=labels)
+    said = {
+        guess: answer(MaximumPosterior.model_validate({"prior": prior, "guess": guess}), seen)
+        for guess in ("pattern", "marginal")
+    }
+    for i, length in enumerate([1, 2, 3, 5, 0, 4]):
+        click, stop = np.full(5, 0.5), np.zeros(5)
+        if prior == "position":
+            mixed = BELIEF.grades[:5] @ BELIEF.click
+            click, stop = mixed, BELIEF.grades[:5] @ (BELIEF.click * BELIEF.stop) / mixed
+        elif prior == "relevance":
+            click, stop = BELIEF.click[labels[i, 0]], BELIEF.stop[labels[i, 0]]
+        gradient, moved = gradients(seen, i)
+        likelihood = plain_likelihoods(seen, i, gradient, moved, NOISE)
+        posterior = softmax(likelihood + np.log(walk_down(click, stop, length)))
+        bits = patterns_as_clicks(np.arange(2**length), 5)
+        for guess, named in (("pattern", bits[posterior.argmax()]), ("marginal", posterior @ bits > 0.5)):
+            mine, any_click = said[guess], said[guess].any_click
+            assert any_click is not None
+            np.testing.assert_allclose(mine.scores[i, 0], posterior @ bits, rtol=1e-5, atol=1e-9)
+            np.testing.assert_allclose(any_click[i, 0], 1 - posterior[0], rtol=1e-5, atol=1e-9)
+            assert mine.guess[i, 0].tolist() == named.tolist()
+
+
+def test_a_list_may_stand_at_any_place_of_its_message() -> None:
+    seen = cut(view(8), B=1)
+    later = cut(seen, B=3)
+    order = [2, 0, 1]
+    assert later.candidates is not None
+    assert later.labels is not None
+    moved = replace(
+        later,
+        shown=later.shown[:, order],
+        features=later.features[:, order],
+        labels=later.labels[:, order],
+        candidates=replace(later.candidates, query=later.candidates.query[:, order]),
+    )
+    first, third = answer(PATTERN, seen), answer(PATTERN, moved)
+    assert third.scores[:, 1].tobytes() == first.scores[:, 0].tobytes()
+    assert np.array_equal(third.guess[:, 1], first.guess[:, 0])
+    assert not third.scores[:, [0, 2]].any()
+
+
+def test_why_it_cannot_run() -> None:
+    assert PATTERN.why_not(view(2, B=1)) is None
+    reason = PATTERN.why_not(view(5, B=2, seed=1))
+    assert reason == "it decodes one interaction a message; joint-map decodes several"
+    seen = view(2)
+    for name in ("learning_rate", "pairs", "normaliser", "order", "features", "shown"):
+        hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
+        assert PATTERN.why_not(hidden) == f"the observer does not know: {name}"
+    for name in ("clip", "noise", "click_model", "lists", "interactions", "relevance", "candidates"):
+        hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
+        assert PATTERN.why_not(hidden) is None
+    long = lists([15], known("all", "shown", None, NOISE), k=15)
+    assert PATTERN.why_not(long) == "a list has 15 documents; it weighs every click pattern of up to 14"
+
+
+def test_padding_costs_nothing() -> None:
+    """Lists of a trace may be padded to any width; only their documents have patterns."""
+    narrow = lists([3, 6], known("all", "shown", None, NOISE), k=6)
+    here = answer(PATTERN, narrow)
+    for k in (14, 60):
+        padding = ((0, 0), (0, 0), (0, k - 6))
+        shown = np.pad(narrow.shown, padding, constant_values=-1)
+        features = np.pad(narrow.features, (*padding, (0, 0))).astype(np.float32)
+        there = answer(PATTERN, replace(narrow, shown=shown, features=features))
+        np.testing.assert_array_equal(there.scores[..., :6], here.scores)
+        assert np.array_equal(there.guess[..., :6], here.guess)
+        assert not there.scores[..., 6:].any()
+
+
+# --- calibrated -----------------------------------------------------------------------------------
+
+
+def calibration_p(scores: Floats, outcomes: Bools) -> float:
+    """Chi-square test of outcomes (n,) against predicted probabilities, in bins of the same variance."""
+    rising = np.argsort(scores, kind="stable")
+    variance = (scores * (1 - scores))[rising]
+    bins = int(np.clip(variance.sum() / 10, 1, 10))  # then they are nearly normal
+    bin_of = np.minimum((np.cumsum(variance) / variance.sum() * bins).astype(np.int64), bins - 1)
+    surplus = np.bincount(bin_of, weights=(outcomes - scores)[rising], minlength=bins)
+    expected = np.bincount(bin_of, weights=variance, minlength=bins)
+    return float(chi2.sf((surplus**2 / expected).sum(), bins))
+
+
+def calibrated(made: Simulated, attack: Attack, **changes: Any) -> tuple[float, float]:
+    """p-values of one random document of each list, and of whether anything was clicked."""
+    said = answer(attack, told(made.view, **changes))
+    n, k = made.clicks.shape
+    one = np.random.default_rng(8).integers(0, k, size=n)
+    assert said.any_click is not None
+    return (
+        calibration_p(said.scores[np.arange(n), 0, one], made.clicks[np.arange(n), one]),
+        calibration_p(said.any_click[:, 0], np.asarray(made.clicks.any(axis=1))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "normaliser", "clip"),
+    [("all", "shown", None), ("last-click+1", "candidates", Ball(norm=1.5))],
+)
+def test_probabilities_come_true(pairs: str, normaliser: str, clip: Ball | None) -> None:
+    """And the test notices a noise scale off by three, a wrong number of shares, and a wrong click model."""
+    made = simulated(12_000, NOISE, known(pairs, normaliser, clip, NOISE))
+    by_grade = MaximumPosterior(prior="relevance")
+    assert min(*calibrated(made, PATTERN), *calibrated(made, by_grade)) > 1e-3
+    eager = replace(BELIEF, click=np.array([0.4, 0.7, 0.9]))
+    for wrong in (
+        {"noise": GammaShare(n=3, scale=1.8).text},
+        {"noise": GammaShare(n=3, scale=0.2).text},
+        {"noise": GammaShare(n=30, scale=0.6).text},
+        {"noise": GammaShare(n=1, scale=0.6).text},
+        {"belief": eager},
+        {"belief": None},
+    ):
+        assert min(calibrated(made, PATTERN, **wrong)) < 1e-6, wrong
+
+
+# --- best -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clip", [None, Ball(norm=2.0)])
+@pytest.mark.parametrize("eps", [1.2, 10.0])
+@pytest.mark.parametrize("shares", [1, 10, 100, 1000])
+def test_nothing_beats_it_where_it_knows_all(shares: int, eps: float, clip: Ball | None) -> None:
+    """The pattern tells the most lists and the marginals the most documents, up to chance."""
+    law = GammaShare(n=shares, scale=3.0 / eps)
+    made = simulated(500, law, known("all", "candidates", clip, law), k=7, features=9)
+    pattern, marginal, olsr, prior = (rates(attack, made) for attack in (PATTERN, MARGINAL, OLSR(), PRIOR))
+    for other in (marginal, olsr, prior):
+        assert lead(pattern.exact, other.exact) > -3
+    for other in (pattern, olsr, prior):
+        assert lead(marginal.accuracy, other.accuracy) > -3
+    if shares >= 10:
+        assert lead(pattern.exact, prior.exact) > 10
+        assert lead(marginal.accuracy, olsr.accuracy) > 3
+    if shares >= 100:
+        assert pattern.exact.mean() > 0.98
+
+
+def test_the_pattern_and_the_marginals_are_different_optima() -> None:
+    law = GammaShare(n=2, scale=0.6)
+    made = simulated(5000, law, known("all", "shown", None, law))
+    pattern, marginal = rates(PATTERN, made), rates(MARGINAL, made)
+    assert lead(pattern.exact, marginal.exact) > 3
+    assert lead(marginal.accuracy, pattern.accuracy) > 3
+
+
+def test_the_whole_laplace_noise_on_one_client_hides_its_clicks() -> None:
+    """One share is no better than the prior; one of a thousand gives nearly everything away."""
+    for shares, hidden in ((1, True), (1000, False)):
+        law = GammaShare(n=shares, scale=2.5)
+        knowledge = known("last-click+1", "candidates", Ball(norm=3.0), law).having(learning_rate=0.1)
+        made = simulated(1500, law, knowledge, k=8, features=20)
+        mine, prior = rates(MARGINAL, made), rates(PRIOR, made)
+        best = max(lead(mine.accuracy, prior.accuracy), lead(mine.exact, prior.exact))
+        assert (best < norm.ppf(0.999)) == hidden
+        assert hidden or mine.exact.mean() > 0.99
+
+
+@pytest.mark.parametrize("clip", ["none", "clip:norm=0.9"])
+@pytest.mark.parametrize("ranker", ["linear", "neural:hidden=6"])
+@pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
+def test_without_noise_every_list_is_read_but_ties(
+    pairs: str, normaliser: str, ranker: str, clip: str, setup_of: SetupOf
+) -> None:
+    for dtype, message in (("float32", "model"), ("float64", "update")):
+        text = learner(pairs, normaliser)
+        setup = setup_of(learner=text, dtype=dtype, message=message, data=wide(10), defense=(clip,))
+        real = sent(setup, ranker=ranker)
+        clicks, there = real.clicks[:, 0], real.view.is_document[:, 0]
+        ties = ~clicks.any(axis=1) | (clicks == there).all(axis=1)
+        said = answer(PATTERN, real.view)
+        assert np.array_equal(said.guess[~ties, 0], clicks[~ties])
+        assert (~ties).sum() > 15
+        tied = said.guess[ties, 0]
+        assert np.all(~tied.any(axis=1) | (tied == there[ties]).all(axis=1))
+
+
+# --- wrong knowledge ------------------------------------------------------------------------------
+
+SHARE = GammaShare(n=100, scale=2.5)
+WRONG: dict[str, dict[str, Any]] = {
+    "twice the rate": {"learning_rate": 2 * 0.7},
+    "a tenth of the rate": {"learning_rate": 0.07},
+    "nearly no rate": {"learning_rate": 1e-300},
+    "an endless rate": {"learning_rate": 1e300},
+    "another clip": {"clip": Ball(norm=1.0)},
+    "a clip in the other norm": {"clip": Ball(norm=2.0, ord=1)},
+    "far too small a clip": {"clip": Ball(norm=1e-9)},
+    "no clip": {"clip": None},
+    "garbage noise": {"noise": "gamma-share:n=-3,scale=cheese"},
+    "no noise law": {"noise": None},
+    "gaussian noise": {"noise": "gaussian:sigma=0.4"},
+    "tiny noise": {"noise": "laplace:scale=1e-300"},
+    "huge noise": {"noise": "laplace:scale=1e300"},
+    "no noise": {"noise": "none"},
+    "other pairs": {"pairs": "last-click+1"},
+    "another normaliser": {"normaliser": "candidates"},
+    "no belief": {"belief": None},
+}
+SEVERE = ("twice the rate", "a tenth of the rate", "nearly no rate", "far too small a clip", "no clip")
+HARMLESS = ("garbage noise", "no noise law", "no belief")
+
+
+@pytest.fixture(scope="module")
+def decodable() -> Simulated:
+    """Messages that an observer with the right knowledge decodes."""
+    made = simulated(400, SHARE, known("all", "shown", Ball(norm=2.0), SHARE), k=7, features=9)
+    assert rates(PATTERN, made).exact.mean() > 0.97
+    return made
+
+
+def sound(said: Inference) -> None:
+    """Every number of an answer is a probability."""
+    assert said.any_click is not None
+    for values in (said.scores, said.any_click):
+        assert np.all((values >= 0) & (values <= 1 + 1e-12))
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_knowledge_degrades(what: str, decodable: Simulated) -> None:
+    right, wrong = (rates(PATTERN, decodable, **changes).exact for changes in ({}, WRONG[what]))
+    assert lead(right, wrong) >= -3
+    assert what not in SEVERE or wrong.mean() < 0.5
+    assert what not in HARMLESS or wrong.mean() > 0.9
+    for attack in (PATTERN, MARGINAL, MaximumPosterior(prior="relevance")):
+        sound(answer(attack, told(decodable.view, **WRONG[what])))
+
+
+def test_features_of_another_query_tell_nothing(decodable: Simulated) -> None:
+    strange = replace(decodable.view, features=np.roll(decodable.view.features, 1, axis=0))
+    assert rates(PATTERN, Simulated(strange, decodable.clicks)).exact.mean() < 0.5
+    sound(answer(PATTERN, strange))
+
+
+def test_an_unknown_law_is_taken_for_a_heavy_tailed_one(decodable: Simulated) -> None:
+    """It still tells nearly every list of such noise, which normal noise of the same size would not."""
+    assert rates(PATTERN, decodable, noise=None).exact.mean() > 0.9
+    normal = f"gaussian:sigma={SHARE.variance**0.5}"
+    assert rates(PATTERN, decodable, noise=normal).exact.mean() < 0.9
+
+
+def test_the_law_behind_a_text() -> None:
+    share = GammaShare(n=10, scale=2.5)
+    for noise, law in (
+        (share.text, share),
+        ("gaussian:sigma=0.5", Gaussian(sigma=0.5)),
+        ("none", Rounding(resolution=2.0**-24)),
+        ("no such law", ScaleFree(resolution=2.0**-24)),
+        (None, ScaleFree(resolution=2.0**-24)),
+    ):
+        assert noise_law(Knowledge(noise=noise)) == law
+    assert noise_law(Knowledge(noise="none", number_format="float64")) == Rounding(resolution=2.0**-50)
+
+
+@pytest.mark.parametrize("noise", [SHARE.text, "gaussian:sigma=0.4", "none", None])
+@pytest.mark.parametrize("clip", [None, Ball(norm=2.0), Ball(norm=2.0, ord=1)])
+@pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
+def test_numbers_of_any_size_get_probabilities(
+    pairs: str, normaliser: str, clip: Ball | None, noise: str | None
+) -> None:
+    """Of the message, the model or both, which may also point apart."""
+    cases = list(product((1e-300, 1e160, 1e300), (0.0, 1.0, -1.0, np.nan), (0, 1, 4, 6)))
+    sizes, turn, lengths = (np.array(column)[:, np.newaxis] for column in zip(*cases, strict=True))
+    for kind in ("model", "update"):
+        seen = lists(lengths[:, 0].tolist(), known(pairs, normaliser, clip, SHARE), kind=kind, k=6)
+        signs = np.sign(seen.messages)
+        model = np.where(turn == 0, seen.parameters, np.where(np.isnan(turn), sizes, turn * sizes) * signs)
+        messages = np.where(np.isnan(turn), seen.messages, sizes * signs)
+        changed = replace(seen, messages=messages, parameters=model)
+        sound(answer(PATTERN, told(changed, noise=noise, belief=BELIEF)))
+
+
+@pytest.mark.parametrize("size", [1e-180, 1.0, 1e100, 1e180])
+def test_a_clip_of_models_of_any_size_is_replayed(size: float) -> None:
+    """Squares of such numbers underflow or overflow; a client's own clip does not mind.
+
+    Huge is one parameter only, that of a feature which no document has.
+    """
+    clicks = np.tile([True, False, True, False], (20, 1, 1))
+    seen = lists([4] * 20, known("all", "shown", Ball(norm=0.5 * size), Gaussian(sigma=0.001 * size)), k=4)
+    features, model = seen.features.copy(), seen.parameters * size
+    if size > 1:
+        features[..., -1], model = 0, np.where(np.arange(5) == 4, size, seen.parameters)
+        seen = told(seen, noise=None)
+    seen = told(replace(seen, features=features, parameters=model), learning_rate=min(size, 1.0))
+    said = answer(PATTERN, replace(seen, messages=Replay(seen).paths(np.arange(20), clicks)[-1]))
+    assert np.array_equal(said.guess, clicks)

@@ -1,0 +1,195 @@
+"""Telling the query: posteriors of lists by brute force, and what must not matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+
+from foltr_audit.attacks.query_identification import QueryIdentification, normalised
+from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks
+from foltr_audit.inference.replay import Replay
+from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
+from tests.fixtures.tiny import BELIEF, EVERYTHING
+from tests.fixtures.tiny import view as toy_view
+from tests.inference.test_pattern_decoder import (
+    SETTINGS,
+    gradients,
+    known,
+    lists,
+    plain_likelihoods,
+    walk_down,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LENGTHS = np.array([[5, 3, 4], [1, 5, 5], [4, 4, 0], [2, 0, 5], [5, 5, 5]])
+n, M = LENGTHS.shape
+K = 5
+NOISE = GammaShare(n=3, scale=0.6)
+
+
+def choices(knowledge: Knowledge, lengths: Ints = LENGTHS, seed: int = 3) -> tuple[View, View]:
+    """Messages with their choices side by side, and with one choice each, (n, m) and (n m, 1) lists."""
+    rows, m = lengths.shape
+    one = lists(lengths.reshape(-1).tolist(), knowledge, seed=seed, k=K)
+    own = np.arange(rows * m) // m * m
+    one = replace(one, parameters=one.parameters[own], messages=one.messages[own])
+    assert one.candidates is not None
+    several = replace(
+        one,
+        parameters=one.parameters[::m],
+        messages=one.messages[::m],
+        clients=one.clients[::m],
+        shown=one.shown.reshape(rows, m, K),
+        features=one.features.reshape(rows, m, K, -1),
+        candidates=replace(one.candidates, query=one.candidates.query.reshape(rows, m)),
+    )
+    return several, one
+
+
+def server(pairs: str, normaliser: str, law: NoiseLaw, ball: Ball | None = None) -> Knowledge:
+    """A server whose lists are deterministic."""
+    return known(pairs, normaliser, ball, law).having(lists="deterministic", belief=BELIEF)
+
+
+def answer(seen: View, attack: QueryIdentification | None = None) -> tuple[Inference, Floats]:
+    """What the attack says, and its probabilities of the lists."""
+    attack = attack or QueryIdentification()
+    assert attack.why_not(seen) is None
+    said = checked_answer(attack, seen, np.random.default_rng(0))
+    assert said.lists is not None
+    return said, said.lists
+
+
+def by_position(k: int) -> tuple[Floats, Floats]:
+    """P(click | examined) and P(stop | clicked) where grades are those that positions usually show."""
+    click = BELIEF.grades[:k] @ BELIEF.click
+    return click, BELIEF.grades[:k] @ (BELIEF.click * BELIEF.stop) / click
+
+
+# --- exact ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prior", ["position", "uniform", "relevance"])
+@pytest.mark.parametrize("law", [NOISE, Gaussian(sigma=0.8)], ids=["share", "gaussian"])
+@pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
+def test_posteriors_equal_brute_force(pairs: str, normaliser: str, law: NoiseLaw, prior: str) -> None:
+    """Bayes over all lists and all their patterns, pair by pair and density by density."""
+    several, one = choices(server(pairs, normaliser, law, Ball(norm=1.2)))
+    several = replace(several, labels=np.where(several.shown >= 0, np.arange(K) % 3, -1))
+    said, probabilities = answer(several, QueryIdentification.model_validate({"prior": prior}))
+    evidence, clicked = np.full(n * M, -np.inf), np.zeros((n * M, K))
+    best = np.zeros((n * M, K), np.bool_)
+    for i, length in enumerate(LENGTHS.reshape(-1).tolist()):
+        if not length:
+            continue  # no list: no choice
+        click, stop = by_position(K)
+        if prior == "uniform":
+            click, stop = np.full(K, 0.5), np.zeros(K)
+        if prior == "relevance":
+            click, stop = BELIEF.click[np.arange(K) % 3], BELIEF.stop[np.arange(K) % 3]
+        step, moved = gradients(one, i)
+        weighed = plain_likelihoods(one, i, step, moved, law) + np.log(walk_down(click, stop, length))
+        bits = patterns_as_clicks(np.arange(2**length), K)
+        evidence[i] = logsumexp(weighed)
+        clicked[i], best[i] = softmax(weighed) @ bits, bits[weighed.argmax()]
+    expected = softmax(evidence.reshape(n, M), axis=1)
+    assert 0.05 < expected[0].max() < 1, "messages do not say it all"
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-5, atol=1e-12)
+    scores = expected[..., np.newaxis] * clicked.reshape(n, M, K)
+    np.testing.assert_allclose(said.scores, scores, rtol=1e-5, atol=1e-9)
+    winner = expected.argmax(axis=1)
+    for i in range(n):
+        assert np.array_equal(said.guess[i, winner[i]], best.reshape(n, M, K)[i, winner[i]])
+        assert not np.delete(said.guess[i], winner[i], axis=0).any()
+
+
+@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
+def test_a_message_without_noise_names_its_list(pairs: str) -> None:
+    knowledge = replace(server(pairs, "shown", NOISE), noise="none")
+    several, one = choices(knowledge, np.full((6, 4), 5))
+    right = np.arange(6) % 4
+    clicks = np.array([True, False, True, False, False])
+    sent = Replay(one).step(one.parameters, np.arange(24), 0, np.tile(clicks, (24, 1)))
+    told = replace(several, messages=sent.reshape(6, 4, -1)[np.arange(6), right])
+    said, probabilities = answer(told)
+    assert np.allclose(probabilities[np.arange(6), right], 1.0, atol=1e-12)
+    assert np.array_equal(said.guess[np.arange(6), right], np.tile(clicks, (6, 1)))
+
+
+@pytest.mark.parametrize("noise", ["none", NOISE.text])
+def test_a_message_without_a_click_says_nothing(noise: str) -> None:
+    knowledge = replace(server("all", "shown", NOISE), noise=noise)
+    several, _ = choices(knowledge, np.full((3, 4), 5))
+    silent = replace(several, messages=several.parameters)
+    _, probabilities = answer(silent)
+    if noise == "none":
+        np.testing.assert_allclose(probabilities, 0.25, rtol=1e-9)
+    else:
+        assert np.ptp(probabilities) > 0, "noise may always have hidden something"
+
+
+def test_lists_that_explain_nothing_are_all_alike() -> None:
+    """Beyond all numbers: a message that no list can have sent."""
+    several, _ = choices(server("all", "shown", NOISE), np.full((2, 3), 5))
+    far = replace(several, messages=np.full_like(several.messages, 1e300))
+    _, probabilities = answer(far)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+
+
+# --- what does not matter -------------------------------------------------------------------------
+
+
+@settings(max_examples=20, derandomize=True)
+@given(st.permutations(range(M)))
+def test_the_order_of_the_choices_does_not_matter(order: list[int]) -> None:
+    several, _ = choices(server("all", "shown", NOISE))
+    assert several.candidates is not None
+    turned = replace(
+        several,
+        shown=several.shown[:, order],
+        features=several.features[:, order],
+        candidates=replace(several.candidates, query=several.candidates.query[:, order]),
+    )
+    before, straight = answer(several)
+    said, probabilities = answer(turned)
+    np.testing.assert_allclose(probabilities, straight[:, order], rtol=1e-12)
+    assert np.array_equal(said.guess, before.guess[:, order])
+
+
+@settings(derandomize=True)
+@given(arrays(np.float64, (4, 3), elements=st.floats(-1e308, 700.0) | st.just(-np.inf)))
+def test_probabilities_sum_to_one_or_are_none(evidence: Floats) -> None:
+    probabilities = normalised(evidence)
+    none = np.isneginf(evidence).all(axis=1)
+    np.testing.assert_allclose(probabilities.sum(axis=1), np.where(none, 0.0, 1.0), rtol=1e-12)
+    assert np.all(np.diff(np.take_along_axis(probabilities, np.argsort(evidence, axis=1), axis=1)) >= 0)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_sampled_lists_are_refused() -> None:
+    seen = replace(toy_view(2, B=3), knowledge=replace(EVERYTHING, lists="sampled"))
+    reason = QueryIdentification().why_not(seen)
+    assert reason is not None
+    assert "deterministic" in reason
+
+
+def test_neither_the_query_nor_what_was_shown_is_needed() -> None:
+    needs = QueryIdentification.needs
+    assert not needs & {"query", "shown", "relevance", "noise", "click_model"}
+    assert {"candidates", "lists"} <= needs
+    blind = toy_view(2, B=3)
+    blind = replace(blind, knowledge=blind.knowledge.having(query=False, shown=False))
+    assert QueryIdentification().why_not(blind) is None

@@ -1,0 +1,56 @@
+"""Measured <= true <= proven for mechanisms whose epsilon is known, and measured is most of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.simulation.setup import Setup
+from tests.conftest import SetupOf
+from tests.fixtures.audits import findings
+
+CLIENT = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
+CLICK = {"units": ("click",), "canaries": ("data:worst",), "views": ("individual",)}
+GAUSSIAN = "clip:norm=1+gaussian:eps={eps},delta=0.00001,sensitivity=2"
+CASES: list[Any] = [
+    pytest.param("clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3", CLIENT, 1.2, id="laplace-1.2"),
+    pytest.param("clip:norm=1.5,ord=1+laplace:eps=3,sensitivity=3", CLIENT, 3.0, id="laplace-3"),
+    pytest.param(GAUSSIAN.format(eps=0.5), CLIENT, 0.5, id="gaussian-0.5"),
+    pytest.param(GAUSSIAN.format(eps=1), CLIENT, 1.0, id="gaussian-1"),
+    pytest.param(GAUSSIAN.format(eps=4), CLIENT, 4.0, id="gaussian-4"),
+    pytest.param("click-rr:eps=0.5", CLICK, 0.5, id="click-rr-0.5"),
+    pytest.param("click-rr:eps=1.5", CLICK, 1.5, id="click-rr-1.5"),
+]
+
+
+def audited(setup_of: SetupOf, chain: str, game: dict[str, Any], trials: int) -> Any:
+    setup: Setup = setup_of(chain=parse_chain([chain]), learner="fpdgd:pairs=all,normaliser=shown")
+    assert isinstance(setup.chain, Chain)
+    (found,) = findings(setup, **game, trials=trials)
+    return found
+
+
+@pytest.mark.parametrize(("chain", "game", "true"), CASES)
+def test_a_hundred_thousand_trials_show_most_of_it(
+    setup_of: SetupOf, chain: str, game: dict[str, Any], true: float
+) -> None:
+    found = audited(setup_of, chain, game, 100_000)
+    assert found.eps_claimed == pytest.approx(true)
+    assert found.exact == pytest.approx(true, rel=1e-3)
+    assert 0.8 * true <= found.lower.epsilon <= true
+    assert true <= found.upper.epsilon * (1 + 1e-6)
+    assert found.upper.epsilon == pytest.approx(true, rel=1e-3)
+    assert found.verdict == "proven"
+    assert found.lower.estimator == ("gaussian-dp" if "gaussian" in chain else "clopper-pearson")
+
+
+@pytest.mark.parametrize(("chain", "game", "true"), CASES)
+def test_a_claim_of_half_of_it_is_refuted(
+    setup_of: SetupOf, chain: str, game: dict[str, Any], true: float
+) -> None:
+    found = audited(setup_of, chain, {**game, "claim": true / 2}, 20_000)
+    assert found.verdict in ("refuted", "false by exact loss")
+    assert math.isfinite(found.lower.epsilon)

@@ -1,0 +1,59 @@
+"""False alarms of every estimator over 1,000 repetitions of 400 trials."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from tests.auditing.test_estimators import PROVEN, Mechanism, gaussian, laplace, randomised_response
+from tests.auditing.test_estimators_false_alarms import best_of_all, false_alarms, most
+
+pytestmark = pytest.mark.slow
+
+REPETITIONS, TRIALS, DELTA = 1000, 400, 1e-5
+
+
+def skellam(mu: float) -> Mechanism:
+    """One coordinate, sigma of 1,000 steps."""
+    sigma = 1000
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        drawn = rng.poisson(0.5 * sigma**2, size=(2, 2, n))
+        zero, one = drawn[0] - drawn[1] + np.array([[0.0], [round(mu * sigma)]])
+        return zero, one
+
+    return Mechanism(f"skellam-{mu:g}", draw, gaussian_epsilon(mu, DELTA), DELTA)
+
+
+PURE = [laplace(0.3), laplace(1.0), laplace(3.0), laplace(3.0, clipped=False)]
+PURE += [randomised_response(eps) for eps in (0.3, 1.0, 3.0)]
+NORMAL = [gaussian(mu, DELTA) for mu in (0.5, 1.0, 3.0)] + [gaussian(1.0, 0.01), skellam(0.5), skellam(2.0)]
+NOTHING = [Mechanism("nothing", gaussian(0.0, DELTA).draw, 0.0, DELTA)]
+
+
+@pytest.mark.parametrize("mechanism", [*PURE, *NORMAL, *NOTHING], ids=lambda each: each.name)
+@pytest.mark.parametrize("name", PROVEN)
+def test_false_alarms_stay_within_the_nominal_level(name: str, mechanism: Mechanism) -> None:
+    assert false_alarms(name, mechanism, REPETITIONS, n=TRIALS, seed=11) <= most(REPETITIONS)
+
+
+@pytest.mark.parametrize("mechanism", [*NORMAL, *NOTHING], ids=lambda each: each.name)
+def test_false_alarms_of_the_bound_for_normal_noise(mechanism: Mechanism) -> None:
+    """It is exact: fewer than half of the nominal alarms would be a fault too."""
+    alarms = false_alarms("gaussian-dp", mechanism, REPETITIONS, n=TRIALS, seed=11)
+    assert 25 <= alarms <= most(REPETITIONS)
+
+
+def test_the_best_of_all_thresholds_is_caught() -> None:
+    mechanism = laplace(3.0, clipped=False)
+    assert false_alarms("clopper-pearson", mechanism, REPETITIONS, n=3000, seed=12) <= most(REPETITIONS)
+    assert best_of_all("clopper-pearson", mechanism, REPETITIONS, n=3000, seed=12) > most(REPETITIONS)
+
+
+def test_the_bayesian_interval_is_rightly_called_no_guarantee() -> None:
+    """Where two inequalities are equally tight its end is too high too often; where one is, it is not."""
+    both = randomised_response(3.0)
+    assert false_alarms("bayesian", both, REPETITIONS, n=200, seed=13) > most(REPETITIONS)
+    assert false_alarms("bayesian", laplace(1.0), REPETITIONS, n=200, seed=13) <= most(REPETITIONS)

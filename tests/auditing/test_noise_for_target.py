@@ -1,0 +1,206 @@
+"""The noise that meets a target: against closed forms, and as the smallest that does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.auditing.noise_for_target import Calibrated, calibrate, mechanisms
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import PrivacyEvent
+from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.privacy.events import Noised
+from foltr_audit.privacy.gaussian_dp import gaussian_mu
+from foltr_audit.privacy.noise import GammaShare
+from tests.fixtures.tiny import context
+
+N, P = 1000, 46
+
+
+def at(**values: Any) -> Situation:
+    return Situation(**{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values})
+
+
+def events(texts: tuple[str, ...], there: Situation) -> tuple[PrivacyEvent, ...]:
+    return Chain(parse_chain(texts)).events(context([0], P=there.parameters, shares=there.shares))
+
+
+def deviation(found: Calibrated, there: Situation) -> float:
+    """The standard deviation of the noise in the sum of all messages."""
+    laws = [event.law for event in events(found.defense, there) if isinstance(event, Noised)]
+    return math.sqrt(sum(law.variance for law in laws) * (there.arriving or there.shares))
+
+
+def test_every_mechanism_is_there() -> None:
+    assert set(mechanisms()) == {
+        "laplace",
+        "gamma-laplace",
+        "gaussian",
+        "gaussian-shares",
+        "discrete-gaussian",
+        "skellam",
+        "click-rr",
+    }
+
+
+# --- closed forms -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["laplace", "gamma-laplace"])
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_laplace_noise(name: str, rounds: int) -> None:
+    found = calibrate(name, 1.2, at(rounds=rounds), norm=1.5)
+    assert found.defense == ("clip:norm=1.5,ord=1", f"{name}:eps={1.2 / rounds:g},sensitivity=3")
+    assert found.upper.epsilon == pytest.approx(1.2)
+    shares = N if name == "laplace" else 1
+    assert found.average_sd == pytest.approx(math.sqrt(2 * shares) * 2.5 * rounds / N)
+
+
+def test_laplace_noise_on_an_l2_ball_states_the_l1_distance() -> None:
+    found = calibrate("laplace", 1.2, at(), norm=1.5, order=2)
+    clip, noise = found.defense
+    assert clip == "clip:norm=1.5"
+    assert noise.startswith("laplace:eps=1.2")
+    assert float(noise.rpartition("=")[2]) == pytest.approx(3 * math.sqrt(P), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "clients"), [("gaussian", "individual", 1), ("gaussian-shares", "aggregate", N)]
+)
+@pytest.mark.parametrize("rounds", [1, 50])
+def test_gaussian_noise(name: str, view: str, clients: int, rounds: int) -> None:
+    there = at(view=view, rounds=rounds, delta=1e-5)
+    found = calibrate(name, 2.0, there)
+    expected = 3.0 * math.sqrt(rounds) / gaussian_mu(2.0, 1e-5)
+    assert expected <= deviation(found, there) / math.sqrt(N / clients) <= expected * 1.0001
+
+
+def test_gaussian_noise_of_those_who_arrive() -> None:
+    all_, some = (calibrate("gaussian-shares", 2.0, at(delta=1e-5, arriving=m)) for m in (1000, 250))
+    wide, narrow = (float(one.defense[1].rpartition("=")[2]) for one in (some, all_))
+    assert wide == pytest.approx(2 * narrow, rel=1e-4)
+
+
+@pytest.mark.parametrize(("unit", "clicks"), [("click", 1), ("interaction", 10), ("query", 30)])
+def test_randomised_clicks(unit: str, clicks: int) -> None:
+    found = calibrate("click-rr", 1.5, at(unit=unit, interactions=3))
+    assert found.defense == (f"click-rr:eps={1.5 / clicks:g}",)
+    assert found.average_sd is None
+
+
+@pytest.mark.parametrize("name", ["discrete-gaussian", "skellam"])
+def test_noise_on_a_grid_is_about_as_wide_as_gaussian_noise(name: str) -> None:
+    there = at(delta=1e-5)
+    fine, smooth = (deviation(calibrate(one, 1.2, there), there) for one in (name, "gaussian-shares"))
+    assert smooth < fine < 1.01 * smooth, "as private as Gaussian noise, but for rounding to the grid"
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_a_sum_of_laplace_draws_is_nearly_gaussian(rounds: int) -> None:
+    """Whole draws on each of 1,000 messages hide a client in their sum as well as Gaussian ones would."""
+    there = at(delta=1e-5, rounds=rounds)
+    laplace, smooth = (deviation(calibrate(name, 1.0, there), there) for name in ("laplace", "gaussian"))
+    assert smooth < laplace < 1.001 * smooth
+    pure = calibrate("laplace", 1.0, replace(there, delta=0.0))
+    assert deviation(pure, there) == pytest.approx(math.sqrt(2 * N) * 3.0 * rounds), "no delta: L1 over scale"
+
+
+# --- it is the smallest, and it is proven -----------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(
+    name=st.sampled_from(mechanisms()),
+    target=st.floats(0.05, 20.0),
+    unit=st.sampled_from(["click", "interaction", "query", "client"]),
+    view=st.sampled_from(["individual", "aggregate", "colluding"]),
+    rounds=st.integers(1, 20),
+    shares=st.integers(1, 500),
+    lost=st.floats(0.0, 0.6),
+    norm=st.floats(0.01, 100.0),
+    order=st.sampled_from([None, 1, 2]),
+    positive=st.booleans(),
+)
+def test_a_chain_meets_its_target_and_hardly_more(
+    name: str,
+    target: float,
+    unit: str,
+    view: str,
+    rounds: int,
+    shares: int,
+    lost: float,
+    norm: float,
+    order: int | None,
+    positive: bool,
+) -> None:
+    laplace = "laplace" in name
+    there = at(
+        unit=unit,
+        view=view,
+        rounds=rounds,
+        shares=shares,
+        arriving=max(1, round(shares * (1 - lost))),
+        delta=1e-6 if positive and not laplace else 0.0,
+    )
+    found = calibrate(name, target, there, norm=norm, order=order)
+    if found.why_not is not None:
+        assert found.defense == ()
+        assert "\n" not in found.why_not
+        return
+    again = upper_bound(events(found.defense, there), there)
+    assert again == found.upper
+    assert 0.999 * target <= again.epsilon <= target * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "why"),
+    [
+        ("click-rr", {}, "not which queries"),
+        ("gaussian", {}, "no epsilon at delta 0"),
+        ("gaussian-shares", {"view": "individual"}, "no epsilon at delta 0"),
+        ("skellam", {}, "no epsilon at delta 0"),
+        ("gamma-laplace", {"view": "individual"}, "1 of 1000 Gamma shares"),
+        ("gamma-laplace", {"view": "colluding", "delta": 1e-5}, "1 of 1000 Gamma shares"),
+        ("gamma-laplace", {"arriving": 500}, "500 of 1000 Gamma shares"),
+    ],
+)
+def test_what_no_noise_can_do(name: str, there: dict[str, Any], why: str) -> None:
+    found = calibrate(name, 1.2, at(**there))
+    assert found.why_not is not None
+    assert why in found.why_not
+    assert found.upper.epsilon == math.inf
+    assert found.defense == ()
+
+
+def test_missing_shares_need_more_noise() -> None:
+    there = at(arriving=800)
+    found = calibrate("gamma-laplace", 1.2, there)
+    law = next(event.law for event in events(found.defense, there) if isinstance(event, Noised))
+    assert isinstance(law, GammaShare)
+    whole = law.summed(800)
+    assert 46 * float(whole.worst_loss(3 / 46)) == pytest.approx(1.2, rel=1e-3)
+    poles = np.zeros(46), np.full(46, 3 / 46)
+    assert float(whole.worst_loss(poles[1] - poles[0]).sum()) <= 1.2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mechanism": "laplas"}, "did you mean 'laplace'"),
+        ({"target": 0.0}, "--target-eps: 0"),
+        ({"target": math.nan}, "--target-eps: nan"),
+        ({"target": math.inf}, "--target-eps: inf"),
+        ({"norm": -1.0}, "--norm: -1"),
+        ({"order": 3}, "--ord: 3"),
+    ],
+)
+def test_wrong_calls(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        calibrate(**{"mechanism": "laplace", "target": 1.0, "situation": at(), **wrong})

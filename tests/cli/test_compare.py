@@ -1,0 +1,351 @@
+"""`foltr-audit compare` from end to end, on very small grids."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES
+from foltr_audit.experiments.comparison.compare import choose_sensitivities
+from foltr_audit.experiments.comparison.expansion import Tried
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runner import Study
+from foltr_audit.privacy.accounting import UpperBound
+from foltr_audit.utils.progress import SILENT
+from tests.fixtures.command import files, run, spawn
+
+SMALL = ("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--runs", "2", "--jobs", "1")
+TINY = (*SMALL, "--click-model", "perfect", "--method", "olsr")
+FAST = (*TINY, "--eps", "1.2", "--defense", "published", "--no-audit")
+CELLS = "cells/*/cell.json"
+
+
+def times(folder: Path) -> dict[str, int]:
+    """When each finished cell was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob(CELLS)}
+
+
+def test_the_whole_command(tmp_path: Path) -> None:
+    arguments = (*TINY, "--eps", "1.2", "--defense", "published", "--trials", "40", "--out", tmp_path / "out")
+    done = run("compare", *arguments, "--json")
+    assert (done.code, done.said) == (0, "")
+    found = done.json()
+    assert len(done.warnings) == len(found["warnings"]) == 3
+    assert found["schema"] == "foltr-audit/compare/1"
+    assert [row["name"] for row in found["results"]] == ["none", "published, eps 1.2"]
+    assert found["cells"] == {"attack": 4, "audit": 2}
+    mine = found["results"][1]
+    assert (mine["runs"], mine["eps_claimed"], mine["attack"]) == (2, 1.2, "olsr")
+    assert mine["eps_proven_individual"] == "inf"
+    assert mine["ndcg@10_p"] is not None
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
+    again = run("compare", "--config", tmp_path / "out" / "grid.toml", "--out", tmp_path / "out", "--resume")
+    assert again.code == 0
+    for said in ("what an attack finds", "what it costs", "refuted"):
+        assert said in " ".join(again.out.split())
+    assert any("1/6 of the noise" in text for text in again.warnings)
+    assert "1/6 of the noise" not in again.out
+
+
+def test_one_cell_says_what_attack_says(tmp_path: Path) -> None:
+    run("compare", *FAST, "--runs", "1", "--out", tmp_path)
+    row = json.loads((tmp_path / "results.json").read_text())["results"][1]
+    common = ("--data", "synthetic:mq2007:60", "--clients", "6", "--rounds", "2", "--eps", "1.2", "--json")
+    alone = run("attack", *common, "--click-model", "perfect").json()
+    olsr = next(one for one in alone["results"] if one["method"] == "olsr")
+    assert [row[name] for name in ("auc", "accuracy", "auc_ci95")] == [
+        olsr[name] for name in ("auc", "accuracy", "auc_ci95")
+    ]
+    assert row["ndcg@10"] == pytest.approx(alone["utility"][0]["ndcg@10"])
+    assert row["ndcg@10_difference"] == pytest.approx(
+        alone["utility"][0]["ndcg@10"] - alone["utility"][0]["ndcg@10_undefended"]
+    )
+
+
+def test_a_grown_grid_computes_only_what_is_new(tmp_path: Path) -> None:
+    run("compare", *FAST, "--out", tmp_path)
+    before = times(tmp_path)
+    grown = run("compare", *FAST, "--eps", "4.5", "--out", tmp_path, "--resume")
+    after = times(tmp_path)
+    assert grown.code == 0
+    assert len(before) == 4
+    assert len(after) == 6
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_lost_cell_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
+    run("compare", *FAST, "--out", tmp_path)
+    before = files(tmp_path)
+    lost = sorted(tmp_path.glob(CELLS))[0]
+    lost.unlink()
+    assert run("compare", *FAST, "--out", tmp_path, "--resume").code == 0
+    assert files(tmp_path) == before
+
+
+def test_cells_of_other_data_are_not_gone_on_with(tmp_path: Path) -> None:
+    data, out = tmp_path / "mine", tmp_path / "out"
+    for seed in ("1", "2"):
+        made = run("data", "synth", "--queries", "60", "--seed", seed, "--out", data, "--overwrite")
+        assert made.code == 0, made.err
+        done = run("compare", *FAST, "--runs", "1", "--data", data, "--out", out, "--resume")
+        if seed == "1":
+            assert done.code == 0, done.err
+    assert done.code == 2
+    assert "holds cells of other data" in done.one_error()
+
+
+def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(one_run, copy)
+    shutil.rmtree(next(copy.glob(CELLS)).parent)
+    before = files(one_run)
+    assert run("report", copy, "--to", "csv").code == 3
+    assert run("compare", "--resume", "--out", copy, "--jobs", "1").code == 0
+    assert files(copy) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--trials", "19"), ("--view", "foo"), ("--unit", "foo"), ("--attack-on", "foo")),
+        *(("--repeats", "0"), ("--attack-interactions", "0"), ("--target", "foo")),
+        *(("--clients", "0"), ("--rounds", "-1")),
+    ],
+)
+def test_a_wrong_value_of_every_cell_ends_the_command(option: str, value: str) -> None:
+    done = run("compare", *FAST, option, value)
+    assert done.code == 2
+    assert value in done.one_error()
+
+
+def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
+    same = "clip:norm={clip}+gamma-laplace:eps={eps},sensitivity={sensitivity}"
+    found = run("compare", *FAST, "--defense", same, "--runs", "1", "--json").json()
+    assert len(found["results"]) == 2
+    assert [(row["defense"], row["why"]) for row in found["left_out"]] == [
+        ("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", "the same chain as published, eps 1.2")
+    ]
+
+
+def test_a_world_that_cannot_be_is_refused_before_anything_runs() -> None:
+    done = run("compare", *FAST, "--scenario", "intent-skew")
+    assert done.code == 2
+    assert "compare: nothing to run: " in done.err
+    assert "expected several" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("comparison.json", lambda text: text.replace('"eps": null', '"eps": "x"', 1)),
+        ("comparison.json", lambda text: text.replace('"left_out": []', '"left_out": [{"a": 1}]')),
+        ("comparison.json", lambda text: text.replace('"alternative": "none"', '"alternative": "nonne"')),
+        ("comparison.json", lambda _: "[" * 100_000),
+        ("cell.json", lambda text: text.replace('"online_mean"', '"online"')),
+        ("cell.json", lambda text: text.replace('"learner": "', '"learner": 7, "was": "')),
+        ("cell.json", lambda _: "[" * 100_000),
+    ],
+)
+def test_damage_is_named_and_ends_with_3(
+    one_run: Path, tmp_path: Path, name: str, change: Callable[[str], str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(one_run, copy)
+    file = next(copy.rglob(name))
+    before = file.read_text()
+    file.write_text(change(before))
+    assert file.read_text() != before
+    done = run("report", copy, "--to", "csv")
+    assert done.code == 3
+    assert str(copy) in done.one_error()
+
+
+@pytest.fixture(scope="module")
+def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished comparison of two cells."""
+    path = tmp_path_factory.mktemp("compared") / "out"
+    assert run("compare", *FAST, "--runs", "1", "--out", path).code == 0
+    return path
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    done = run(
+        "compare", *FAST, "--attack-on", "vali", "--scenario", "quantity-skew", "--scenario", "uniform"
+    )
+    assert done.code == 0
+    bad = run(
+        "compare", *FAST, "--runs", "1", "--learner", "fpdgd", "--learner", "foltr-es", "--out", tmp_path
+    )
+    assert bad.code == 2
+    assert "cells could not be run; the first: attack olsr: cannot run on this view" in bad.err
+    assert len(times(tmp_path)) == 2
+    assert "failed: none" in bad.out
+
+
+def test_where_every_cell_fails_the_reason_is_told() -> None:
+    done = run("compare", *FAST, "--runs", "1", "--learner", "foltr-es")
+    assert done.code == 2
+    assert "2 of 2 cells could not be run; the first: attack olsr: cannot run on this view" in done.err
+
+
+def test_messages_of_the_rounds_are_attacked_by_group() -> None:
+    world = ("--scenario", "click-skew", "--target", "training", "--interactions", "1", "--rounds", "4")
+    found = run("compare", *FAST, *world, "--runs", "1", "--json").json()
+    assert found["results"][1]["worst_attacked_group"] in {row["group"] for row in found["groups"]}
+    assert found["results"][1]["worst_served_group"] in {row["group"] for row in found["served"]}
+
+
+def test_a_picture_is_drawn_and_a_bad_name_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    done = run("compare", *FAST, "--runs", "1", "--plot", tmp_path / "trade.svg")
+    assert done.code == 0
+    assert "<svg" in (tmp_path / "trade.svg").read_text()
+    bad = run("compare", *FAST, "--plot", tmp_path / "trade.txt", "--out", tmp_path / "out")
+    assert (bad.code, "--plot" in bad.err, (tmp_path / "out").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--eps", "0"), "eps"),
+        (("--eps", "nan"), "eps"),
+        (("--eps", "1", "--defense", "clip:norm=1"), "--eps: no --defense depends on it"),
+        (("--defense", "nonne"), "unknown 'nonne'"),
+        (("--defense", "proven-x"), "expected one of proven-"),
+        (("--sensitivity", "3", "--sensitivity-grid", "1,3"), "give one or the other"),
+        (("--sensitivity-grid", "1,x"), "--sensitivity-grid: '1,x'"),
+        (("--jobs", "0"), "--jobs: 0"),
+        (("--scheduler", "tcp://x"), "--scheduler: only with --backend"),
+        (("--runs", "0"), "--runs: 0"),
+        (("--resume",), "--resume: only with --out"),
+        (("--method", "olrs"), "olrs"),
+        (("--click-model", "perfekt"), "perfekt"),
+        (("--config", "no-such.toml"), "no-such.toml"),
+        (("--data", "no-such"), "no-such"),
+        (("--defense", "clip:norm=-1"), "norm"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:
+    done = run("compare", "--clients", "5", *arguments)
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert done.code == 2
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert done.out == ""
+
+
+def test_the_help_names_the_default_defenses() -> None:
+    said = "".join(re.findall(r"[^\s│]+", spawn("compare", "--help", COLUMNS="200").out))
+    assert all(text in said for text in DEFAULT_ALTERNATIVES)
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("dear")
+    for option in ("--resume", "--overwrite"):
+        done = run("compare", *FAST, "--out", tmp_path, option)
+        assert (done.code, "thesis.tex" in done.err) == (2, True)
+    assert "not empty" in run("compare", *FAST, "--out", tmp_path).err
+    assert (tmp_path / "thesis.tex").read_text() == "dear"
+
+
+def test_the_best_sensitivity_on_the_validation_part_is_taken(tmp_path: Path) -> None:
+    done = run("compare", *TINY, "--no-audit", "--eps", "1.2", "--defense", "published")
+    assert done.code == 0
+    arguments = (*FAST, "--runs", "1", "--sensitivity-grid", "0.001,0.01", "--out", tmp_path, "--json")
+    found = run("compare", *arguments).json()
+    tried = found["sensitivities"]
+    best = max(tried, key=lambda row: row["ndcg"])
+    assert [row["sensitivity"] for row in tried] == [0.001, 0.01]
+    assert [row["chosen"] for row in tried] == [row is best for row in tried]
+    assert found["results"][1]["sensitivity"] == best["sensitivity"]
+
+
+def test_of_equal_sensitivities_the_smaller_one_is_taken(tmp_path: Path) -> None:
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 4}, "train": {"rounds": 1}}
+    axes = {"runs": 1, "eps": [1e6], "click_models": ["perfect"], "sensitivity_grid": [1e5, 1e4]}
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    grid = Grid.parse({**axes, "defenses": ["published"], "spec": table})
+    rows = choose_sensitivities(grid, folder, Workers(jobs=1), Study(), SILENT)
+    assert isinstance(rows[0], Tried)
+    if math.isclose(rows[0].ndcg, rows[1].ndcg):
+        assert [(row.sensitivity, row.chosen) for row in rows] == [(1e5, False), (1e4, True)]
+
+
+def test_no_sensitivity_is_chosen_on_what_was_trained_on(tmp_path: Path) -> None:
+    data = ("--data", "synthetic:mq2007:60", "--intents", "synthetic:2", "--scenario", "intent-skew")
+    more = ("--eps", "1.2", "--defense", "published", "--sensitivity-grid", "1,3", "--no-audit")
+    done = run("compare", *data, *more, "--clients", "6", "--rounds", "1", "--jobs", "1", "--out", tmp_path)
+    assert done.code == 2
+    assert (
+        "--sensitivity-grid: synthetic:mq2007:60, scenario intent-skew:strength=1: clients have 2" in done.err
+    )
+
+
+def test_from_python() -> None:
+    spec = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 6}, "train": {"rounds": 2}}
+    report = fa.compare(
+        {"runs": 1, "eps": [1.2], "defenses": ["published"], "attacks": ["olsr"], "audit": False}
+        | {"click_models": ["perfect"], "spec": spec},
+        jobs=1,
+    )
+    assert report.to_frame()["name"].to_list() == ["none", "published, eps 1.2"]
+
+
+def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = run("compare", *FAST, "--out", out, "--dry-run", "--json").json()
+    assert not out.exists()
+    assert [(kind["kind"], kind["cells"], kind["to_run"]) for kind in found["kinds"]] == [("attack", 4, 4)]
+    assert min(found["seconds"], found["disk"], found["memory_in_all"]) > 0
+    run("compare", *FAST, "--runs", "1", "--out", out)
+    before = files(out)
+    done = run("compare", *FAST, "--out", out, "--dry-run")
+    assert (done.code, files(out) == before) == (0, True)
+    assert re.search(r"attack +4 +2 +2 ", done.out)
+
+
+def test_claims_stand_side_by_side_for_who_sees_lists_and_who_does_not(tmp_path: Path) -> None:
+    few = ("--eps", "1.2", "--trials", "40", "--runs", "1")
+    asked = ("--defense", "proven-laplace", "--defense", "proven-click-rr")
+    for more, hidden in (((), "inf"), (("--rank-with", "global"), 1.2)):
+        report = run("compare", *TINY, *few, *asked, *more, "--json").json()
+        proven = {(row["alternative"], row["sees"]): row["eps_upper"] for row in named(report["claims"])}
+        assert proven == {
+            ("none", "message"): "inf",
+            ("none", "message and lists"): "inf",
+            ("none", "sum"): "inf",
+            ("proven-laplace", "message"): pytest.approx(1.2),
+            ("proven-laplace", "message and lists"): hidden if more == () else pytest.approx(hidden),
+            ("proven-laplace", "sum"): pytest.approx(1.2),
+            ("proven-click-rr", "message"): pytest.approx(1.2),
+            ("proven-click-rr", "message and lists"): pytest.approx(1.2),
+            ("proven-click-rr", "sum"): pytest.approx(1.2),
+        }
+        claims = {row["sees"]: row["eps_claimed"] for row in report["claims"] if "laplace" in row["name"]}
+        assert claims["message and lists"] == hidden, "what is not proven is not claimed"
+
+
+def named(claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the alternative before its epsilon."""
+    return [row | {"alternative": row["name"].partition(",")[0]} for row in claims]
+
+
+def test_a_proof_that_trials_contradict_ends_with_70(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "foltr_audit.auditing.audit.upper_bound",
+        lambda events, situation: UpperBound(epsilon=0.01, delta=0.0, how="too good"),
+    )
+    few = ("--eps", "1.2", "--trials", "40", "--runs", "1", "--defense", "proven-laplace")
+    done = run("compare", *TINY, *few)
+    assert done.code == 70
+    assert "contradict each other" not in done.err
+    assert "contradiction: this pair has a loss of" in done.err

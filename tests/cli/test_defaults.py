@@ -1,0 +1,122 @@
+"""What commands take where nothing is said: strong attacks, one unit, view, delta and number of trials."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from foltr_audit.cli.calibrate import calibrate
+from foltr_audit.cli.recommend import recommend
+from foltr_audit.core.spec import base as defaults
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.evidence.check.limits import Limits as Gate
+from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.recommend import Effort
+from foltr_audit.report.results.meaning import meaning
+from tests.fixtures.command import run
+
+TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")
+
+
+def names(methods: tuple[str, ...]) -> list[str]:
+    return [text.partition(":")[0] for text in methods]
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "expected"),
+    [
+        ({}, "model", ["olsr", "lad", "map"]),
+        ({}, "update", ["olsr", "lad", "map"]),
+        ({"interactions": 3}, "model", ["olsr", "lad", "joint-map"]),
+        ({"target": "training"}, "model", ["olsr", "lad", "map"]),
+        ({"view": "aggregate"}, "model", ["aggregate"]),
+        ({}, "es", ["es-first-click"]),
+        ({}, "clicks", ["seen-clicks"]),
+    ],
+)
+def test_the_attacks_that_run_unless_some_are_named(table: dict, kind: str, expected: list[str]) -> None:  # type: ignore[type-arg]
+    protocol = AttackSpec.model_validate(table)
+    assert protocol.methods is None
+    assert names(protocol.methods_on(kind)) == expected
+    named = AttackSpec.model_validate({**table, "methods": ["first-position"]})
+    assert names(named.methods_on(kind)) == ["first-position"]
+    assert names(named.strengthened(kind).methods_on(kind)) == ["first-position", *expected]
+
+
+def test_a_spec_does_not_hold_a_default() -> None:
+    spec = Spec.parse({"attack": {}})
+    assert "methods" not in spec.table()["attack"]
+    assert Spec.from_toml(spec.toml) == spec
+    assert names(spec.attacks) == ["olsr", "lad", "map"]
+
+
+def test_attack_runs_the_strong_attacks_and_saves_none(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    done = run("attack", *TINY, "--save-config", spec, "--json").json()
+    assert {row["method"] for row in done["results"] if not row["baseline"]} == {"olsr", "lad", "map"}
+    assert "methods" not in tomllib.loads(spec.read_text())["attack"]
+    text = Grid.from_toml(Spec.parse({"attack": {"methods": ["olsr"]}}).toml, "spec.toml")
+    assert names(text.attacks) == ["olsr", "lad", "map"], "compare --config"
+
+
+def test_several_defenses_are_several_systems() -> None:
+    chains = ("--defense", "clip:norm=1.5", "--defense", "clip:norm=1.5+gaussian:sigma=3")
+    for command in (("train",), ("attack", "--method", "first-position")):
+        table = [
+            option for option in TINY if command[0] == "attack" or option not in ("--click-model", "perfect")
+        ]
+        rows = run(*command, *table, *chains, "--json").json()["utility"]
+        assert [row["defense"].partition(",")[0].count("+") for row in rows] == [0, 1]
+
+
+def test_one_default_in_all_commands() -> None:
+    given = {name: one.default for name, one in inspect.signature(calibrate).parameters.items()}
+    assert (given["unit"], given["view"], given["delta"]) == (defaults.UNIT, defaults.VIEW, defaults.DELTA)
+    searched = {name: one.default for name, one in inspect.signature(recommend).parameters.items()}
+    assert (searched["view"], searched["delta"]) == (defaults.VIEW, defaults.DELTA)
+    audit, grid = AuditSpec(), Grid.parse({})
+    assert audit.units == (defaults.UNIT,)
+    assert audit.views[0] == AuditSpec.model_validate(grid.spec["audit"]).views[0] == defaults.VIEW
+    assert Limits(max_eps=1.0).view == Gate.parse({"min_ndcg": 0.1}, "").view == defaults.VIEW
+    assert grid.delta == Limits(max_eps=1.0).delta == defaults.DELTA
+    trials = {AuditSpec.model_validate(grid.spec["audit"]).trials, audit.trials, Effort().trials}
+    assert trials == {searched["trials"], defaults.TRIALS} == {defaults.TRIALS}
+
+
+def rows(*methods: str) -> list[dict[str, object]]:
+    """Rows of attacks that are no better than guessing."""
+    common: dict[str, object] = {
+        "click_model": "perfect",
+        "eps_claimed": 1.2,
+        "sees": "message",
+        "baseline": False,
+        "lists": 300,
+    }
+    common |= {"queries": 300, "auc": 0.5, "auc_ci95": [0.45, 0.55], "recall": 0.3, "precision": 0.3}
+    return [{**common, "method": method} for method in methods]
+
+
+def test_a_verdict_names_the_attacks_that_it_is_of() -> None:
+    told = meaning(rows("olsr"))
+    assert "olsr, the only attack that ran, is not shown to be better than guessing" in told
+    assert "no attack is shown" not in told
+    assert told.endswith("Stronger attacks were not tried: leave out --method to run them.")
+    told = meaning(rows("olsr", "lad", "map"))
+    assert "none of olsr, lad and map is shown to be better than guessing" in told
+    assert "Stronger" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [("published", "expected --eps E"), ("proven-laplace", "expected what calibrate --target-eps E prints")],
+)
+def test_names_that_only_compare_can_make_a_chain_of(text: str, instead: str) -> None:
+    done = run("train", *TINY, "--defense", f"clip:norm=1+{text}")
+    assert done.code == 2
+    assert instead in done.one_error()

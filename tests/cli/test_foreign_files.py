@@ -1,0 +1,378 @@
+"""Files that a stranger forged: each is refused in one line that names it and says what was expected."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import plugin_class
+from foltr_audit.core.records.names import StoredNames
+from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.errors import DataError, TraceError, UsageError
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.presets import read_preset
+from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.runs.folder import load_model
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.trace import Trace
+from tests.fixtures.command import run
+from tests.fuzz.documents import LIMITS
+from tests.fuzz.samples import cell_arrays, packed, sealed, write_comparison, write_trace
+from tests.utils.test_reading import archive
+
+HUGE = "9" * 5000
+
+# --- cells of comparisons -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    write_comparison(tmp_path_factory.mktemp("good") / "compared")
+    return tmp_path_factory.getbasetemp() / "good0" / "compared"
+
+
+@pytest.fixture
+def compared(good: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(good, tmp_path / "compared")
+
+
+def attacked_cell(compared: Path) -> Path:
+    cells = [path.parent for path in sorted(compared.glob("cells/*/cell.json"))]
+    return next(cell for cell in cells if "evidence" in json.loads((cell / "cell.json").read_text()))
+
+
+def forge(cell: Path, facts: Callable[[Any], object] = lambda _: None, **arrays: Any) -> None:
+    """Change facts and arrays (by name, `/` as `__`) of a cell, and put the hash right."""
+    members = {**packed(cell_arrays())}
+    for name, values in arrays.items():
+        members |= packed({name.replace("__", "/"): np.asarray(values)})
+    content = archive(members)
+    table = json.loads((cell / "cell.json").read_text())
+    facts(table)
+    (cell / "arrays.npz").write_bytes(content)
+    (cell / "cell.json").write_text(json.dumps(sealed(table, content)))
+
+
+def refused(compared: Path, problem: str) -> None:
+    with pytest.raises(TraceError) as error:
+        CompareReport.of(ComparisonFolder.open(compared)).json()
+    assert problem in str(error.value), str(error.value)
+    assert "cells" in str(error.value) or "judged lists" in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_cell_that_is_forged_well_is_read(compared: Path) -> None:
+    forge(attacked_cell(compared))
+    assert CompareReport.of(ComparisonFolder.open(compared)).json()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        ({"lists__query": "a"}, "lists/query: <U1 with 0 axes"),
+        ({"lists__told": np.zeros((10, 4), dtype=bool)}, "10 along an axis of 6"),
+        ({"lists__shown": np.zeros(6, dtype=np.int64)}, "lists/shown: int64 with 1 axes"),
+        ({"lists__clicks": np.ones((6, 4), dtype=bool)}, "a click where the list is padded"),
+        ({"lists__shown": np.tile([0, -1, 1, 2], (6, 1))}, "a document after the padding"),
+        ({"lists__group": np.full(6, 2)}, "lists/group: 2; expected less than 2"),
+        ({"lists__message": np.full(6, 2**62)}, "lists/message: a value outside of 0"),
+        ({"guessed__0__scores": np.full((6, 4), np.nan)}, "scores of position-prior: NaN"),
+        ({"guessed__7__scores": np.zeros((6, 4))}, "guessed/7/scores: not expected"),
+        ({"guessed__1__surprisal": np.zeros(6)}, "guessed/1/surprisal: not expected"),
+        ({"query_ndcg": np.array([1.5])}, "query_ndcg: a value outside of 0 to 1"),
+        ({"query_ndcg": np.array(0.5)}, "query_ndcg: float64 with 0 axes"),
+        ({"rounds__round": np.array([0.0, 7.0])}, "rounds/round: expected the 2 rounds"),
+        ({"rounds__offline_ndcg@10": np.array([0.0, np.inf])}, "a value outside of 0 to 1"),
+        ({"rounds__online_ndcg@10": np.zeros(3)}, "3 along an axis of 2"),
+        ({"other": np.zeros(3)}, "'other': no array that is expected"),
+    ],
+    ids=str,
+)
+def test_arrays_of_a_cell(compared: Path, arrays: dict[str, Any], problem: str) -> None:
+    forge(attacked_cell(compared), **arrays)
+    refused(compared, problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda facts: facts.update(online_sum=10**400), "beyond 64 bits"),
+        (lambda facts: facts.update(online_mean=1e300), "expected a number from 0 to 1"),
+        (lambda facts: facts.update(learner="\ud800"), "half of a character"),
+        (lambda facts: facts.update(learner="\x1b[31m"), "text without control characters"),
+        (lambda facts: facts.update(clipped=True), "clipped: expected a number"),
+        (lambda facts: facts.update(findings=["x"]), "findings"),
+        (lambda facts: facts.update(warnings=[1]), "warnings"),
+        (lambda facts: facts.update(groups=["a", "a"]), "groups: expected different names"),
+        (lambda facts: facts["data"].pop("fold"), "data.fold is missing"),
+        (lambda facts: facts["evidence"].update(guessed=["a", "a"]), "expected different names"),
+        (lambda facts: facts["evidence"].update(groups=[]), "evidence.groups"),
+        (lambda facts: facts["evidence"].update(steps="2"), "evidence.steps"),
+        (lambda facts: facts["evidence"].update(refused=[]), "evidence.refused"),
+        (lambda facts: facts["evidence"]["guessed"].pop(), "guessed/1/any_click: not expected"),
+        (lambda facts: facts.pop("spec_sha256"), "spec_sha256 is missing"),
+        (lambda facts: facts.update(spec_sha256="0" * 64), "made by another Spec"),
+        (lambda facts: facts.update(schema="foltr-audit/cell/9"), "schema 'foltr-audit/cell/9'"),
+    ],
+)
+def test_facts_of_a_cell(compared: Path, change: Callable[[Any], object], problem: str) -> None:
+    forge(attacked_cell(compared), change)
+    refused(compared, problem)
+
+
+def test_a_finding_of_another_form(compared: Path) -> None:
+    for path in sorted(compared.glob("cells/*/cell.json")):
+        facts = json.loads(path.read_text())
+        if facts["findings"]:
+            facts["findings"][0]["view"] = "nobody"
+            path.write_text(json.dumps(facts))
+    refused(compared, "findings.view=nobody")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello"])
+def test_archives_that_are_none(compared: Path, content: bytes) -> None:
+    cell = attacked_cell(compared)
+    facts = json.loads((cell / "cell.json").read_text())
+    (cell / "arrays.npz").write_bytes(content)
+    (cell / "cell.json").write_text(json.dumps(sealed(facts, content)))
+    refused(compared, "arrays.npz: damaged")
+
+
+def test_cells_of_one_setting_with_lists_of_another_room(compared: Path) -> None:
+    wide: dict[str, Any] = {
+        f"lists__{name}": np.zeros((6, 5), dtype=bool) for name in ("clicks", "observed", "told")
+    }
+    wide |= {"lists__shown": np.tile(np.arange(5), (6, 1))}
+    for number in range(2):
+        wide |= {f"guessed__{number}__scores": np.zeros((6, 5))}
+        wide |= {f"guessed__{number}__guess": np.zeros((6, 5), dtype=bool)}
+    forge(attacked_cell(compared), **wide)
+    refused(compared, "room for [4, 5] documents")
+
+
+# --- models, data and their cache -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header", ["(3,", "(10000000000,)", f"({HUGE},)", "__import__('os')", "(1, 2", "'", "{" * 200]
+)
+def test_a_model_whose_header_is_another(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "model.npy"
+    np.save(path, np.zeros(3), allow_pickle=False)
+    data = path.read_bytes()
+    written = data[10:].replace(b"(3,)", header.encode())
+    path.write_bytes(data[:8] + (len(written) - 24).to_bytes(2, "little") + written)
+    with pytest.raises(UsageError, match=r"--init: .*model.npy: no .npy file with one plain array"):
+        load_model(path, 3)
+
+
+@pytest.mark.parametrize("piece", [b"\n", b"0", b"1 qid:1 1:1\n"])
+def test_a_packed_file_of_nothing_but_repetitions(tmp_path: Path, piece: bytes) -> None:
+    path = tmp_path / "train.txt"
+    path.write_bytes(gzip.compress(piece * (40_000_000 // len(piece)), 9))
+    with pytest.raises(DataError, match=r"letor: train.txt: .* bytes unpack to \d+ and more"):
+        read_letor(path)
+
+
+def test_a_line_without_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_bytes(b"1 qid:1 " + b"1:1 " * 5_000_000)
+    with pytest.raises(DataError, match=r"letor: train\.txt: a line of more than"):
+        read_letor(path)
+
+
+def test_a_few_rows_that_would_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"1 qid:{number} 65536:1\n" for number in range(2000)))
+    with pytest.raises(DataError, match="2000 rows of 65536 features, of which 2000 are given"):
+        read_letor(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "sound"),
+    [(b"a\0b\0", 2, True), (b"a\0b\0", 3, False), (b"a\0b", 1, False), (b"\xff\0", 1, False)],
+)
+def test_stored_names_are_as_many_as_was_said(text: bytes, count: int, *, sound: bool) -> None:
+    assert StoredNames(np.frombuffer(text, dtype=np.uint8), count).is_sound is sound
+
+
+# --- traces ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    write_trace(tmp_path / "trace")
+    return tmp_path / "trace"
+
+
+def seal(folder: Path) -> None:
+    """Put the hashes in the markers right."""
+    identity = hashlib.sha256((folder / "trace.toml").read_bytes()).hexdigest()
+    for path in folder.glob("part-*.json"):
+        marker = json.loads(path.read_text())
+        marker["trace"] = identity
+        for name, entry in marker["files"].items():
+            data = (folder / name).read_bytes()
+            entry |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        path.write_text(json.dumps(marker))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("k = 4", f"k = {HUGE}", "trace.toml: not TOML: a whole number beyond 64 bits"),
+        ("k = 4", "k = 4294967296", "trace.toml: k is 4294967296, expected 1 to 2147483647"),
+        ("k = 4", "k = 2147483647", "expected more for k = 2147483647"),
+        ("trace/1", f"trace/{HUGE}", "expected foltr-audit/trace/1"),
+        ("trace/1", "trace/²", "expected foltr-audit/trace/1"),
+    ],
+)
+def test_a_header_with_other_numbers(trace: Path, old: str, new: str, problem: str) -> None:
+    path = trace / "trace.toml"
+    path.write_text(path.read_text().replace(old, new))
+    seal(trace)
+    with pytest.raises(TraceError, match="trace") as error:
+        list(Trace.open(trace).rounds())
+    assert problem in str(error.value)
+
+
+def test_a_table_of_zeros_without_an_end(trace: Path) -> None:
+    path = trace / "observed/interactions-00000.parquet"
+    frame = pl.read_parquet(path)
+    many = pl.select(pl.zeros(1 << 27, dtype=pl.UInt32).implode().alias("shown"))
+    pl.concat([frame.head(1).drop("shown"), many], how="horizontal").select(frame.columns).write_parquet(path)
+    assert path.stat().st_size < 1 << 20
+    seal(trace)
+    with pytest.raises(TraceError, match=r"interactions-00000.parquet: cannot be read as Parquet: \d+ v"):
+        list(Trace.open(trace).rounds())
+
+
+def test_an_attack_whose_equations_cannot_be_solved_is_refused(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LAPACK gives up on some numbers near the end of the range: one attack less, with the reason."""
+
+    def unsolved(*_: object) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr(plugin_class(Attack, "lad"), "infer", unsolved)
+    report = recorded_report(Recorded.open(trace, changes={"methods": ("olsr", "lad")}))
+    why = next(row["reason"] for row in report.refused if row["method"] == "lad")
+    assert why.startswith("its equations cannot be solved in round ")
+    assert why.endswith(": SVD did not converge")
+    assert any(row["method"] == "olsr" for row in report.results)
+    with pytest.raises(UsageError, match="attack lad: cannot run on this view: its equations cannot"):
+        recorded_report(Recorded.open(trace, changes={"methods": ("lad",)}))
+
+
+def test_equations_outside_of_an_attack_that_cannot_be_solved(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsolved(*_: object) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr("foltr_audit.judge.clicks.identifiability", unsolved)
+    with pytest.raises(
+        UsageError, match=r"equations of messages and features cannot be solved \(SVD did not"
+    ):
+        recorded_report(Recorded.open(trace, changes={"methods": ("olsr",)}))
+
+
+# --- texts and command lines ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["--config", "limits"])
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (f"seed = {HUGE}", "beyond 64 bits"),
+        (f"seed = 0x{'f' * 5000}", "beyond 64 bits"),
+        ("seed = " + "[" * 5000, "too many levels"),
+        ("seed = 1979-05-27", "a date"),
+    ],
+)
+def test_numbers_of_thousands_of_digits(tmp_path: Path, kind: str, line: str, problem: str) -> None:
+    path = tmp_path / "given.toml"
+    path.write_text(f"{line}\n" if kind == "--config" else line.replace("seed", "min_ndcg") + "\n")
+    words = ["train", "--config", path] if kind == "--config" else ["check", path, "--config", path]
+    done = run(*words)
+    assert done.code == 2
+    assert "given.toml" in done.one_error()
+    assert problem in done.one_error()
+    assert len(done.one_error()) < 500
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["train", "--data", "synthetic:mq2007:²"], "synthetic:mq2007:²"),
+        (["train", "--fold", "²"], "--fold: '²'; expected the number of a fold, or all"),
+        (["train", "--fold", HUGE], "--fold: "),
+        (["train", "--fold", "0"], "--fold: '0'"),
+        (
+            ["train", "--data", f"synthetic:mq2007:{HUGE}"],
+            "expected synthetic:NAME or synthetic:NAME:QUERIES",
+        ),
+        (["train", "--ranker", "neural:hidden=²"], "expected a whole number"),
+        (["train", "--scenario", "quantity-skew:batches=1/²"], "expected whole numbers from 1 to 10000"),
+        (["train", "--intents", "synthetic:³"], "synthetic:I"),
+        (["train", "--data", "a\udcff"], "unicode"),
+        (["train", "--init", "x" * 5000, "--data", "synthetic:mq2007:30"], "File name too long"),
+    ],
+)
+def test_odd_command_lines(words: list[str], problem: str) -> None:
+    done = run(*words)
+    assert done.code == 2, done.err
+    assert problem in done.one_error()
+    assert len(done.one_error()) < 6000
+
+
+PRESET = """about = "x"
+source = "x"
+kind = "train"
+[data]
+needs = "x"
+get = "x"
+twin = "synthetic:mq2007"
+[[cells]]
+name = "a"
+[published]
+title = "x"
+data = "x"
+shows = "x"
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("[shared]\ntrain = 1\n[grid]\ntrain.rounds = [1]\n", "preset mine: train=1: expected a table"),
+        ("[shared]\ntrain = 'x'\n", "preset mine: train=x: "),
+        (f"[shared]\nseed = {HUGE}\n", "preset mine: not TOML: a whole number beyond 64 bits"),
+        (
+            f"[grid]\nseed = {list(range(200))}\nrepetition = {list(range(60))}\n",
+            "grid: 12000 Specs of one cell",
+        ),
+    ],
+)
+def test_presets_that_are_refused(more: str, problem: str) -> None:
+    assert read_preset(PRESET, "mine").cells[0].name == "a"
+    with pytest.raises(UsageError) as error:
+        read_preset(PRESET + more, "mine")
+    assert problem in str(error.value)
+
+
+def test_limits_say_where_a_number_begins_with_a_point(tmp_path: Path) -> None:
+    (tmp_path / "limits.toml").write_text(LIMITS.replace("0.6", ".6"))
+    assert "write 0.6" in run("check", tmp_path / "limits.toml").one_error()

@@ -1,0 +1,153 @@
+"""Groups of clients from a training to its reports, and from what was stored of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.experiments.runs.folder import RunFolder
+from foltr_audit.trace import Trace
+from foltr_audit.utils.formatting import json_text
+from tests.fixtures.command import run
+from tests.fixtures.intent_data import intent_collection
+
+SMALL = ("--data", "synthetic:mq2007:60", "--clients", "12", "--rounds", "4", "--eps", "inf")
+SKEWED = (*SMALL, "--scenario", "label-skew+click-skew:models=perfect/navigational")
+GRADES = ("grade 0", "grade 1", "grade 2")
+
+Report = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("groups") / "run"
+
+
+@pytest.fixture(scope="module")
+def attacked(folder: Path) -> Report:
+    done = run("attack", *SKEWED, "--click-model", "informational", "--out", folder, "--json")
+    assert done.code == 0, done.err
+    return dict(done.json())
+
+
+def of_method(report: Report, method: str) -> list[Report]:
+    return [row for row in report["groups"] if row["method"] == method]
+
+
+def test_fresh_clients_are_told_apart_by_what_they_hold(attacked: Report, folder: Path) -> None:
+    (truth,) = Trace.open(RunFolder.open(folder).fresh("informational")).truths()
+    grade = truth.clients // 2 % 3  # two click models vary fastest
+    rows = of_method(attacked, "olsr")
+    assert {row["group"] for row in rows} == set(GRADES)
+    (result,) = [row for row in attacked["results"] if row["method"] == "olsr"]
+    for row in rows:
+        mine = grade == GRADES.index(row["group"])
+        assert row["lists"] == int(truth.clicks[mine].any(axis=1).sum())
+        assert row["lists"] + row["skipped"] == int(mine.sum())
+        assert row["exact_all"] == result["exact"]
+    assert sum(row["lists"] for row in rows) == result["lists"]
+    for name in ("accuracy", "recall", "f1", "exact"):
+        known = [(row["lists"], row[name]) for row in rows if row[name] is not None]
+        mean = sum(n * value for n, value in known) / sum(n for n, _ in known)
+        assert mean == pytest.approx(result[name], rel=1e-12), "all lists are those of the groups"
+
+
+def test_scores_of_a_group_are_those_of_what_was_guessed_of_it(
+    attacked: Report, folder: Path, tmp_path: Path
+) -> None:
+    done = run("attack", "--trace", folder, "--guesses", tmp_path / "guesses.parquet")
+    assert done.code == 0, done.err
+    frame = pl.read_parquet(tmp_path / "guesses.parquet").filter(method="olsr").sort("slot", "rank")
+    (truth,) = Trace.open(RunFolder.open(folder).fresh("informational")).truths()
+    exact: dict[str, list[bool]] = {name: [] for name in GRADES}
+    for (slot,), rows in frame.group_by("slot", maintain_order=True):
+        clicks = truth.clicks[int(str(slot)), : rows.height]
+        if clicks.any():
+            name = GRADES[int(truth.clients[int(str(slot))]) // 2 % 3]
+            exact[name].append(bool((rows["guess"].to_numpy() == clicks).all()))
+    for row in of_method(attacked, "olsr"):
+        assert row["lists"] == len(exact[row["group"]]) > 0
+        assert row["exact"] == pytest.approx(np.mean(exact[row["group"]]))
+
+
+def test_what_was_stored_tells_the_same(attacked: Report, folder: Path) -> None:
+    again = run("attack", "--trace", folder, "--json").json()
+    assert json_text(again["groups"]) == json_text(attacked["groups"])
+    for row, told in zip(again["utility_groups"], attacked["utility_groups"], strict=True):
+        assert row == {**{name: told[name] for name in row}, "learner": row["learner"]}
+
+
+def test_training_messages_are_told_apart_by_every_trait(folder: Path, attacked: Report) -> None:
+    assert attacked
+    report = run("attack", "--trace", folder, "--target", "training", "--json").json()
+    rows = of_method(report, "olsr")
+    assert {row["group"] for row in rows} == {
+        f"{grade}, {model} clicks" for grade in GRADES for model in ("perfect", "navigational")
+    }
+    lists = {row["group"]: row["lists"] + row["skipped"] for row in rows}
+    trace = Trace.open(RunFolder.open(folder).training)
+    expected = dict.fromkeys(lists, 0)
+    for record, truth in zip(trace.rounds(), trace.truths(), strict=True):
+        for client in truth.clients[record.slot].tolist():
+            model = ("perfect", "navigational")[client % 2]
+            expected[f"{GRADES[client // 2 % 3]}, {model} clicks"] += 1
+    assert lists == expected
+
+
+def test_utility_is_the_mean_of_the_rounds_that_were_stored(attacked: Report, folder: Path) -> None:
+    rounds = Trace.open(RunFolder.open(folder).training).metrics()
+    rows = attacked["utility_groups"]
+    assert len(rows) == 6
+    means = [row["online_mean"] for row in rows]
+    assert means == sorted(means)
+    for row in rows:
+        values = [one[f"online_ndcg@10/{row['group']}"] for one in rounds]
+        assert row["online_mean"] == pytest.approx(np.mean(values), rel=1e-12)
+        assert row["online_mean"] == (0.0 if row["group"].startswith("grade 0") else 1.0)
+        assert row["ndcg@10"] is None, "grades have no intent"
+
+
+def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
+    spec = {
+        "population": {"scenario": "intent-skew", "clients": 6},
+        "train": {"rounds": 3, "click_model": "perfect"},
+    }
+    specs = [fa.Spec.parse({**spec, "repetition": i}) for i in range(3)]
+    report = fa.simulate(specs, data=intent_collection())
+    last = [row for row in report.rounds if row["round"] == 2]
+    assert [row["place"] for row in report.utility_groups] == [1, 2, 3]
+    for row in report.utility_groups:
+        values = np.array([one[f"offline_ndcg@10/{row['group']}"] for one in last])
+        every = np.array([one["offline_ndcg@10"] for one in last])
+        assert row["runs"] == 3
+        assert row["ndcg@10"] == pytest.approx(values.mean(), rel=1e-12)
+        assert row["ndcg@10_difference"] == pytest.approx((values - every).mean(), abs=1e-12)
+        low, high = row["ndcg@10_difference_ci95"]
+        assert low <= row["ndcg@10_difference"] <= high
+    alike = sum(row["ndcg@10"] for row in report.utility_groups) / 3
+    assert alike == pytest.approx(report.utility_groups[0]["ndcg@10_all"], rel=1e-9), "intents weigh alike"
+
+
+def test_tables_name_the_groups() -> None:
+    told = run("train", *SMALL[:-2], "--scenario", "label-skew").out
+    by_group = told.partition("by group of clients, worst served first")[2]
+    assert by_group.index("all clients") < by_group.index("grade 0") < by_group.index("grade 2")
+
+
+@pytest.mark.parametrize("command", ["train", "attack"])
+def test_identical_clients_have_no_groups(command: str) -> None:
+    report = json.loads(run(command, *SMALL, "--json").out)
+    assert not {"groups", "utility_groups"} & set(report)
+    assert "by group" not in run(command, *SMALL).out
+
+
+def test_clicks_alone_tell_no_fresh_clients_apart() -> None:
+    done = run("attack", *SMALL, "--scenario", "click-skew", "--click-model", "perfect", "--json").json()
+    assert "groups" not in done
+    assert len(done["utility_groups"]) == 3

@@ -1,0 +1,148 @@
+"""Options of `attack` that say what the server knows and what is reported: --hide, --queries, B lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.core.records.view import KNOWLEDGE
+from tests.fixtures.command import SMALL, run
+
+ONE = ("--click-model", "informational", "--eps", 1.2)
+
+
+def methods(rows: list[dict[str, object]]) -> set[object]:
+    return {row["method"] for row in rows}
+
+
+def test_list_knowledge_names_what_can_be_hidden() -> None:
+    rows = run("list", "knowledge", "--json").json()["knowledge"]
+    assert [row["name"] for row in rows] == list(KNOWLEDGE)
+    assert "learning_rate" in run("list", "knowledge").out
+
+
+def test_hidden_knowledge_refuses_the_attacks_that_need_it() -> None:
+    report = run("attack", *SMALL, *ONE, "--method", "map", "--method", "olsr", "--hide", "order", "--json")
+    table = report.json()
+    assert {"olsr", "random:k=3"} <= methods(table["results"])
+    assert not {"map", "first-position"} & methods(table["results"])
+    reasons = {row["method"]: row["reason"] for row in table["refused"]}
+    assert reasons["map"] == "the observer does not know: order"
+    shown = run("attack", *SMALL, *ONE, "--method", "map", "--method", "olsr", "--hide", "order")
+    assert "map: cannot run: the observer does not know: order" in " ".join(shown.out.split())
+
+
+def test_where_no_attack_is_left_the_command_says_why() -> None:
+    done = run("attack", *SMALL, *ONE, "--method", "map", "--hide", "order,noise")
+    assert done.code == 2
+    assert done.err.strip() == (
+        "error: attack map: cannot run on this view: the observer does not know: order"
+    )
+
+
+def test_unknown_knowledge_is_refused() -> None:
+    done = run("attack", *SMALL, "--hide", "nois")
+    assert done.code == 2
+    assert done.err.startswith("error: --hide: unknown knowledge 'nois'; did you mean 'noise'?")
+
+
+def test_named_queries_are_reported_one_by_one(tmp_path: Path) -> None:
+    everything = run("attack", *SMALL, *ONE, "--out", tmp_path / "run", "--json").json()
+    assert everything["queries"] == []
+    name = first_query(tmp_path / "run")
+    other = fa.load_data(SMALL[1]).query_name("train", 0)
+    (tmp_path / "names.txt").write_text(f"# sensitive\n{name}\n\n{other}\n", encoding="utf-8")
+    for given in (f"{name},{other}", tmp_path / "names.txt"):
+        rows = run("attack", "--trace", tmp_path / "run", "--queries", given, "--json").json()["queries"]
+        mine = [row for row in rows if row["query"] == name]
+        assert {"olsr", "first-position"} <= methods(mine)
+        for row in mine:
+            assert len(row["shown"]) == len(row["clicked"]) == len(row["guessed"]) == len(row["scores"])
+            assert row["exact"] == (row["clicked"] == row["guessed"])
+        assert [row["method"] for row in rows if row["query"] == other] == [None]
+    shown = run("attack", "--trace", tmp_path / "run", "--queries", name)
+    assert name in shown.out
+
+
+def test_a_query_that_the_data_do_not_have_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    run("attack", *SMALL, *ONE, "--out", tmp_path / "run")
+    name = first_query(tmp_path / "run")
+    for more in (("--trace", tmp_path / "run"), SMALL):
+        done = run("attack", *more, "--queries", f"{name},{name}x")
+        assert done.code == 2
+        line = done.one_error()
+        assert line.startswith(
+            f"error: --queries: '{name}x' is no query of synthetic:mq2007:60; did you mean "
+        )
+        assert f"'{name}'" in line
+    far = run("attack", *SMALL, "--queries", "!!!!").one_error()
+    assert "'!!!!' is no query of synthetic:mq2007:60; expected one like " in far
+
+
+def test_without_the_data_a_query_is_a_place(tmp_path: Path) -> None:
+    run("attack", *SMALL, *ONE, "--embed-features", "--out", tmp_path / "run")
+    trace = next((tmp_path / "run").glob("fresh/*/trace.toml")).parent
+    assert run("attack", "--trace", trace, "--queries", "vali:0", "--json").code == 0
+    done = run("attack", "--trace", trace, "--queries", "zz")
+    assert done.one_error() == "error: --queries: 'zz'; without the data set expected PART:INDEX, e.g. test:0"
+
+
+def first_query(folder: Path) -> str:
+    """The id of a query that was attacked."""
+    import polars as pl
+
+    guesses = folder.parent / "guesses.csv"
+    run("attack", "--trace", folder, "--guesses", guesses)
+    return str(pl.read_csv(guesses, infer_schema=False)["query"][0])
+
+
+@pytest.mark.parametrize("text", ["", " , ", "# nothing\n\n"])
+def test_a_list_of_queries_without_an_id_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    file.write_text(text, encoding="utf-8")
+    done = run("attack", *SMALL, "--queries", file if "#" in text else text)
+    assert done.code == 2
+    assert "no query id in it; expected ID,... or a file of ids" in done.err
+
+
+def test_several_lists_behind_a_message() -> None:
+    arguments = (*SMALL, *ONE, "--attack-interactions", 2, "--method", "joint-map", "--method", "map")
+    table = run("attack", *arguments, "--json").json()
+    (joint,) = [row for row in table["results"] if row["method"] == "joint-map"]
+    assert joint["exact_message"] is not None
+    reasons = {row["method"]: row["reason"] for row in table["refused"]}
+    assert reasons["map"] == "it decodes one interaction a message; joint-map decodes several"
+
+
+def test_more_lists_than_queries_are_refused() -> None:
+    done = run("attack", *SMALL, *ONE, "--attack-interactions", 90)
+    assert done.code == 2
+    assert "90 interactions a message, but only" in done.err
+
+
+@pytest.mark.parametrize("option", ["--attack-interactions", "--view"])
+def test_options_of_fresh_clients_do_not_fit_the_training_rounds(option: str) -> None:
+    value = "aggregate" if option == "--view" else 2
+    done = run("attack", *SMALL, "--target", "training", option, value)
+    assert done.code == 2
+    assert done.err.startswith(f"error: {option}: only with --target fresh")
+
+
+def test_calibration_and_any_click_are_reported() -> None:
+    table = run("attack", *SMALL, *ONE, "--method", "map", "--json").json()
+    assert {"map", "position-prior", "relevance-prior"} <= methods(table["calibration"])
+    for row in table["calibration"]:
+        assert 0 <= row["brier"] <= 1
+    assert "map" in methods(table["any_click"])
+    (facts,) = table["identifiability"]
+    assert 0 < facts["rank_min"] <= facts["rank_mean"] <= facts["unknowns_mean"] == 10
+
+
+def test_a_neural_ranker_is_attacked_through_its_jacobian() -> None:
+    done = run("attack", *SMALL, *ONE, "--ranker", "neural:hidden=3", "--method", "map", "--json").json()
+    (row,) = [row for row in done["results"] if row["method"] == "map"]
+    (chance,) = [row for row in done["results"] if row["method"] == "random:k=mean"]
+    assert row["exact"] > chance["exact"]
+    assert row["accuracy"] > chance["accuracy"]

@@ -1,0 +1,134 @@
+"""`--learner` on the command line: what it means, what `--eps` means with it, how learners are told apart."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.command import run
+
+SMALL = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 2)
+
+
+def spec_of(tmp_path: Path, *options: object) -> dict[str, Any]:
+    """The plan that some options of a command mean."""
+    file = tmp_path / "spec.toml"
+    done = run(*options, *SMALL, "--save-config", file)
+    assert done.code == 0, done.err
+    return tomllib.loads(file.read_text())
+
+
+def test_eps_is_what_the_authors_of_each_learner_publish(tmp_path: Path) -> None:
+    plan = spec_of(
+        tmp_path, "train", "--learner", "fpdgd", "--learner", "foltr-es", "--eps", 1.2, "--eps", "inf"
+    )
+    chains = [(cell["train"]["learner"].partition(":")[0], cell["defense"]) for cell in plan["cells"]]
+    assert chains == [
+        ("fpdgd", ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]),
+        ("fpdgd", ["none"]),
+        ("foltr-es", ["metric-rr:eps=1.2"]),
+        ("foltr-es", ["none"]),
+    ]
+
+
+def test_plain_fpdgd_is_that_of_the_command(tmp_path: Path) -> None:
+    attack = ("attack", "--click-model", "perfect")
+    for command, pairs in ((attack, "all"), (("train",), "last-click+1")):
+        learner = spec_of(tmp_path, *command, "--learner", "fpdgd")["train"]["learner"]
+        assert f"pairs={pairs}" in learner
+    stated = spec_of(tmp_path, *attack, "--learner", "fpdgd:pairs=last-click+1")["train"]["learner"]
+    assert "pairs=last-click+1" in stated
+
+
+def test_options_change_every_learner(tmp_path: Path) -> None:
+    plan = spec_of(
+        tmp_path,
+        "train",
+        "--learner",
+        "pdgd",
+        "--learner",
+        "dbgd",
+        "--interactions",
+        2,
+        "--learning-rate",
+        0.3,
+    )
+    for cell in plan["cells"]:
+        assert {"interactions=2", "learning_rate=0.3"} <= set(
+            cell["train"]["learner"].split(":")[1].split(",")
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ("--learner", "pdgd", "--eps", 1.2),
+            "--eps: learner pdgd has no published defense; expected --defense",
+        ),
+        (("--learner", "foltr-es", "--eps", 1.2, "--sensitivity", 3), "--sensitivity: 3: learner foltr-es"),
+        (("--learner", "foltr-es", "--eps", -1), "--eps: -1; expected a number above 0"),
+        (("--learner", "folter-es"), "unknown learner 'folter-es'; did you mean 'foltr-es'?"),
+        (("--learner", "foltr-es", "--pdgd", "pham-2022"), "--pdgd: learner foltr-es has no such setting"),
+        (("--learner", "dbgd", "--ranker", "neural"), "learner dbgd: it perturbs linear models"),
+        (
+            ("--learner", "foltr-es:metric=dcg", "--defense", "metric-rr:p=0.5"),
+            "defense metric-rr: p=0.5 speaks of 11 values, and the metric takes 1024",
+        ),
+    ],
+)
+def test_what_a_learner_cannot_do_is_said(options: tuple[object, ...], expected: str) -> None:
+    done = run("train", *SMALL, *options)
+    assert done.code == 2
+    assert done.err.startswith(f"error: {expected}")
+    assert done.err.count("\n") == 1
+
+
+def test_without_a_method_the_attack_is_one_that_can_read_the_messages(tmp_path: Path) -> None:
+    for learner, method in (("foltr-es", "es-first-click"), ("coltr:candidates=5", "seen-clicks")):
+        options = ("attack", *SMALL, "--learner", learner, "--click-model", "perfect")
+        spec = spec_of(tmp_path, *options)
+        assert "methods" not in spec["attack"]
+        out = tmp_path / method
+        assert run("train", *SMALL, "--learner", learner, "--out", out).code == 0
+        rows = run("attack", "--trace", out, "--json").json()["results"]
+        assert method in {row["method"] for row in rows}
+        assert {row["pdgd"] for row in rows} == {"none"}
+        changed = (out / "spec.toml").read_text().replace("seed = 1", "seed = 2")
+        (out / "spec.toml").write_text(changed)
+        done = run("attack", "--trace", out)
+        assert (done.code, "made by another Spec than" in done.err) == (3, True)
+
+
+def test_an_audit_needs_models() -> None:
+    done = run("audit", *SMALL, "--learner", "foltr-es", "--eps", 1.2)
+    assert (done.code, done.err) == (
+        2,
+        "error: learner foltr-es: it sends metrics; an audit needs messages that are models\n",
+    )
+
+
+def test_learners_of_one_attack_have_tables_of_their_own() -> None:
+    methods = ("--method", "map:prior=relevance", "--method", "es-first-click:prior=relevance")
+    learners = ("--learner", "fpdgd", "--learner", "foltr-es")
+    options = ("attack", *SMALL, *learners, "--eps", 4.5, *methods, "--click-model", "perfect")
+    report = run(*options, "--json").json()
+    told = {(row["learner"].partition(":")[0], row["method"]): row for row in report["information"]}
+    assert set(told) == {("fpdgd", "map:prior=relevance"), ("foltr-es", "es-first-click:prior=relevance")}
+    es, pdgd = (told[key] for key in sorted(told))
+    assert 0 < es["bits"] < pdgd["bits"] <= pdgd["entropy"] + 1e-6
+    assert es["exact_posterior"]
+    assert es["bias_bound"] < 1e-5
+    refused = {(row["learner"].partition(":")[0], row["method"]) for row in report["refused"]}
+    assert ("fpdgd", "es-first-click:prior=relevance") in refused
+    shown = run(*options).out
+    assert "train.learner=foltr-es" in shown
+    assert shown.count("what the server learns, in bits per list") == 2
+    assert "what the server learns of a list's clicks, by learner, in bits" in shown
+    assert "foltr-es by es-first-click" in shown
+    utility = [line.split()[:3] for line in shown.splitlines() if line.startswith("perfect ")]
+    assert ["perfect", "fpdgd", "4.5"] in utility
+    assert ["perfect", "foltr-es", "4.5"] in utility

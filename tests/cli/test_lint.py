@@ -1,0 +1,195 @@
+"""`foltr-audit trace lint` on traces, Runs and folders of Runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures import lint_traces
+from tests.fixtures.command import SMALL, run
+from tests.fixtures.plugin_packages import Installer
+from tests.trace.test_lint import written
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lint") / "run"
+    options = ("--eps", 1.2, "--click-model", "perfect", "--method", "first-position")
+    assert run("attack", *SMALL, *options, "--out", folder).code == 0
+    return folder
+
+
+def test_a_run_of_the_published_mechanism_leaks(recorded: Path) -> None:
+    done = run("trace", "lint", recorded)
+    assert done.code == 1
+    assert done.err == ""
+    for word in ("gamma-share:n=40", "bit-equal", "leaks found; ", "nothing to look at for unmasked"):
+        assert word in done.out
+
+
+def test_json_is_one_object_and_the_truth_is_not_used(recorded: Path, tmp_path: Path) -> None:
+    done = run("trace", "lint", recorded, "--json")
+    assert done.code == 1
+    report = done.json()
+    assert (report["schema"], report["clean"]) == ("foltr-audit/trace-lint/2", False)
+    assert sorted(Path(path).name for path in report["traces"]) == ["perfect", "trace"]
+    for trace in report["traces"].values():
+        assert set(trace) == {
+            "rounds", "rounds_without_messages", "messages", "noise_declared", "clean", "checks", "findings",
+        }  # fmt: skip
+        names = {check["name"] for check in trace["checks"]}
+        for check in trace["checks"]:
+            assert set(check) == {
+                "name", "tells", "state", "reason", "applies", "looked_in_part", "not_looked_at", "power",
+            }  # fmt: skip
+            found = any(finding["check"] == check["name"] for finding in trace["findings"])
+            assert (check["state"] == "found") == found
+            assert check["state"] != "clean" or (check["reason"], check["not_looked_at"]) == (None, [])
+        for finding in trace["findings"]:
+            assert set(finding) == {
+                "check", "severity", "text", "rounds", "messages", "share", "of", "example",
+            }  # fmt: skip
+            assert finding["check"] in names
+            assert finding["severity"] in ("leak", "note")
+    copied = Path(shutil.copytree(recorded, tmp_path / "copied"))
+    for truth in copied.rglob("truth"):
+        shutil.rmtree(truth)
+    without = run("trace", "lint", copied, "--json").json()["traces"]
+    assert list(without.values()) == list(report["traces"].values())
+
+
+def test_silent_clients_are_found_where_the_truth_says_so(tmp_path: Path) -> None:
+    from foltr_audit.trace import Trace
+
+    folder = tmp_path / "run"
+    options = ("--eps", "inf", "--click-model", "perfect", "--method", "first-position")
+    assert run("attack", *SMALL, *options, "--out", folder).code == 0
+    found = run("trace", "lint", folder, "--json").json()["traces"]
+    for name in ("trace", "fresh/perfect"):
+        trace = Trace.open(folder / name)
+        silent = sum(int((~truth.updates.any(axis=1)).sum()) for truth in trace.truths())
+        findings = found[str(folder / name)]["findings"]
+        assert sum(f["messages"] for f in findings if f["check"] == "silent") == silent
+        assert any("in clear, without any noise" in f["text"] for f in findings)
+    assert silent > 0
+
+
+def test_masks_hide_what_is_found_with_masks_off(tmp_path: Path) -> None:
+    for masks, leaks in (("true", set()), ("false", {"unmasked"})):
+        folder = tmp_path / masks
+        chain = ("--defense", f"laplace:eps=1,sensitivity=3+secure-aggregation:masks={masks}")
+        assert run("train", *SMALL, *chain, "--out", folder).code == 0
+        traces = run("trace", "lint", folder, "--json").json()["traces"]
+        assert len(traces) == 1
+        for trace in traces.values():
+            assert {f["check"] for f in trace["findings"] if f["severity"] == "leak"} == leaks
+            told = {check["name"]: check["state"] for check in trace["checks"]}
+            assert told["weak-noise"] == told["reused-noise"] == told["bit-equal"] == "not looked"
+            assert trace["clean"] is False
+        lines = run("trace", "lint", folder).out.splitlines()
+        assert "not looked for weak-noise: masked messages hold integers" in lines
+        assert lines[-2].endswith("found; 4 checks could not look, 2 looked in part")
+
+
+def test_a_clean_trace_says_what_was_looked_for(tmp_path: Path) -> None:
+    header = lint_traces.header_of()
+    folder = written(tmp_path / "trace", header, lint_traces.played(header))
+    done = run("trace", "lint", folder)
+    assert done.code == 0
+    assert done.out.rstrip().endswith("no leak found")
+    for name in ("bit-equal", "silent", "counts", "reused-noise", "weak-noise", "sparsity", "grid"):
+        assert f"nothing found of {name}: " in done.out
+    assert run("trace", "lint", folder, "--json").json()["clean"] is True
+
+
+def test_what_was_not_looked_at_stands_in_the_last_line(tmp_path: Path) -> None:
+    """A trace of which nothing was held against its law was "no leak found", and no more."""
+    header = lint_traces.header_of(defense=["home-made"])
+    done = run("trace", "lint", written(tmp_path / "trace", header, lint_traces.played(header)))
+    assert done.code == 0
+    assert done.out.rstrip().endswith("no leak found; 1 check could not look, 2 looked in part")
+    assert "not looked for weak-noise: home-made after laplace:scale=2.5 may change a message" in done.out
+    assert "looked in part for bit-equal: nothing found of coordinates whose value" in done.out
+
+
+def test_rounds_without_messages_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    chain = ("--defense", "laplace:eps=1,sensitivity=3")
+    assert run("train", *SMALL, *chain, "--trace-every", 2, "--out", folder).code == 0
+    assert "1 round without recorded messages could not be looked at" in run("trace", "lint", folder).out
+    assert (
+        run("trace", "lint", folder, "--json").json()["traces"][str(folder / "trace")][
+            "rounds_without_messages"
+        ]
+        == 1
+    )
+
+
+FOREIGN = """
+from dataclasses import replace
+
+import numpy as np
+
+from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.core.plugins import MessageDefense
+
+
+class ByOthers(MessageDefense):
+    name = "by-others"
+    fresh: bool = True
+
+    def law(self, context):
+        return GammaShare(n=1, scale=2.5)
+
+    def apply(self, models, context):
+        streams = context.streams("noise")
+        if not self.fresh:
+            streams = replace(streams, round=0)
+        return models + self.law(context).sample(streams, models.shape[1])
+"""
+
+
+@pytest.mark.parametrize(("fresh", "code"), [("true", 0), ("false", 1)])
+def test_noise_by_other_people_is_held_against_what_it_declares(
+    tmp_path: Path, install: Installer, fresh: str, code: int
+) -> None:
+    """A plug-in that used its noise in every round again ended as "no leak found", exit 0."""
+    points = {"foltr_audit.defenses": {"by-others": "by_others:ByOthers"}}
+    install(tmp_path, "by-others", points, {"by_others": FOREIGN})
+    folder = tmp_path / "run"
+    assert run("train", *SMALL, "--defense", f"by-others:fresh={fresh}", "--out", folder).code == 0
+    done = run("trace", "lint", folder)
+    assert done.code == code, done.out
+    if code:
+        assert "messages of the same place in successive rounds move too much" in " ".join(done.out.split())
+    else:
+        assert done.out.rstrip().endswith("no leak found")
+
+
+def test_an_empty_trace_says_so(tmp_path: Path) -> None:
+    done = run("trace", "lint", written(tmp_path / "trace", lint_traces.header_of(), []))
+    assert done.code == 0
+    assert "nothing to look at" in done.out
+
+
+def test_what_is_no_trace_and_what_is_damaged(recorded: Path, tmp_path: Path) -> None:
+    assert run("trace", "lint").code == 2
+    nothing = run("trace", "lint", tmp_path)
+    assert nothing.code == 2
+    assert "nor a trace" in nothing.one_error()
+    copied = Path(shutil.copytree(recorded, tmp_path / "copied"))
+    part = copied / "trace" / "observed" / "messages-00000.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    damaged = run("trace", "lint", copied)
+    assert damaged.code == 3
+    assert part.name in damaged.one_error()
+
+
+def test_every_run_of_a_plan_is_looked_at(tmp_path: Path) -> None:
+    options = ("--click-model", "perfect", "--rounds", 1, "--eps", 1.2, "--eps", "inf")
+    assert run("attack", *SMALL, *options, "--method", "first-position", "--out", tmp_path / "plan").code == 0
+    done = run("trace", "lint", tmp_path / "plan", "--json")
+    assert done.code == 1
+    assert len(done.json()["traces"]) == 4

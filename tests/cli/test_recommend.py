@@ -1,0 +1,152 @@
+"""`foltr-audit recommend` from end to end, on very small data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.recommend.candidates import Leak
+from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.runner import Study
+from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.report.results.recommend_sentences import sentence
+from tests.fixtures.command import run
+
+SMALL = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--jobs", "1")
+TINY = (*SMALL, "--method", "olsr", "--runs", "1", "--trials", "40")
+
+
+def last_first(_: Workers, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
+    """What several processes may do: the last piece is done first."""
+    yield from [work(piece) for piece in pieces][::-1]
+
+
+def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = ("--max-eps", "4", "--max-attack-auc", ".8", "--candidates", "11")
+    out = tmp_path / "out"
+    done = run("recommend", *limits, *TINY, "--out", out, "--json", "--save-config", tmp_path / "base.toml")
+    found = done.json()
+    assert (done.code, done.said) == (0 if found["confirmed"] else 1, "")
+    assert found["schema"] == "foltr-audit/recommend/1"
+    assert json.loads((out / "results.json").read_text()) == found
+    assert len(found["candidates"]) == found["search"]["candidates"] == 11
+    chosen = found["recommended"]
+    kept = [row["ndcg@10_validation"] for row in found["candidates"] if row["auc_ci95"][1] <= 0.8]
+    assert chosen["ndcg@10_validation"] == max(kept)
+    assert chosen["options"] == f"--defense {'+'.join(chosen['defense'])}"
+    for path in out.glob("cells/*/spec.toml"):
+        spec = Spec.from_toml(path.read_text())
+        assert spec.defense == ("none",) or proven(spec) <= 4 * (1 + 1e-9)
+    again = run("recommend", *limits, *TINY, "--out", out, "--resume")
+    assert again.code == done.code
+    assert found["sentence"] in " ".join(again.out.split())
+    assert chosen["options"] in again.out
+    monkeypatch.setattr(Workers, "results", last_first)
+    base = ("--config", tmp_path / "base.toml", "--runs", "1", "--trials", "40", "--jobs", "1")
+    same = ("--method", "olsr")  # a Spec alone leaves out no strong attack
+    assert run("recommend", *limits, *base, *same, "--json").json() == found
+
+
+def proven(spec: Spec) -> float:
+    setup = Study().setup(spec)
+    clients, parameters = spec.population.cohort_size, setup.ranker.n_parameters
+    situation = Situation(
+        view="individual", unit="interaction", parameters=parameters, shares=clients, delta=1e-5
+    )
+    return upper_bound(setup.events(), situation).epsilon
+
+
+def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the validation part nothing is said to leak; what is then found on the test part decides."""
+    nothing = Leak("olsr", 0.5, (0.4, 0.5))
+    monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_leak", lambda cells: nothing)
+    done = run(
+        "recommend", "--max-eps", "inf", "--max-attack-auc", ".6", "--candidates", "1", *TINY, "--json"
+    )
+    found = done.json()
+    assert done.code == 1
+    assert found["recommended"]["name"] == "none"
+    assert not found["confirmed"]
+    assert "It is not confirmed: the AUC of olsr may be" in found["sentence"]
+    assert found["evidence"]["auc"] > 0.6
+
+
+def test_where_nothing_can_be_proven_the_sentence_says_so() -> None:
+    said = sentence(None, None, [], [], {"candidates": 0}, Limits(max_eps=0.5))
+    assert said.startswith("No defense keeps to the limits: of none is an epsilon of at most 0.5 proven")
+
+
+@pytest.mark.slow
+def test_two_processes_recommend_the_same() -> None:
+    arguments = ("--max-eps", "4", "--max-attack-auc", ".8", "--candidates", "14", *TINY)
+    one = run("recommend", *arguments, "--json")
+    two = run("recommend", *arguments, "--jobs", "2", "--json")
+    assert one.json() == two.json()
+
+
+def test_limits_that_nothing_keeps_to_are_said_plainly() -> None:
+    done = run("recommend", "--max-eps", "4", "--max-attack-auc", ".2", "--candidates", "3", *TINY)
+    assert done.code == 1
+    said = " ".join(done.out.split())
+    assert "No defense keeps to the limits: none of 3 candidates does." in said
+    assert "breaks --max-attack-auc" in said
+    assert "the nearest candidates" in said
+
+
+def test_who_gets_sums_only_is_attacked_by_nobody() -> None:
+    limits = ("--max-eps", "2", "--view", "aggregate", "--candidates", "2")
+    done = run("recommend", *limits, *SMALL, "--runs", "1", "--trials", "40", "--json")
+    found = done.json()
+    assert (done.code, found["confirmed"]) == (0, True)
+    assert found["attacks"] == []
+    assert found["evidence"]["auc"] is None
+    assert found["evidence"]["eps_proven_aggregate"] <= 2 * (1 + 1e-9)
+
+
+def test_without_the_extra_one_line_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    done = run("recommend", "--max-eps", "4", "--out", tmp_path / "out")
+    assert done.code == 2
+    expected = "the package optuna is not installed; pip install 'foltr-audit[recommend]'"
+    assert done.one_error() == f"error: recommend: {expected}"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--max-eps", "0"), "--max-eps: 0; expected at least 0.0001, or inf"),
+        (("--max-eps", "nan"), "--max-eps: nan; expected at least"),
+        (("--max-eps", "1", "--max-attack-auc", "1.5"), "--max-attack-auc: 1.5; expected above 0, at most 1"),
+        (("--max-eps", "1", "--max-attack-auc", "nan"), "--max-attack-auc: nan; expected"),
+        (("--max-eps", "1", "--view", "aggregate", "--max-attack-auc", ".6"), "attacks read single messages"),
+        (("--max-eps", "1", "--view", "aggregate", "--method", "olsr"), "--method: attacks read single"),
+        (("--max-eps", "1", "--delta", "1"), "--delta: 1; expected between 0 and 1"),
+        (("--max-eps", "1", "--candidates", "0"), "--candidates: 0; expected at least 1"),
+        (("--max-eps", "1", "--runs", "0"), "--runs: 0; expected at least 1"),
+        (("--max-eps", "1", "--trials", "5"), "--trials=5: "),
+        (("--max-eps", "1", "--fold", "all"), "--fold all: a query that chooses in one fold"),
+        (("--max-eps", "1", "--learner", "fpdgd", "--learner", "dbgd"), "2 experiments; expected one"),
+        (("--max-eps", "1", "--method", "query-id"), "--method: query-id"),
+        (("--max-eps", "1", "--method", "olrs"), "did you mean 'olsr'?"),
+        (("--max-eps", "1", "--learner", "foltr-es"), "expected one that sends models"),
+        (("--max-eps", "1", "--resume"), "--resume: only with --out"),
+        (("--max-eps", "1", "--jobs", "0"), "--jobs: 0"),
+    ],
+)
+def test_options_that_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
+    done = run("recommend", "--data", "synthetic:mq2007:60", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err

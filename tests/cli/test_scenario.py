@@ -1,0 +1,260 @@
+"""`foltr-audit scenario`: presets listed, shown as plans, and run at small scale."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.plan import Plan, changed, read_tables
+from foltr_audit.experiments.presets import load_preset, preset_names
+from foltr_audit.experiments.runner import Study
+from foltr_audit.report.tables.presets import FOLDS, count, preset_plan
+from foltr_audit.studies.model_merging.spec import MergeSpec
+from tests.fixtures.command import run
+
+INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"
+RUN = [name for name in preset_names() if load_preset(name).kind != "merge"]
+
+
+def small_data(name: str) -> str:
+    """A small source in the likeness of what a preset needs."""
+    return INTENTS if "intents" in load_preset(name).data.twin else MQ2007
+
+
+# --- list and show --------------------------------------------------------------------------------
+
+
+def test_list_names_every_preset_with_its_data_and_size() -> None:
+    rows = run("scenario", "list", "--json").json()["presets"]
+    assert [row["name"] for row in rows] == list(preset_names())
+    shown = run("scenario", "list")
+    assert shown.code == 0
+    for row in rows:
+        assert row["name"] in shown.out
+        assert row["about"]
+        assert row["needs"]
+    by_name = {row["name"]: row for row in rows}
+    whole = by_name["wang-2021-figure-4"]
+    assert (whole["specs"], whole["repetitions"]) == (3 * 3 * 2, 25)
+    assert whole["interactions"] == 25 * 2 * 3 * (10 + 100 + 1000) * 2 * 200
+    assert by_name["pham-2022"]["repetitions"] == FOLDS
+    assert by_name["pham-2022"]["interactions"] == 5 * 2 * 1000 * 4 * 200
+    periods = by_name["zhuang-2021-table-3"]
+    assert periods["interactions"] == 25 * 3 * 3 * 4 * 50_000
+
+
+def test_large_numbers_in_short() -> None:
+    assert [count(n) for n in (7, 999, 1000, 2_664_000, 108_003_000, 2_700_000_000)] == [
+        "7", "999", "1 k", "2.66 M", "108 M", "2.7 G",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None:
+    done = run("scenario", "show", name)
+    assert done.code == 0
+    plan = Plan.of(read_tables(done.out, "shown"))
+    assert plan == preset_plan(load_preset(name))
+    published = load_preset(name).published
+    assert published.title in done.out
+    for figure in published.figures:
+        assert f"{figure.metric} {'about ' if figure.approximate else ''}{figure.value:g}" in done.out
+    told = run("scenario", "show", name, "--json").json()
+    assert told["plan"] == tomllib.loads(done.out) == tomllib.loads(told["toml"])
+    assert len(told["published"]["figures"]) == len(published.figures)
+
+
+def test_an_unknown_name() -> None:
+    for command in ("show", "run"):
+        done = run("scenario", command, "pham2022")
+        assert done.code == 2
+        assert "unknown preset 'pham2022'; did you mean 'pham-2022'?" in done.one_error()
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "scenario run pham-2022: no --data; it needs MQ2007 of LETOR 4.0"),
+        (("--data", "nowhere"), "--data: nowhere: no such file or folder; pham-2022 needs MQ2007"),
+        (("--data", MQ2007, "--synthetic"), "--data and --synthetic: give one or the other"),
+        (("--synthetic", "--scale", 0), "--scale: 0; expected a number above 0 and at most 1"),
+        (("--synthetic", "--scale", 1.5), "--scale: 1.5; expected a number above 0 and at most 1"),
+        (("--synthetic", "--scale", "nan"), "--scale: nan; expected a number above 0 and at most 1"),
+        (
+            ("--synthetic", "--plot", "x.svg"),
+            "--plot: not with pham-2022, which is of kind attack",
+        ),
+        (("--synthetic", "--resume"), "--resume: only with --out"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_clear_line(options: tuple[object, ...], words: str) -> None:
+    done = run("scenario", "run", "pham-2022", *options)
+    assert done.code == 2
+    assert words in done.one_error()
+
+
+def test_missing_data_say_how_to_get_them_and_what_stands_in() -> None:
+    line = run("scenario", "run", "wang-2021-figure-5").one_error()
+    assert "Microsoft Research" in line
+    assert line.endswith("or --synthetic for the twin, synthetic:mslr-web10k:1000")
+
+
+def scaled(name: str, *options: object) -> Any:
+    """A preset of which next to nothing is run."""
+    return run("scenario", "run", name, "--data", small_data(name), "--scale", 1e-6, *options)
+
+
+def test_a_training_stands_beside_its_numbers(tmp_path: Path) -> None:
+    done = scaled("pham-2022-figure-2", "--json", "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    told = done.json()
+    published = told["published"]
+    assert published["preset"] == "pham-2022-figure-2"
+    assert published["synthetic"] is True
+    assert published["scale"] == 1e-6
+    assert told["dataset"]["synthetic"] is True
+    assert {row["round"] for row in told["rounds"]} == {0}
+    assert told["config"]["population"]["clients"] == 1000
+    for row in published["rows"]:
+        (there,) = [each for each in told["utility"] if each["trained_on"] == row["where"]["trained_on"]]
+        assert row["found"] == there["ndcg@10"]
+        assert row["difference"] == row["found"] - 0.44
+    assert (tmp_path / "run" / "rounds.parquet").is_file()
+    again = scaled("pham-2022-figure-2", "--json", "--out", tmp_path / "run", "--resume").json()
+    assert again["published"] == published
+    refused = scaled("pham-2022-figure-2", "--out", tmp_path / "run")
+    assert refused.code == 2
+    assert run("trace", "validate", tmp_path / "run").code == 0
+
+
+def test_an_attack_stands_beside_its_numbers() -> None:
+    done = scaled("pham-2022")
+    assert done.code == 0, done.err
+    assert done.out.startswith(
+        "pham-2022: Pham 2022, table 4, on synthetic data synthetic:mq2007:60, scale 1e-"
+    )
+    flat = " ".join(done.out.split())
+    assert "table 4: accuracy/precision/recall (synthetic data, scale 1e-06)" in flat
+
+
+def test_periods_stand_beside_their_numbers(tmp_path: Path) -> None:
+    picture = tmp_path / "curves.svg"
+    done = scaled("zhuang-2021-table-5", "--json", "--plot", picture)
+    assert done.code == 0, done.err
+    told = done.json()
+    assert {row["round"] for row in told["rounds"]} == set(range(6)), "a round a period"
+    rows = told["published"]["rows"]
+    assert len(rows) == 18
+    for row in rows:
+        assert row["found"] is not None
+        assert 0 <= row["found"] <= 1
+    assert picture.is_file()
+
+
+def test_every_table_says_that_it_is_of_synthetic_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    out = scaled("pham-2022-figure-2").out
+    lines = out.splitlines()
+    titles = [lines[i - 1] for i, line in enumerate(lines) if "trained on" in line and i]
+    bars = [i for i, line in enumerate(lines) if set(line.strip()) == {"─"}]
+    assert len(bars) == 2
+    assert sum("(synthetic data, scale 1e-06)" in line for line in lines) == len(bars), titles
+    assert "on synthetic data synthetic:mq2007:60, scale 1e-06" in lines[0]
+
+
+def test_repetitions_are_scaled_and_may_be_given() -> None:
+    told = run(
+        "scenario", "run", "wang-2022-type-3", "--data", MQ2007, "--scale", 0.001, "--runs", 2, "--json"
+    ).json()
+    assert {row["runs"] for row in told["utility"]} == {2}
+    assert {row["round"] for row in told["rounds"]} == {0}
+    rows = {row["run"] for row in told["rounds"]}
+    assert rows == {0, 1}
+    assert {row["twin"] for row in told["twins"]} == {"evenly dealt"}
+    assert {row["pairs"] for row in told["twins"]} == {2}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_spec_of_every_preset_runs_at_the_smallest_scale(name: str) -> None:
+    preset = load_preset(name)
+    (table, *_) = next(iter(preset.tables(1e-6).values()))
+    spec = Spec.parse(changed(table, {"data.source": small_data(name)}))
+    cell = Study().run(spec)
+    assert len(cell.trained.rounds) == preset.periods
+    assert cell.spec.population.clients == spec.population.clients
+    assert (preset.kind == "attack") == bool(cell.evidence)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_every_preset_runs_at_the_smallest_scale(name: str) -> None:
+    done = scaled(name, "--json")
+    assert done.code == 0, done.err
+    told = done.json()
+    assert told["published"]["preset"] == name
+    preset = load_preset(name)
+    assert len(told["published"]["rows"]) >= len(preset.published.figures)
+    for row in told["published"]["rows"]:
+        if "found" in row:
+            assert row["found"] is not None, row
+
+
+# --- the study of merged models -------------------------------------------------------------------
+
+MERGE = "non-iid-ltr-2024"
+
+
+def test_the_study_of_merged_models_is_a_valid_one() -> None:
+    preset = load_preset(MERGE)
+    spec = MergeSpec.parse(preset.merging())
+    assert (spec.trees, spec.splits, spec.initial) == (3000, (1, 2, 3), True)
+    small = MergeSpec.parse(preset.merging(0.1))
+    assert (small.trees, small.trials) == (300, 3)
+    assert small.model_copy(update={"trees": spec.trees, "trials": spec.trials}) == spec
+    least = MergeSpec.parse(preset.merging(1e-9))
+    assert (least.trees, least.trials) == (1, 1)
+    shown = run("scenario", "show", MERGE)
+    assert tomllib.loads(shown.out)["merge"] == preset.merging()
+    (row,) = [row for row in run("scenario", "list", "--json").json()["presets"] if row["name"] == MERGE]
+    assert (row["trials"], row["trees"]) == (30, 3000)
+
+
+@pytest.mark.parametrize("option", ["--runs 2", "--fold 1", "--intents x", "--plot x.svg", "--resume"])
+def test_options_that_say_nothing_to_it(option: str) -> None:
+    done = run("scenario", "run", MERGE, "--synthetic", *option.split())
+    assert done.code == 2
+    assert f"{option.split()[0]}: not with {MERGE}, which is of kind merge" in done.one_error()
+    other = run("scenario", "run", "pham-2022", "--synthetic", "--category-feature", 3)
+    assert "--category-feature: not with pham-2022, which is of kind attack" in other.one_error()
+
+
+@pytest.mark.slow
+def test_the_study_of_merged_models_stands_beside_its_numbers(tmp_path: Path) -> None:
+    options = ("--data", "synthetic:istella-s:700", "--scale", 1e-6, "--out", tmp_path / "study")
+    done = run("scenario", "run", MERGE, *options, "--json")
+    assert done.code == 0, done.err
+    told = done.json()
+    assert told == json.loads((tmp_path / "study" / "results.json").read_text())
+    assert told["published"]["synthetic"] is True
+    rows = told["published"]["rows"]
+    assert len(rows) == len(load_preset(MERGE).published.figures)
+    # The exclusive split on the second category was discarded: it has no models to be found.
+    lost = [row for row in rows if row["found"] is None]
+    assert all(row["cell"] == "local" for row in lost)
+    assert {(row["where"]["method"], row["where"]["choice"]) for row in lost} == {("exclusive", 2)}
+    values = {(row["split"], row["model"], row["metric"]): row["value"] for row in told["merged"]}
+    for row in rows:
+        if row["cell"] == "merged":
+            where = row["where"]
+            assert row["found"] == values[where["split"], where["model"], row["metric"]]
+    shown = run("scenario", "run", MERGE, *options, "--overwrite").out
+    titles = [line for line in shown.splitlines() if "scale 1e-06)" in line]
+    assert len(titles) >= 8

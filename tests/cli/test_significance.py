@@ -1,0 +1,165 @@
+"""`foltr-audit significance` on made-up Runs with known answers, and on small real ones."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from tests.fixtures.command import run
+from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
+
+A = np.array([0.50, 0.52, 0.47, 0.55, 0.51])
+B = np.array([0.48, 0.49, 0.46, 0.51, 0.50])
+C = np.array([0.40, 0.44, 0.39, 0.45, 0.38])
+NAMES = ("perfect", "navigational", "informational")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Three systems of five repetitions each."""
+    for name, values in zip(NAMES, (A, B, C), strict=True):
+        write_system(tmp_path / name, list(values), train={"click_model": name})
+    return [tmp_path / name for name in NAMES]
+
+
+def test_every_pair_of_systems_by_hand(folders: list[Path]) -> None:
+    done = run("significance", *folders, "--metric", "final", "--json")
+    assert (done.code, done.err) == (0, "")
+    found = done.json()
+    assert found["schema"] == "foltr-audit/significance/1"
+    assert [row["system"] for row in found["systems"]] == [f"train.click_model={name}" for name in NAMES]
+    assert [row["mean"] for row in found["means"]] == pytest.approx([A.mean(), B.mean(), C.mean()], rel=1e-12)
+    assert found["means"][2]["sd"] == pytest.approx(C.std(ddof=1), rel=1e-12)
+    pairs = [(0, 1, A - B), (0, 2, A - C), (1, 2, B - C)]
+    for row, (i, j, d) in zip(found["comparisons"], pairs, strict=True):
+        assert (row["a"], row["b"]) == tuple(f"train.click_model={NAMES[k]}" for k in (i, j))
+        t = d.mean() / (d.std(ddof=1) / math.sqrt(5))
+        p = 2 * student.sf(abs(t), 4)
+        assert row["metric"] == "offline_ndcg@10"
+        assert (row["pairs"], row["comparisons"]) == (5, 3)
+        assert row["t"] == pytest.approx(t, rel=1e-9)
+        assert row["p"] == pytest.approx(p, rel=1e-9)
+        assert row["p_bonferroni"] == pytest.approx(min(1.0, 3 * p), rel=1e-9)
+        assert row["effect_size"] == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
+        assert row["stars"] == ("**" if 3 * p < 0.01 else "*" if 3 * p < 0.05 else "")
+    first = found["comparisons"][0]
+    assert first["p"] < 0.05 < first["p_bonferroni"], "without a correction there would be a star"
+    assert found["comparisons"][1]["stars"] == "**"
+
+
+def test_the_correction_counts_the_comparisons_of_one_metric(folders: list[Path]) -> None:
+    one = run("significance", *folders, "--metric", "final", "--json").json()["comparisons"]
+    two = run("significance", *folders, "--metric", "maxrr", "--metric", "final", "--json").json()[
+        "comparisons"
+    ]
+    assert two[3:] == one
+    assert run("significance", *folders, "--json").json()["comparisons"][:3] == one
+
+
+def test_equal_and_constantly_different_systems_are_told_without_a_warning(tmp_path: Path) -> None:
+    for name, shift in zip(NAMES, (0.0, 0.125, 0.0), strict=True):
+        write_system(tmp_path / name, list(A + shift), train={"click_model": name})
+    folders = [tmp_path / name for name in NAMES]
+    rows = run("significance", *folders, "--metric", "final", "--json").json()["comparisons"]
+    assert [(row["p_bonferroni"], row["effect_size"], row["stars"]) for row in rows] == [
+        (0.0, "-inf", "**"),
+        (1.0, None, ""),
+        (0.0, "inf", "**"),
+    ]
+    shown = run("significance", *folders, "--metric", "final")
+    assert (shown.code, shown.err) == (0, "")
+    assert "1 - 2: the same difference in every pair" in shown.out
+    assert "1 - 3: the same" not in shown.out
+
+
+def test_the_tables_name_systems_and_comparisons(folders: list[Path]) -> None:
+    done = run("significance", *folders)
+    assert (done.code, done.err) == (0, "")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert any(line.startswith("1 train.click_model=perfect 5 .5100 +-") for line in lines)
+    for metric in ("offline_ndcg@10", "online_sum"):
+        start = lines.index(metric)
+        assert [line[:7] for line in lines[start + 3 : start + 6]] == ["1 - 2 5", "1 - 3 5", "2 - 3 5"]
+    assert max(map(len, done.out.splitlines())) <= 110
+
+
+def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Path]) -> None:
+    perfect, other = folders[:2]
+    write_system(tmp_path / "fewer", list(A[:3]), first=1, train={"click_model": "informational"})
+    write_run(tmp_path / "open", rounds_of(0.5, [0.1, 0.2]), played=1)
+
+    def told(*arguments: object) -> str:
+        done = run("significance", *arguments)
+        assert done.code == 2
+        return done.one_error()
+
+    assert "no Run of repetition 0, seed 1" in told(perfect, tmp_path / "fewer")
+    assert "given twice" in told(perfect, perfect)
+    assert "one system only" in told(perfect)
+    assert "--resume" in told(perfect, tmp_path / "open")
+    assert "unknown metric 'ndgc'" in told(perfect, other, "--metric", "ndgc")
+    assert "no such folder" in told(perfect, tmp_path / "nowhere")
+    found = run("significance", perfect, tmp_path / "fewer", "--paired-only", "--json").json()
+    assert {row["pairs"] for row in found["comparisons"]} == {3}
+    (other / "plan.toml").write_text("seed = ")
+    damaged = run("significance", perfect, other)
+    assert damaged.code == 3
+    assert "plan.toml" in damaged.one_error()
+
+
+def test_folds_pair_with_the_same_folds(tmp_path: Path) -> None:
+    values = {"perfect": [0.5, 0.6, 0.9], "informational": [0.4, 0.45, 0.7]}
+    for name, offline in values.items():
+        runs = []
+        for i in (0, 1, 2) if name == "perfect" else (2, 0, 1):  # in another order
+            metrics = rounds_of(offline[i])
+            data, train = {"source": "some", "fold": i + 1}, {"click_model": name}
+            runs.append((table_of(metrics, repetition=i, data=data, train=train), metrics))
+        write_plan(tmp_path / name, runs)
+    row = run("significance", *(tmp_path / name for name in values), "--metric", "final", "--json").json()
+    d = np.array([0.1, 0.15, 0.2])
+    assert row["comparisons"][0]["effect_size"] == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
+
+
+def test_real_runs_of_two_epsilons_in_one_folder_against_another(tmp_path: Path) -> None:
+    options = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 3, "--runs", 4, "--json")
+    both = run("train", *options, "--eps", 1.2, "--eps", "inf", "--out", tmp_path / "both").json()
+    other = run("train", *options, "--click-model", "informational", "--out", tmp_path / "other").json()
+    done = run("significance", tmp_path / "both", tmp_path / "other", "--json")
+    assert (done.code, done.err) == (0, "")
+    found = done.json()
+    assert [row["runs"] for row in found["systems"]] == [4, 4, 4]
+    means = [row["mean"] for row in found["means"]]
+    utility = [*both["utility"], *other["utility"]]
+    assert means[:3] == pytest.approx([row["ndcg@10"] for row in utility], rel=1e-12)
+    assert means[3:] == pytest.approx([row["online_sum"] for row in utility], rel=1e-12)
+    for row in found["comparisons"]:
+        assert row["difference_ci95"][0] <= row["difference"] <= row["difference_ci95"][1]
+        assert row["p_bonferroni"] == pytest.approx(min(1.0, 3 * row["p"]), rel=1e-12)
+
+
+def test_sums_over_different_numbers_of_rounds_are_not_compared(tmp_path: Path) -> None:
+    for name, online in (("short", [0.4, 0.5]), ("long", [0.4, 0.5, 0.6])):
+        tables = [table_of(rounds_of(0.5 + run / 100, online), repetition=run) for run in range(3)]
+        write_plan(tmp_path / name, [(table, rounds_of(0.5, online)) for table in tables])
+    found = run("significance", tmp_path / "short", tmp_path / "long", "--json").json()
+    assert {row["metric"] for row in found["means"]} == {"offline_ndcg@10", "online_mean"}
+    done = run("significance", tmp_path / "short", tmp_path / "long", "--metric", "online_sum")
+    assert (done.code, done.err) == (
+        2,
+        "error: --metric online_sum: sums over 2, 3 rounds; expected online_mean\n",
+    )
+
+
+def test_how_much_was_recorded_makes_no_other_system(tmp_path: Path) -> None:
+    for name, every, learner in (("a", 1, "pdgd"), ("b", 0, "fpdgd")):
+        write_system(tmp_path / name, [0.5, 0.6], train={"learner": learner}, trace={"every": every})
+    names = [
+        row["system"]
+        for row in run("significance", tmp_path / "a", tmp_path / "b", "--json").json()["systems"]
+    ]
+    assert names == ["train.learner=pdgd", "train.learner=fpdgd"]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.command import SMALL, run
+
+HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["attack", "--help"], ["report", "--help"], ["list", "defenses", "--help"]]
+)
+def test_help_starts_without_heavy_imports(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom foltr_audit.cli.main import main\n"
+        f"code = main({arguments!r})\n"
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "assert not loaded, loaded\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["attack", "--help"], ["trace", "--help"], ["list", "attacks"], ["trace", "lint", "-h"]],
+)
+def test_help_that_nobody_reads_to_its_end_ends_with_0(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "foltr_audit", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_reader_of_stderr_changes_no_exit_code() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "foltr_audit", "train", *SMALL, "--eps", "1.2"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writing, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 0
+    assert "nDCG" in done.stdout
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("active", "ACTIVE")])
+def test_threads_wait_passively_unless_somebody_chose(given: str | None, found: str) -> None:
+    """What OpenMP itself says that it was told, when numba's threads load it."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "true"} | ({} if given is None else {"OMP_WAIT_POLICY": given})
+    program = "import foltr_audit, numba.np.ufunc.omppool"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
+    if done.returncode:
+        pytest.skip("numba has no OpenMP here")
+    assert f"OMP_WAIT_POLICY = '{found}'" in done.stderr
+
+
+def test_no_arguments_show_the_help() -> None:
+    done = run()
+    assert done.code == 2
+    assert "attack" in done.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parameter"),
+    [
+        ("attacks", "olsr", "tolerance"),
+        ("defenses", "gamma-laplace", "sensitivity"),
+        ("scenarios", "uniform", None),
+        ("click-models", "navigational", None),
+        ("learners", "fpdgd", "learning_rate"),
+    ],
+)
+def test_list_shows_plug_ins_with_their_parameters(kind: str, name: str, parameter: str | None) -> None:
+    done = run("list", kind, "--json")
+    assert done.code == 0
+    rows = {row["name"]: row for row in done.json()["plugins"]}
+    assert rows[name]["summary"]
+    if parameter is not None:
+        assert parameter in [entry["name"] for entry in rows[name]["parameters"]]
+    shown = run("list", kind)
+    assert shown.code == 0
+    assert name in shown.out
+
+
+def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Numba turns a KeyboardInterrupt that comes during a call into a SystemError that it caused."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as error:
+                raise SystemError("a function returned a result with an exception set") from error
+        except SystemError as error:
+            raise SystemError("a kernel returned a result with an exception set") from error
+
+    def broken(*_: object, **__: object) -> None:
+        raise SystemError("broken")
+
+    monkeypatch.setattr("foltr_audit.experiments.runner.Study.run", interrupted)
+    done = run("train", "--data", "synthetic:mq2007:30")
+    assert (done.code, done.one_error()) == (130, "error: interrupted")
+    kept = run("train", "--data", "synthetic:mq2007:30", "--out", tmp_path / "kept")
+    assert (kept.code, "--resume" in kept.one_error()) == (130, True)
+    monkeypatch.setattr("foltr_audit.experiments.runner.Study.run", broken)
+    with pytest.raises(SystemError, match="broken"):
+        run("train", "--data", "synthetic:mq2007:30")

@@ -1,0 +1,64 @@
+"""Warnings stand in JSON and on stderr, whole lines of it, and not among the results on stdout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foltr_audit as fa
+from tests.fixtures.command import SMALL, run, spawn
+
+CHAIN = ("--eps", "1.2")
+NOISE = "gamma-laplace: single messages carry 1/40 of the noise"
+QUICK = {
+    "attack": ("--click-model", "perfect"),
+    "train": (),
+    "audit": ("--trials", "40", "--view", "individual"),
+}
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_a_wrong_pairing_is_in_json_and_on_stderr(command: str) -> None:
+    told = run(command, *SMALL, *CHAIN, *QUICK[command], "--json")
+    shown = run(command, *SMALL, *CHAIN, *QUICK[command])
+    assert told.warnings == shown.warnings
+    assert [row["warning"] for row in told.json()["warnings"]] == told.warnings
+    assert {row["defense"] for row in told.json()["warnings"]} == {
+        "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
+    }
+    assert len([text for text in told.warnings if text.startswith(NOISE)]) == 1
+    assert "warning" not in shown.out
+
+
+def test_without_a_wrong_pairing_there_is_none() -> None:
+    done = run("train", *SMALL, "--json")
+    assert (done.json()["warnings"], done.err) == ([], "")
+
+
+def test_python_gets_them_too() -> None:
+    spec = fa.Spec(
+        data={"source": "synthetic:mq2007:60"},
+        population={"clients": 40},
+        train={"rounds": 3},
+        defense=fa.published_chain(eps=1.2),
+        attack={"methods": ["olsr"], "click_models": ["perfect"]},
+    )
+    assert any(row["warning"].startswith(NOISE) for row in fa.attack(spec).warnings)
+
+
+def test_a_check_and_a_comparison_warn_of_their_rows(tmp_path: Path) -> None:
+    limits = tmp_path / "limits.toml"
+    limits.write_text("min_ndcg = 0.01")
+    done = run("check", limits, *SMALL, *CHAIN, "--click-model", "perfect")
+    assert done.code == 0
+    assert "warning" not in done.out
+    assert [text for text in done.warnings if text.startswith(f"published, eps 1.2: {NOISE}")]
+
+
+def test_a_piped_warning_is_one_line_and_has_no_colour() -> None:
+    done = spawn("train", *SMALL, *CHAIN, COLUMNS="40")
+    (whole,) = [text for text in done.warnings if text.startswith(NOISE)]
+    assert whole.endswith("add noise that is whole on each message, or secure-aggregation")
+    assert done.said.startswith("480 interactions in ")
+    assert "\x1b" not in done.err

@@ -1,0 +1,179 @@
+"""Wrong pairings are said aloud, right ones pass in silence; decided from what defenses declare."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.core.chain_warnings import warnings
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import (
+    Defense,
+    MessageDefense,
+    PrivacyEvent,
+    RoundContext,
+    StepDefense,
+    WireDefense,
+)
+from foltr_audit.privacy.events import Bounded, Summed
+from foltr_audit.privacy.noise import GammaShare
+from tests.fixtures import tiny
+
+P = 46
+
+
+class Sum(WireDefense):
+    """Says that it sums messages."""
+
+    name: ClassVar[str] = "toy-sum"
+    at_least: int = 1000
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        del context
+        return (Summed(at_least=self.at_least),)
+
+
+class Foreign(StepDefense):
+    """A clip of somebody else, known by its event only."""
+
+    name: ClassVar[str] = "their-clip"
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        del context
+        return (Bounded(norm=1.5, ord=2, of="model"),)
+
+
+class ForeignNoise(MessageDefense):
+    """Laplace noise of somebody else."""
+
+    name: ClassVar[str] = "their-noise"
+    sensitivity: float = 3.0
+
+    def law(self, context: RoundContext) -> GammaShare:
+        del context
+        return GammaShare(n=1, scale=1.0)
+
+
+def said(text: str, *more: Defense, shares: int = 1000) -> list[str]:
+    return warnings((*parse_chain([text]), *more), P, tiny.context([0], P=P, shares=shares))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "none",
+        "clip:norm=1.5",
+        "click-rr:eps=1",
+        "top-k:k=3",
+        "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3",
+        "laplace:eps=1.2,sensitivity=3+clip:norm=1.5,ord=1",
+        "clip:norm=1.5,ord=1,of=update,at=message+laplace:eps=1.2,sensitivity=3",
+        "clip:norm=1.5+gaussian:eps=1,delta=1e-5,sensitivity=3",
+        "clip:norm=1.5,ord=1+gaussian:eps=1,delta=1e-5,sensitivity=3",
+        "clip:norm=1+gaussian:sigma=2",
+        "clip:norm=1.5,ord=1+clip:norm=9+laplace:eps=1.2,sensitivity=3",
+        "clip:norm=1,of=update,at=message+gaussian:eps=1,delta=1e-5,sensitivity=2",
+        "clip:norm=1+clip:norm=1,of=update+sign:scale=1+gaussian:sigma=1",
+        "sign:scale=0.1+laplace:eps=1,sensitivity=9.2",
+        "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3+clip:norm=1.5,at=message",
+    ],
+)
+def test_right_pairings_pass_in_silence(text: str) -> None:
+    assert said(text) == []
+
+
+def test_the_published_chain() -> None:
+    clip, share = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3")
+    assert "L2 clip with per-coordinate Laplace noise" in clip
+    assert clip.endswith("for a client the claim holds for sqrt(46) = 6.8 times this eps")
+    assert "single messages carry 1/1000 of the noise" in share
+    (only,) = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", Sum())
+    assert only == clip
+    _, few = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", Sum(at_least=600))
+    assert "600 of 1000 messages, and then 60% of the noise" in few
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(norm=st.floats(0.01, 100.0), sensitivity=st.floats(0.01, 100.0), order=st.sampled_from([1, 2]))
+def test_what_is_said_is_how_much_is_missing(norm: float, sensitivity: float, order: int) -> None:
+    """The factor is that of the worst pair of models: by brute force over corners of the ball."""
+    text = f"clip:norm={norm},ord={order}+laplace:eps=1,sensitivity={sensitivity}"
+    poles = [np.eye(P)[0], np.ones(P)]
+    worst = max(2 * norm * np.abs(pole / np.linalg.norm(pole, order)).sum() for pole in poles) / sensitivity
+    found = said(text)
+    assert bool(found) == bool(worst > 1 + 1e-9)
+    if found and "sqrt(46) =" not in found[0]:
+        assert found[0].endswith(f"for a client the claim holds for {worst:.3g} times this eps")
+
+
+def test_too_wide_a_clip() -> None:
+    (wide,) = said("clip:norm=3,ord=1+laplace:eps=1.2,sensitivity=3")
+    assert "differ by up to 2 R = 6 in L1; the noise is scaled to 3" in wide
+    assert wide.endswith("holds for 2 times this eps")
+    (normal,) = said("clip:norm=3+gaussian:eps=1,delta=1e-5,sensitivity=3")
+    assert normal.endswith("for a client the noise is 2 times too small for the claim")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("laplace:eps=1,sensitivity=1", "nothing bounds what the noise is to hide: its claim holds for no"),
+        ("gaussian:sigma=1", "nothing bounds"),
+        ("laplace:eps=1,sensitivity=2+clip:norm=1,ord=1,at=message", "clip comes too late, after the noise"),
+        (
+            "clip:norm=1+click-rr:debias=true,eps=1+gaussian:eps=1,delta=1e-5,sensitivity=2",
+            "click-rr undoes the bound of clip",
+        ),
+        ("clip:norm=1,ord=1+top-k:k=3+laplace:eps=1,sensitivity=2", "top-k undoes the bound of clip"),
+    ],
+)
+def test_noise_without_a_bound(text: str, part: str) -> None:
+    assert part in " ".join(said(text))
+
+
+def test_top_k_before_noise_and_several_noises() -> None:
+    found = said("clip:norm=1,ord=1,of=update,at=message+top-k:k=3+laplace:eps=1,sensitivity=2")
+    assert found == ["top-k: noise on every coordinate fills what it leaves out: put it after the noise"]
+    assert not said("clip:norm=1,ord=1,of=update,at=message+laplace:eps=1,sensitivity=2+top-k:k=3")
+    found = said("clip:norm=1,ord=1+laplace:eps=1,sensitivity=2+gaussian:eps=1,delta=1e-5,sensitivity=2")
+    assert found == ["several noises (laplace, gaussian): each claim reckons with its own noise alone"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gaussian-shares:sigma=1", "skellam:sigma=1,step=0.001", "discrete-gaussian:sigma=1,step=0.001"],
+)
+def test_shares_need_a_sum(text: str) -> None:
+    (found,) = said(f"clip:norm=1+{text}")
+    assert "carry 1/1000 of the noise" in found
+    assert not said(f"clip:norm=1+{text}", Sum())
+    assert not said(f"clip:norm=1+{text}", shares=1)
+
+
+def test_rounding_that_noise_allows_for_is_no_fault() -> None:
+    assert not said("clip:norm=1.5+skellam:delta=1e-5,sensitivity=3,sigma=9,step=0.001", Sum())
+    assert said("clip:norm=1.6+skellam:delta=1e-5,sensitivity=3,sigma=9,step=0.001", Sum())
+
+
+def test_plug_ins_of_others_are_judged_by_their_events() -> None:
+    here = tiny.context([0], P=P, shares=1000)
+    (found,) = warnings((Foreign(), ForeignNoise()), P, here)
+    assert found.startswith("their-noise: L2 clip with per-coordinate Laplace noise")
+    (found,) = warnings((Foreign(), tiny.ToyStep(), ForeignNoise()), P, here)
+    assert "toy-step undoes the bound of their-clip" in found
+    assert warnings((Foreign(), ForeignNoise()), 1, here) == []
+    assert warnings((), P, here) == []
+
+
+def test_shares_that_are_rounded_for_a_sum() -> None:
+    wire = "secure-aggregation:threshold=1000"
+    rounded = said(f"clip:norm=1.5,ord=1+gamma-laplace:eps=1.2,sensitivity=3+{wire}")
+    assert any("each share is rounded for the sum" in line for line in rounded)
+    assert not any("rounded" in line for line in said(f"clip:norm=1.5+skellam:sigma=9,step=0.001+{wire}"))
+    assert not any(
+        "rounded" in line for line in said(f"clip:norm=1.5,ord=1+laplace:eps=1,sensitivity=3+{wire}")
+    )

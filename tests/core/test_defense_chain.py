@@ -1,0 +1,377 @@
+"""The chain of defenses: order of stages, the average, what is claimed, and the ball of the clip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from foltr_audit.core.defense_chain import STAGES, Chain, parse_chain
+from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, Wired, plain
+from foltr_audit.core.published_chain import published_chain
+from foltr_audit.defenses.clip import Clip
+from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.tiny import (
+    FEATURES,
+    Entry,
+    ToyAggregate,
+    ToyClick,
+    ToyMessage,
+    ToyMetric,
+    ToyStep,
+    ToyWire,
+    context,
+)
+
+SetupOf = Callable[..., Setup]
+
+
+def arrived(messages: NDArray[np.float64], survivors: NDArray[np.bool_] | None = None) -> Wired:
+    """Plain messages of which all, or some, arrived."""
+    everybody = np.ones(len(messages), dtype=np.bool_)
+    return Wired(messages=messages, survivors=everybody if survivors is None else survivors)
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_stages_act_in_their_order_whatever_the_order_of_the_chain(
+    setup_of: SetupOf, journal: list[Entry]
+) -> None:
+    chain = (ToyAggregate(), ToyWire(), ToyMessage(), ToyStep(), ToyClick())
+    setup = setup_of(learner="fpdgd:interactions=2", rounds=1, chain=chain)
+    Federation(setup).play(np.zeros(FEATURES), 0)
+    stages = [entry.stage for entry in journal]
+    assert stages == ["click", "step", "click", "step", "message", "wire", "aggregate"]
+    assert tuple(dict.fromkeys(stages)) == tuple(stage for stage in STAGES if stage != "metric")
+
+
+def test_metrics_are_changed_after_the_clicks(setup_of: SetupOf, journal: list[Entry]) -> None:
+    setup = setup_of(learner="foltr-es:interactions=2", rounds=1, chain=(ToyMetric(), ToyClick()))
+    record, truth = Federation(setup).play(np.zeros(FEATURES), 0).recorded()
+    stages = [entry.stage for entry in journal]
+    assert stages == ["click", "click", "metric", "metric"]
+    assert STAGES.index("click") < STAGES.index("metric") < STAGES.index("step")
+    saw = np.stack([entry.saw for entry in journal if entry.stage == "metric"], axis=1)
+    values = np.append(0.0, 1 / np.arange(1, 11))
+    np.testing.assert_array_equal(record.messages, values[10 - saw.astype(np.int64)])
+    assert not np.array_equal(record.messages, truth.updates)
+
+
+def test_an_outcome_that_is_none_is_refused(setup_of: SetupOf) -> None:
+    setup = setup_of(learner="foltr-es:interactions=2", rounds=1, chain=(ToyMetric(highest=100),))
+    with pytest.raises(PluginError, match=r"defense toy-metric: it gave an outcome outside 0\.\.10"):
+        Federation(setup).play(np.zeros(FEATURES), 0)
+
+
+def test_each_stage_sees_what_the_one_before_made(setup_of: SetupOf, journal: list[Entry]) -> None:
+    chain = (
+        ToyMessage(factor=3.0, shift=1.0),
+        ToyStep(factor=0.5, shift=2.0),
+        ToyWire(shift=5.0, lost_below=2),
+        ToyAggregate(factor=-1.0),
+    )
+    setup = setup_of(learner="fpdgd:interactions=1", rounds=1, chain=chain, clients=6)
+    record, truth = Federation(setup).play(np.linspace(0.0, 1.0, FEATURES), 0).recorded()
+    saw = {entry.stage: entry.saw for entry in journal}
+    np.testing.assert_allclose(saw["step"], record.parameters + truth.updates, rtol=0, atol=1e-15)
+    assert np.array_equal(saw["message"], saw["step"] * 0.5 + 2.0)
+    assert np.array_equal(saw["wire"], saw["message"] * 3.0 + 1.0)
+    assert np.array_equal(record.messages, saw["wire"] + 5.0)
+    assert np.array_equal(saw["aggregate"], record.messages[2:])
+    assert record.survivors.tolist() == [False, False, True, True, True, True]
+    np.testing.assert_allclose(record.aggregate, -record.messages[2:].mean(axis=0), rtol=1e-14)
+
+
+@pytest.mark.parametrize("make", [ToyStep, ToyMessage])
+def test_links_of_a_stage_act_in_the_order_given(make: type[ToyStep] | type[ToyMessage]) -> None:
+    double, add = make(tag="double", factor=2.0), make(tag="add", shift=1.0)
+    models, here = np.array([[1.0, -2.0], [0.25, 4.0]]), context([0, 1], P=2)
+
+    def through(*links: ToyStep | ToyMessage) -> np.ndarray:
+        chain = Chain(links)
+        acts = np.ones(2, dtype=np.bool_)
+        return chain.on_step(models, acts, 0, here)[0] if make is ToyStep else chain.on_message(models, here)
+
+    assert np.array_equal(through(double, add), 2 * models + 1)
+    assert np.array_equal(through(add, double), 2 * (models + 1))
+
+
+def test_links_of_the_click_wire_and_aggregate_stages_act_in_the_order_given() -> None:
+    clicks = np.array([[True, False, True, False]])
+    shown = np.array([[4, 2, 0, -1]])
+    first, invert = ToyClick(do="keep-first"), ToyClick(do="invert")
+    here = context([5], P=2)
+    assert Chain((first, invert)).on_clicks(clicks, shown, 0, here).tolist() == [[False, True, True, False]]
+    assert Chain((invert, first)).on_clicks(clicks, shown, 0, here).tolist() == [[False, True, False, False]]
+    wired = Chain((ToyWire(shift=1.0, lost_below=9), ToyWire(shift=1.0))).on_wire(np.zeros((1, 2)), here)
+    assert wired.messages.tolist() == [[2.0, 2.0]]
+    assert wired.survivors.tolist() == [False], "what one link lost stays lost"
+    double, add = ToyAggregate(factor=2.0), ToyAggregate(shift=1.0)
+    for links, expected in (((double, add), 7.0), ((add, double), 8.0)):
+        average = Chain(links).on_aggregate(arrived(np.full((1, 2), 3.0)), here)
+        assert average.tolist() == [expected] * 2
+
+
+def test_the_step_stage_acts_only_where_it_is_asked_to() -> None:
+    models = np.array([[3.0, 4.0], [3.0, 4.0], [0.3, 0.4]])
+    chain = Chain((Clip(norm=1.0),))
+    after, clipped = chain.on_step(models, np.array([True, False, True]), 0, context([0, 1, 2], P=2))
+    np.testing.assert_allclose(after, [[0.6, 0.8], [3.0, 4.0], [0.3, 0.4]], rtol=1e-15)
+    assert clipped.tolist() == [True, False, False]
+
+
+def test_a_model_on_the_ball_is_not_clipped_by_the_last_bit_of_its_norm() -> None:
+    """Sums in another order differ there: 77.0 % of the steps were clipped here, 75.8 % elsewhere."""
+    rng = np.random.default_rng(1)
+    models = rng.normal(size=(500, 46))
+    models /= np.linalg.norm(models, axis=1, keepdims=True)
+    every = np.ones(500, dtype=np.bool_)
+    here = context(range(500), P=46)
+    for factor, expected in ((1.0, False), (1.0 + 1e-12, False), (1.0 + 1e-6, True)):
+        for norm in np.linspace(1.0 - 2e-16, 1.0 + 2e-16, 3):
+            _, clipped = Chain((Clip(norm=float(norm)),)).on_step(factor * models, every, 0, here)
+            assert clipped.tolist() == [expected] * 500
+
+
+def test_an_empty_chain_changes_nothing() -> None:
+    chain, here = Chain(()), context([0, 1], P=2)
+    models = np.array([[1.0, 2.0], [3.0, 4.0]])
+    clicks, shown = np.array([[True], [False]]), np.zeros((2, 1), dtype=np.int64)
+    assert np.array_equal(chain.on_clicks(clicks, shown, 0, here), clicks)
+    after, clipped = chain.on_step(models, np.ones(2, dtype=np.bool_), 0, here)
+    assert np.array_equal(after, models)
+    assert not clipped.any()
+    assert np.array_equal(chain.on_message(models, here), models)
+    wired = chain.on_wire(models, here)
+    assert np.array_equal(wired.messages, models)
+    assert wired.survivors.all()
+
+
+# --- FedAvg ---------------------------------------------------------------------------------------
+
+
+def test_the_average_weighs_messages_by_their_interactions() -> None:
+    messages = np.array([[1.0, -8.0], [2.5, 4.0], [7.0, 0.125], [-3.0, 1e3]])
+    counts = [1, 3, 4, 2]
+    average = Chain(()).on_aggregate(arrived(messages), context(range(4), P=2, counts=counts))
+    by_hand = [
+        sum(n * Fraction(x) for n, x in zip(counts, column, strict=True)) / 10 for column in messages.T
+    ]
+    np.testing.assert_allclose(average, [float(x) for x in by_hand], rtol=1e-15)
+
+
+def test_what_did_not_arrive_does_not_count() -> None:
+    messages = np.array([[1.0], [1e300], [4.0]])
+    there = np.array([True, False, True])
+    average = Chain(()).on_aggregate(arrived(messages, there), context(range(3), P=1, counts=[1, 7, 2]))
+    assert average.tolist() == [3.0]
+    without = Chain(()).on_aggregate(arrived(messages[there]), context([0, 2], P=1, counts=[1, 2]))
+    assert average.tobytes() == without.tobytes()
+
+
+def test_the_average_lies_between_equal_messages() -> None:
+    messages = np.full((1000, 3), 0.1)
+    average = Chain(()).on_aggregate(arrived(messages), context(range(1000), P=3))
+    np.testing.assert_allclose(average, 0.1, rtol=1e-13)
+
+
+@pytest.mark.parametrize("counts", [[4, 4], [0, 0]])
+def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], setup_of: SetupOf) -> None:
+    lost = np.zeros(2, dtype=np.bool_) if any(counts) else np.ones(2, dtype=np.bool_)
+    average = Chain(()).on_aggregate(arrived(np.ones((2, 3)), lost), context([0, 1], P=3, counts=counts))
+    assert np.isnan(average).all()
+    for message in ("model", "update"):
+        setup = setup_of(chain=(ToyWire(lost_below=100),), message=message, rounds=1)
+        start = np.linspace(1.0, 2.0, FEATURES)
+        record, truth = Federation(setup).play(start, 0).recorded()
+        assert not record.survivors.any()
+        assert np.array_equal(record.aggregate, start)
+        assert np.isfinite(truth.metrics["offline_ndcg@10"])
+
+
+# --- claims and texts -----------------------------------------------------------------------------
+
+
+def test_the_smallest_claim_holds_since_the_rest_is_post_processing() -> None:
+    here = context([0])
+    assert Chain(()).eps_claimed(here) == math.inf
+    assert Chain((ToyMessage(), Clip(norm=1.0))).eps_claimed(here) == math.inf
+    assert Chain((ToyMessage(claim=0.5),)).eps_claimed(here) == 0.5
+    chain = Chain((ToyMessage(claim=0.5), Clip(norm=1.0), ToyMessage(claim=2.0)))
+    assert chain.eps_claimed(here) == 0.5
+
+
+def test_a_chain_claims_what_is_said_of_the_largest_unit() -> None:
+    """It was the smallest epsilon of any link, here that of one click."""
+    here = context([0])
+    noise = ("clip:norm=1.5", "gaussian:eps=10,delta=0.00001,sensitivity=3")
+    for texts in (("click-rr:eps=0.1", *noise), (*noise, "gaussian:eps=12,delta=0.00001,sensitivity=3")):
+        assert Chain(parse_chain(texts)).eps_claimed(here) == 10.0
+    assert Chain(parse_chain(["click-rr:eps=0.1"])).eps_claimed(here) == 0.1
+
+
+def test_two_equal_links_draw_from_streams_of_their_own() -> None:
+    here, zeros = context(range(200), P=40), np.zeros((200, 40))
+    noise = parse_chain(("gamma-laplace:eps=1,sensitivity=1",))
+    one = Chain(noise).on_message(zeros, here)
+    both = Chain(noise * 2).on_message(zeros, here)
+    assert not np.array_equal(both, 2 * one)
+    assert np.array_equal(both != one, both - one != 0)
+    share = 2 / here.shares
+    assert both.var() == pytest.approx(2 * share, rel=0.5), "variances add, 2 s^2 / n each"
+
+
+def test_a_link_that_gives_back_another_shape_is_named() -> None:
+    class Cutting(MessageDefense):
+        name: ClassVar[str] = "toy-cutting"
+
+        def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+            return models[:, :-1]
+
+    with pytest.raises(PluginError, match=r"toy-cutting: .* shape \(3, 3\); expected \(3, 4\)"):
+        Chain((Cutting(),)).on_message(np.ones((3, 4)), context(range(3), P=4))
+
+
+def test_noise_is_described_in_order() -> None:
+    here = context([0], shares=7)
+    assert Chain((Clip(norm=1.0), ToyMessage())).noise(here) is None
+    chain = Chain(
+        (ToyMessage(tag="a", claim=1.0), *parse_chain(published_chain(1.5)), ToyMessage(tag="b", claim=3))
+    )
+    assert chain.noise(here) == "gaussian:sigma=1+gamma-share:n=7,scale=2+gaussian:sigma=3"
+
+
+def test_the_ball_is_known_only_where_clipping_is_all_there_is() -> None:
+    assert Chain((Clip(norm=2.5), ToyMessage())).ball == Ball(norm=2.5, ord=2)
+    assert Chain((ToyMessage(),)).ball is None
+    assert Chain((Clip(norm=2.5), ToyStep())).ball is None
+    assert Chain((ToyStep(),)).ball is None
+
+
+@pytest.mark.parametrize(
+    ("eps", "sensitivity", "expected"),
+    [
+        (1.2, 3.0, ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")),
+        (4.5, 5.0, ("clip:norm=2.5", "gamma-laplace:eps=4.5,sensitivity=5")),
+        (10, 1, ("clip:norm=0.5", "gamma-laplace:eps=10,sensitivity=1")),
+        (math.inf, 3.0, ("none",)),
+    ],
+)
+def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str, ...]) -> None:
+    texts = published_chain(eps, sensitivity)
+    assert texts == expected
+    assert Chain(parse_chain(texts)).texts == expected
+    if not math.isinf(eps):
+        assert Chain(parse_chain(texts)).noise(context([0], shares=9)) == (
+            f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
+        )
+
+
+@pytest.mark.parametrize("eps", [0.0, -1.0, math.nan, -math.inf])
+def test_the_published_chain_refuses_an_epsilon(eps: float) -> None:
+    with pytest.raises(UsageError, match=rf"^eps: {eps:g}; expected a number above 0"):
+        published_chain(eps)
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, -3.0, math.nan, math.inf])
+def test_the_published_chain_refuses_a_sensitivity(sensitivity: float) -> None:
+    with pytest.raises(UsageError, match=rf"^sensitivity: {sensitivity:g}; expected a finite number"):
+        published_chain(1.2, sensitivity)
+
+
+@given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
+def test_a_published_chain_reads_back_whatever_its_numbers(eps: float, sensitivity: float) -> None:
+    assume(0 < sensitivity / eps < math.inf)
+    clip, noise = parse_chain(published_chain(eps, sensitivity))
+    assert clip.model_dump(exclude_none=True) == {"norm": sensitivity / 2}
+    assert noise.model_dump() == {"eps": eps, "sensitivity": sensitivity}
+
+
+def test_chain_texts() -> None:
+    joined = parse_chain(["clip:norm=3+gamma-laplace:sensitivity=3,eps=1.20"])
+    apart = parse_chain([" clip : norm = 3.0 ", "gamma-laplace:eps=1.2,sensitivity=3"])
+    assert joined == apart
+    assert Chain(joined).texts == ("clip:norm=3", "gamma-laplace:eps=1.2,sensitivity=3")
+    assert Chain(parse_chain(["none+clip:norm=3+none"])).texts == ("clip:norm=3",)
+    assert Chain(parse_chain(["none", "none"])).texts == Chain(()).texts == ("none",)
+    assert [defense.name for defense in parse_chain(["clip:norm=1+clip:norm=2"])] == ["clip", "clip"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clip", "defense clip: norm is missing"),
+        ("clip:norm=0", "defense clip: norm=0: input should be greater than 0"),
+        ("clip:norm=-1", "defense clip: norm=-1: "),
+        ("clip:norm=nan", "defense clip: norm=nan: "),
+        ("clip:norm=wide", "defense clip: norm=wide: "),
+        ("clip:norm=1+", "unknown defense ''"),
+        ("clap:norm=1", "unknown defense 'clap'; did you mean 'clip'"),
+        ("gamma-laplace:eps=0,sensitivity=3", "defense gamma-laplace: eps=0: "),
+        ("gamma-laplace:eps=1,sensitivity=-3", "defense gamma-laplace: sensitivity=-3: "),
+    ],
+)
+def test_refused_chains(text: str, message: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        parse_chain([text])
+    assert str(caught.value).startswith(message)
+
+
+# --- the clip -------------------------------------------------------------------------------------
+
+numbers = st.floats(-1e300, 1e300)
+models_of = arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(1, 7)), elements=numbers)
+
+
+def length(row: np.ndarray) -> float:
+    """Euclidean length without overflow or underflow."""
+    return math.hypot(*row.tolist())
+
+
+def clipped(models: np.ndarray, norm: float) -> np.ndarray:
+    """Models (C, P) through the clip."""
+    return Clip(norm=norm).apply(models, context(range(models.shape[0]), P=models.shape[1]))
+
+
+@given(models_of, st.floats(1e-300, 1e300))
+def test_clip_never_lengthens_and_leaves_inner_points_alone(models: np.ndarray, norm: float) -> None:
+    after = clipped(models, norm)
+    for old, new in zip(models, after, strict=True):
+        assert length(new) <= length(old)
+        if not 0 < norm / max(length(old), norm) < 1e-290:  # there the factor itself loses digits
+            assert length(new) <= norm * (1 + 1e-14)
+        if length(old) <= norm * (1 - 1e-14):
+            assert new.tobytes() == old.tobytes()
+
+
+@given(arrays(np.float64, (3, 5), elements=st.floats(-1e6, 1e6)), st.floats(1e-6, 1e6))
+def test_clip_keeps_the_direction(models: np.ndarray, norm: float) -> None:
+    for old, new in zip(models, clipped(models, norm), strict=True):
+        if length(old) > norm * (1 + 1e-12):
+            assert length(new) == pytest.approx(norm, rel=1e-13)
+            np.testing.assert_allclose(new * (length(old) / norm), old, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("size", [1e-300, 5e-324, 1.0, 1e300])
+def test_clip_at_both_ends_of_the_number_range(size: float) -> None:
+    models = np.array([[size, 0.0], [size, -size], [0.0, 0.0]])
+    assert clipped(models, 1e301).tobytes() == models.tobytes()
+    assert np.isfinite(clipped(models, 1.0)).all()
+    assert [length(row) <= 1.0 + 1e-15 for row in clipped(models, 1.0)] == [True] * 3
+
+
+@given(arrays(np.float64, (3, 5), elements=st.floats(-1e3, 1e3)), st.floats(1e-3, 1e3))
+def test_clipping_twice_is_clipping_once(models: np.ndarray, norm: float) -> None:
+    once = clipped(models, norm)
+    np.testing.assert_allclose(clipped(once, norm), once, rtol=1e-15)

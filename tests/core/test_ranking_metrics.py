@@ -1,0 +1,295 @@
+"""Ranking metrics against golden values, scikit-learn, brute force and sums by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations, product
+from math import log2, prod
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.core.click_models import Informational, Navigational, Perfect
+from foltr_audit.core.ranking_metrics import (
+    LIST_LENGTH,
+    average_precision,
+    dcg,
+    expected_max_rr,
+    ideal_dcg,
+    max_rr,
+    mean_ndcg,
+    mean_over,
+    ndcg,
+    online_sum,
+    reciprocal_rank,
+    relevant_documents,
+)
+from foltr_audit.core.records import Dataset
+from foltr_audit.rng import Streams
+from tests.fixtures.reference import dataset, golden
+
+EVERY_LIST = pytest.mark.parametrize("case", range(28))
+
+
+ONE = np.array([0])
+
+
+def queries(*grades: list[int]) -> Dataset:
+    """One query for each list of grades, without features that matter."""
+    flat = np.concatenate([np.array(labels) for labels in grades])
+    return dataset(np.zeros((flat.size, 1)), flat, [len(labels) for labels in grades])
+
+
+def padded(positions: list[int], k: int = LIST_LENGTH) -> list[int]:
+    return (positions + [-1] * k)[:k]
+
+
+def plain_dcg(grades: list[int], k: int = 10) -> float:
+    return sum((2.0**grade - 1) / log2(rank + 1) for rank, grade in enumerate(grades[:k], start=1))
+
+
+@EVERY_LIST
+def test_golden_ndcg(case: int) -> None:
+    vectors = golden("ranking-metrics.npz")
+    n = int(vectors["n_docs"][case])
+    data = queries(vectors["relevance"][case][:n].astype(int).tolist())
+    shown = vectors["ranking"][case][:LIST_LENGTH]
+    found = ndcg(data, ONE, np.array([padded(shown.tolist())]), ideal_dcg(data))
+    np.testing.assert_allclose(found, vectors["ndcg10"][case], rtol=1e-12, atol=0)
+
+
+@EVERY_LIST
+def test_golden_maxrr(case: int) -> None:
+    vectors = golden("ranking-metrics.npz")
+    clicks = vectors["clicks"][case] > 0  # -1 is padding
+    np.testing.assert_allclose(max_rr(clicks[np.newaxis]), vectors["maxrr"][case], rtol=1e-15, atol=0)
+
+
+def golden_list(case: int) -> tuple[Dataset, NDArray[np.int64]]:
+    """The query and the shown list of a golden case."""
+    vectors = golden("ranking-metrics.npz")
+    n = int(vectors["n_docs"][case])
+    data = queries(vectors["relevance"][case][:n].astype(int).tolist())
+    return data, np.array([padded(vectors["ranking"][case][:LIST_LENGTH].tolist())])
+
+
+@EVERY_LIST
+def test_golden_reciprocal_rank(case: int) -> None:
+    data, shown = golden_list(case)
+    expected = golden("ranking-metrics.npz")["mrr10"][case]
+    np.testing.assert_allclose(reciprocal_rank(data, ONE, shown), expected, rtol=1e-15, atol=0)
+
+
+@EVERY_LIST
+def test_golden_expected_maxrr(case: int) -> None:
+    """The golden columns have the settings of the grades 0-2, and click higher grades like grade 2."""
+    data, shown = golden_list(case)
+    for column, model in enumerate((Perfect, Navigational, Informational)):
+        found = expected_max_rr(data, ONE, shown, np.array(model.click_given_grade[1]))
+        expected = golden("ranking-metrics.npz")["expected_maxrr"][case, column]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any),
+    st.randoms(use_true_random=False),
+)
+def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
+    """On lists without tied scores; gains are handed over as 2^r - 1."""
+    from sklearn.metrics import ndcg_score
+
+    order = list(range(len(grades)))
+    random.shuffle(order)
+    scores = np.empty(len(grades))
+    scores[order] = np.arange(len(grades), 0, -1)
+    data = queries(grades)
+    gains = 2.0 ** np.array(grades) - 1
+    expected = ndcg_score(gains[np.newaxis], scores[np.newaxis], k=10)
+    found = ndcg(data, ONE, np.array([padded(order)]), ideal_dcg(data))
+    assert found[0] == pytest.approx(expected, rel=1e-12)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 4)
+)
+def test_the_ideal_is_the_best_of_all_orders(grades: list[list[int]], k: int) -> None:
+    best = [max(plain_dcg(list(order), k) for order in permutations(labels)) for labels in grades]
+    np.testing.assert_allclose(ideal_dcg(queries(*grades), k), best, rtol=1e-12)
+
+
+def test_the_ideal_counts_documents_that_are_not_shown() -> None:
+    data = queries([0] * 10 + [1, 1])
+    assert ideal_dcg(data)[0] == pytest.approx(1 + 1 / log2(3))
+    assert ndcg(data, ONE, np.arange(10)[np.newaxis], ideal_dcg(data)).tolist() == [0.0]
+
+
+def test_dcg_by_hand() -> None:
+    data = queries([0, 1, 2], [0], [0, 0, 0, 4])
+    shown = np.array([[2, 0, 1, -1], [-1, -1, -1, -1], [2, 3, 0, 1]])
+    np.testing.assert_allclose(dcg(data, np.arange(3), shown), [3 + 1 / 2, 0.0, 15 / log2(3)], rtol=1e-15)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=14), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_dcg_of_any_lists(grades: list[list[int]], random: Random) -> None:
+    orders = [random.sample(range(len(labels)), len(labels)) for labels in grades]
+    expected = [plain_dcg([labels[i] for i in order]) for labels, order in zip(grades, orders, strict=True)]
+    shown = np.array([padded(order) for order in orders])
+    found = dcg(queries(*grades), np.arange(len(grades)), shown)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_labels_of_shown_documents() -> None:
+    data = queries([2, 0, 1], [4], [0, 3])
+    shown = np.array([[2, 0, -1], [0, -1, -1], [1, 0, -1], [-1, -1, -1]])
+    assert data.shown_labels(np.array([0, 1, 2, 2]), shown).tolist() == [
+        [1, 2, -1],
+        [4, -1, -1],
+        [3, 0, -1],
+        [-1, -1, -1],
+    ]
+
+
+def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
+    data = queries([1, 0], [0, 0], [0, 1])
+    every, shown = np.arange(3), np.array([padded([0, 1])] * 3)
+    ideal = ideal_dcg(data)
+    second = 1 / log2(3)
+    np.testing.assert_allclose(ndcg(data, every, shown, ideal), [1, 0, second], rtol=1e-15)
+    assert mean_ndcg(data, every, shown, ideal, "zero") == pytest.approx((1 + second) / 3)
+    assert mean_ndcg(data, every, shown, ideal, "skip") == pytest.approx((1 + second) / 2)
+    assert mean_ndcg(data, every[1:2], shown[1:2], ideal, "zero") == 0.0
+    assert np.isnan(mean_ndcg(data, every[1:2], shown[1:2], ideal, "skip"))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=14), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_rank_and_precision_of_any_lists(grades: list[list[int]], random: Random) -> None:
+    """By exact fractions, from the definitions."""
+    orders = [random.sample(range(len(labels)), len(labels)) for labels in grades]
+    data, shown = queries(*grades), np.array([padded(order) for order in orders])
+    every, relevant = np.arange(len(grades)), relevant_documents(data)
+    assert relevant.tolist() == [sum(label > 0 for label in labels) for labels in grades]
+    first = reciprocal_rank(data, every, shown)
+    mean = average_precision(data, every, shown, relevant)
+    for query, (labels, order) in enumerate(zip(grades, orders, strict=True)):
+        hits = [rank for rank, document in enumerate(order[:10], start=1) if labels[document] > 0]
+        assert first[query] == (1 / hits[0] if hits else 0.0)
+        precisions = [Fraction(number, rank) for number, rank in enumerate(hits, start=1)]
+        exact = sum(precisions, Fraction(0)) / max(min(10, int(relevant[query])), 1)
+        assert mean[query] == pytest.approx(float(exact), rel=1e-14, abs=0)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 1), min_size=2, max_size=10).filter(any))
+def test_average_precision_of_whole_lists_equals_scikit_learn(grades: list[int]) -> None:
+    from sklearn.metrics import average_precision_score
+
+    data, scores = queries(grades), np.arange(len(grades), 0, -1)
+    shown = np.array([padded(list(range(len(grades))))])
+    found = average_precision(data, ONE, shown, relevant_documents(data))
+    assert found[0] == pytest.approx(average_precision_score(grades, scores), rel=1e-12)
+
+
+def test_average_precision_by_hand() -> None:
+    """Twelve relevant documents of which ten fit, a grade that counts once only, and no relevant one."""
+    data = queries([1] * 12 + [0], [0, 2, 0, 4], [0, 0])
+    shown = np.array([padded(list(range(10))), padded([0, 1, 2, 3]), padded([1, 0])])
+    found = average_precision(data, np.arange(3), shown, relevant_documents(data))
+    assert found.tolist() == [1.0, (1 / 2 + 2 / 4) / 2, 0.0]
+
+
+def brute_force_max_rr(grades: list[int], click: list[Fraction]) -> Fraction:
+    """MaxRR over all patterns of what would be clicked if it were read."""
+    total = Fraction(0)
+    for pattern in product((False, True), repeat=len(grades)):
+        chance = prod(
+            (click[grade] if clicked else 1 - click[grade])
+            for grade, clicked in zip(grades, pattern, strict=True)
+        )
+        total += chance * (Fraction(1, pattern.index(True) + 1) if any(pattern) else 0)
+    return total
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=7),
+    st.lists(st.fractions(0, 1, max_denominator=20), min_size=3, max_size=3),
+)
+def test_expected_maxrr_over_all_clicks(grades: list[int], click: list[Fraction]) -> None:
+    shown = np.array([padded(list(range(len(grades))))])
+    found = expected_max_rr(queries(grades), ONE, shown, np.array([float(c) for c in click]))
+    assert found[0] == pytest.approx(float(brute_force_max_rr(grades, click)), rel=1e-12, abs=1e-15)
+
+
+def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
+    """Within 4.5 standard errors for each of three lists, and the setting of another model is not."""
+    users, grades = 20_000, [[0, 1, 0, 2, 1], [0, 0, 0, 0, 1], [2, 2, 1, 0, 0]]
+    data, shown = queries(*grades), np.array([padded(list(range(5)))] * 3)
+    streams = Streams(5, 0).clients("test", 0, np.arange(users))
+    for model, wrong in ((Informational, Navigational), (Navigational, Informational)):
+        right, other = (
+            expected_max_rr(data, np.arange(3), shown, np.array(each.click_given_grade[1]))
+            for each in (model, wrong)
+        )
+        for query, labels in enumerate(grades):
+            drawn = max_rr(model().click(np.tile(labels, (users, 1)), 2, streams, query))
+            error = drawn.std() / np.sqrt(users)
+            assert abs(drawn.mean() - right[query]) < 4.5 * error
+            assert abs(drawn.mean() - other[query]) > 4.5 * error
+
+
+def test_lists_of_irrelevant_documents_count_zero_or_not_at_all() -> None:
+    values, has_relevant = np.array([0.5, 0.25, 1.0]), np.array([True, False, True])
+    assert mean_over(values, has_relevant, "zero") == 0.5
+    assert mean_over(values, has_relevant, "skip") == 0.75
+    assert np.isnan(mean_over(values[1:2], has_relevant[1:2], "skip"))
+    assert np.isnan(mean_over(values[:0], has_relevant[:0], "zero"))
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.integers(0, 11), st.integers(0, 11))
+def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: int) -> None:
+    up, down = sorted((a % len(grades), b % len(grades)))
+    data, order = queries(grades), list(range(len(grades)))
+    if grades[down] > grades[up]:
+        order[up], order[down] = order[down], order[up]
+    both = np.array([padded(list(range(len(grades)))), padded(order)])
+    before, after = ndcg(data, np.array([0, 0]), both, ideal_dcg(data))
+    assert 0 <= before <= after <= 1 + 1e-15
+
+
+def test_maxrr_is_the_reciprocal_rank_of_the_first_click() -> None:
+    clicks = np.zeros((11, 10), dtype=np.bool_)
+    for row in range(10):
+        clicks[row, row:] = True
+    np.testing.assert_array_equal(max_rr(clicks), [*(1 / rank for rank in range(1, 11)), 0.0])
+
+
+def test_online_sum_by_hand() -> None:
+    gamma = Fraction(9995, 10000)
+    values = [Fraction(1, 2), Fraction(1, 4), Fraction(1), Fraction(1, 8)]
+    exact = values[0] + values[1] * gamma + values[2] * gamma**2 + values[3] * gamma**3
+    assert online_sum(np.array([0.5, 0.25, 1.0, 0.125])) == pytest.approx(float(exact), rel=1e-15)
+    assert online_sum(np.array([])) == 0.0
+    whole = (1 - gamma**1000) / (1 - gamma)  # a perfect run of 1,000 rounds
+    assert online_sum(np.ones(1000)) == pytest.approx(float(whole), rel=1e-12)
+
+
+def test_a_gain_beyond_all_numbers_is_infinite() -> None:
+    data = queries([1023, 5], [1024, 5], [10**12, 5])
+    shown = np.array([padded([1]), padded([1]), padded([0])])
+    assert dcg(data, np.arange(3), shown).tolist() == [31.0, 31.0, np.inf]
+    assert np.isfinite(ideal_dcg(data)).tolist() == [True, False, False]

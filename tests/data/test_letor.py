@@ -1,0 +1,291 @@
+"""The LETOR reader and writer: what they accept, and that nothing is lost between them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from foltr_audit.core.records import Dataset
+from foltr_audit.data.letor import lines as letor_lines
+from foltr_audit.data.letor import writer
+from foltr_audit.data.letor.features import _parse_carefully, _parse_quickly
+from foltr_audit.data.letor.reader import LetorPart, read_letor, write_letor
+from foltr_audit.errors import DataError
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def read_text(folder: Path, text: str | bytes, groups: str | None = None) -> LetorPart:
+    path = folder / "train.txt"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    if groups is None:
+        return read_letor(path)
+    (folder / "train.txt.query").write_text(groups)
+    return read_letor(path, groups=folder / "train.txt.query")
+
+
+def dataset(features: object, lengths: list[int], documents: tuple[str, ...] | None = None) -> Dataset:
+    matrix = np.array(features, dtype=np.float32)
+    rows = matrix.shape[0]
+    return Dataset(
+        features=matrix,
+        labels=np.arange(rows) % 5,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        query_ids=tuple(f"q{query}" for query in range(len(lengths))),
+        document_ids=documents or ("",) * rows,
+    )
+
+
+def assert_same(one: Dataset, other: Dataset) -> None:
+    np.testing.assert_array_equal(one.features, other.features)
+    np.testing.assert_array_equal(one.labels, other.labels)
+    np.testing.assert_array_equal(one.offsets, other.offsets)
+    assert one.query_ids == other.query_ids
+    assert one.document_ids == other.document_ids
+    assert one.fingerprint == other.fingerprint
+
+
+def test_reads_a_published_line(tmp_path: Path) -> None:
+    part = read_text(
+        tmp_path,
+        "2 qid:10032 1:0.056537 2:-1.5e2 3:0 #docid = GX029-35-5894638 inc = 0.0119881192 prob = 0.139842\n"
+        "0 qid:10032 1:0.1 2:7 3:1.000000 #docid = GX030-77-6315042 inc = 1 prob = 0.341364\n",
+    )
+    expected = np.array([[0.056537, -150, 0], [0.1, 7, 1]], dtype=np.float32)
+    np.testing.assert_array_equal(part.dataset.features, expected)
+    assert part.dense
+    assert part.dataset.labels.tolist() == [2, 0]
+    assert part.dataset.query_ids == ("10032",)
+    assert part.dataset.document_ids == ("GX029-35-5894638", "GX030-77-6315042")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 qid:a 1:2 2:3\n0 qid:a 2:5 1:4\n2 qid:b 1:6 2:7",
+        "1 qid:a 1:2 2:3\r\n0 qid:a 1:4 2:5\r\n2 qid:b 1:6 2:7\r\n",
+        "\n# a comment\n1.0 qid:a 1:2 2:3 # no document\n\n  \t\n0 qid:a 1:4 2:5#\n2. qid:b 1:6 2:7  \t \n",
+        "\t1\tqid:a\t1:2   2:3\n0  qid:a\t\t1:4 2:5\n+2 qid:b 1:6\t2:7\n",
+        "\ufeff1 qid:a 1:2.0 2:+3\n0 qid:a 1:4e0 2:0.5E1\n2.000 qid:b 01:6. 2:7\n",
+    ],
+    ids=["unordered", "crlf", "blank-and-comments", "tabs", "spellings"],
+)
+def test_spellings_of_one_content(tmp_path: Path, text: str) -> None:
+    part = read_text(tmp_path, text)
+    assert part.dense
+    assert part.dataset.features.tolist() == [[2, 3], [4, 5], [6, 7]]
+    assert part.dataset.labels.tolist() == [1, 0, 2]
+    assert part.dataset.offsets.tolist() == [0, 2, 3]
+    assert part.dataset.query_ids == ("a", "b")
+    assert part.dataset.document_ids == ("", "", "")
+
+
+def test_sparse_rows_and_rows_without_features(tmp_path: Path) -> None:
+    part = read_text(tmp_path, "1 qid:a 5:2 3:1\n0 qid:a\n0 qid:b # docid = x\n2 qid:ü:7 1:4 #docid=y\n")
+    assert not part.dense
+    assert part.dataset.features.tolist() == [[0, 0, 1, 0, 2], [0] * 5, [0] * 5, [4, 0, 0, 0, 0]]
+    assert part.dataset.query_ids == ("a", "b", "ü:7")
+    assert part.dataset.document_ids == ("", "", "x", "y")
+
+
+def test_rows_of_equal_count_are_not_dense_by_that_alone(tmp_path: Path) -> None:
+    assert not read_text(tmp_path, "1 qid:a 1:2 2:3\n0 qid:a 1:4 3:5\n").dense
+    assert not read_text(tmp_path, "1 qid:a 2:3\n0 qid:a 2:5\n").dense
+
+
+def test_largest_feature_id(tmp_path: Path) -> None:
+    part = read_text(tmp_path, "1 qid:a 65536:2 1:3\n")
+    assert part.dataset.features.shape == (1, 65536)
+    assert part.dataset.features[0, [0, 1, 65535]].tolist() == [3, 0, 2]
+
+
+def test_text_becomes_float32_in_one_rounding(tmp_path: Path) -> None:
+    # Just above the middle of 1 and the next float32; by way of float64 it would become 1.
+    part = read_text(tmp_path, f"0 qid:a 1:1.00000005960464477539062501 2:1e-45 3:-1e-60 4:{LARGEST!r}\n")
+    expected = np.array([1 + 2.0**-23, 2.0**-149, -0.0, LARGEST], dtype=np.float32)
+    assert part.dataset.features[0].tobytes() == expected.tobytes()
+
+
+def test_group_file(tmp_path: Path) -> None:
+    part = read_text(tmp_path, "1 1:2\n0\n2 qid:ignored 3:1\n", groups="2\r\n\n1\n")
+    assert part.dataset.features.tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert part.dataset.offsets.tolist() == [0, 2, 3]
+    assert part.dataset.query_ids == ("train.txt:0", "train.txt:1")
+
+
+def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
+    plain = read_text(tmp_path, "1 qid:a 1:2\n").dataset
+    assert_same(read_text(tmp_path, gzip.compress(b"1 qid:a 1:2\n")).dataset, plain)
+
+
+values = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, 1.0, LARGEST, -LARGEST, 2.0**-149, 0.1]),
+)
+names = st.text(
+    st.characters(codec="utf-8", exclude_characters="#\0", exclude_categories=["Z", "Cc"]), min_size=1
+)
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> Dataset:
+    lengths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    rows, width = sum(lengths), draw(st.integers(1, 7))
+    return Dataset(
+        features=draw(arrays(np.float32, (rows, width), elements=values)),
+        labels=draw(arrays(np.int64, rows, elements=st.integers(0, 31))),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        query_ids=tuple(draw(st.lists(names, min_size=len(lengths), max_size=len(lengths), unique=True))),
+        document_ids=tuple(draw(st.lists(st.one_of(st.just(""), names), min_size=rows, max_size=rows))),
+    )
+
+
+def render(data: Dataset, draws: random.Random, *, sparse: bool) -> str:
+    """LETOR text of a data set, written as strangely as the format allows."""
+    lines = []
+    for query, name in enumerate(data.query_ids):
+        for row in range(data.offsets[query], data.offsets[query + 1]):
+            if draws.random() < 0.2:
+                lines.append(draws.choice(["", "# 1 qid:7 1:2", " \t"]))
+            given = [(j, float(x)) for j, x in enumerate(data.features[row], 1)]
+            if sparse:
+                given = [(j, x) for j, x in given if x or np.signbit(x)]
+            draws.shuffle(given)
+            label = draws.choice([f"{data.labels[row]}", f"{data.labels[row]}.0"])
+            tokens = [label, f"qid:{name}", *(f"{j}:{x!r}" for j, x in given)]
+            text = draws.choice([" ", "\t", "  "]).join(tokens) + draws.choice(["", " ", "\t "])
+            document = data.document_ids[row]
+            lines.append(f"{text}#docid = {document} inc = 1" if document else text)
+    return draws.choice(["\n", "\r\n"]).join(lines) + draws.choice(["", "\n"])
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=datasets(), seed=st.integers(0, 2**32), sparse=st.booleans(), packed=st.booleans())
+def test_any_spelling_reads_as_the_same_data(
+    tmp_path: Path, data: Dataset, seed: int, sparse: bool, packed: bool
+) -> None:
+    text = render(data, random.Random(seed), sparse=sparse).encode()  # noqa: S311
+    if sparse and not np.any(data.features.view(np.uint32)):
+        with pytest.raises(DataError, match="no row has a feature"):
+            read_text(tmp_path, text)
+        return
+    part = read_text(tmp_path, gzip.compress(text) if packed else text)
+    width = part.dataset.n_features  # trailing features that are zero everywhere leave no trace
+    assert not np.any(data.features[:, width:])
+    assert sparse or (part.dense and width == data.n_features)
+    assert_same(part.dataset, data.with_features(data.features[:, :width]))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=datasets(), ending=st.sampled_from(["txt", "txt.gz"]))
+def test_writer_round_trip(tmp_path: Path, data: Dataset, ending: str) -> None:
+    path = tmp_path / f"part.{ending}"
+    write_letor(data, path)
+    part = read_letor(path)
+    assert part.dense
+    assert_same(part.dataset, data)
+
+
+def test_writer_survives_random_bit_patterns(tmp_path: Path) -> None:
+    bits = np.random.default_rng(3).integers(0, 2**32, 60_000, dtype=np.uint32).view(np.float32)
+    features = np.where(np.isfinite(bits), bits, np.float32(0)).reshape(2_000, 30)
+    write_letor(dataset(features, [2_000]), tmp_path / "part.txt")
+    assert read_letor(tmp_path / "part.txt").dataset.features.tobytes() == features.tobytes()
+
+
+def test_batches_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dataset(np.random.default_rng(1).random((97, 5)), [40, 1, 56], tuple(f"d{i}" for i in range(97)))
+    monkeypatch.setattr(writer, "_BATCH_VALUES", 50)
+    write_letor(data, tmp_path / "part.txt")
+    monkeypatch.setattr(letor_lines, "_BATCH_BYTES", 300)
+    assert_same(read_letor(tmp_path / "part.txt").dataset, data)
+    # Batches of their own width, dense and sparse.
+    text = "1 qid:a 1:1 2:2\n" * 40 + "\n" * 400 + "1 qid:a 3:3\n" * 40 + "1 qid:b 1:4\n" * 40
+    part = read_text(tmp_path, text)
+    assert part.dataset.features.tolist() == [[1, 2, 0]] * 40 + [[0, 0, 3]] * 40 + [[4, 0, 0]] * 40
+    assert part.dataset.offsets.tolist() == [0, 80, 120]
+    assert not part.dense
+
+
+def test_gzip_bytes_depend_on_the_data_alone(tmp_path: Path) -> None:
+    data = dataset([[1, 2], [3, 4]], [2])
+    for name in ("one.gz", "two.gz"):
+        write_letor(data, tmp_path / name)
+    packed = (tmp_path / "one.gz").read_bytes()
+    assert packed == (tmp_path / "two.gz").read_bytes()
+    assert packed[4:8] == bytes(4)  # RFC 1952: modification time, 0 for none
+    assert packed[3] == 0  # no file name inside
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.gz", "two.gz"]
+
+
+token = st.tuples(
+    st.one_of(st.from_regex(r"\A[+-]?0{0,2}[0-9]{1,6}\Z"), st.text("0123456789+-.:ae_", max_size=4)),
+    st.one_of(
+        st.floats().map(repr),
+        st.from_regex(r"\A[+-]?[0-9]{0,4}\.?[0-9]{0,3}([eE][+-]?[0-9]{1,2})?\Z"),
+        st.text("0123456789+-.:eEnaif_", max_size=5),
+    ),
+).map(lambda pair: f"{pair[0]}:{pair[1]}".encode())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@example(tokens=[b"2:0.0", b"1:0:"])
+@settings(max_examples=400, deadline=None)
+@given(tokens=st.lists(token, min_size=1, max_size=4))
+def test_quick_and_careful_parser_agree(dtype: str, tokens: list[bytes]) -> None:
+    text = b" ".join(tokens)
+    quick = _parse_quickly(text, np.array([len(tokens)]), dtype)
+    if quick is None:
+        with pytest.raises(DataError, match=r"letor: f\.txt:9: "):
+            _parse_carefully([text], [9], "f.txt", dtype)
+    else:
+        careful = _parse_carefully([text], [9], "f.txt", dtype)
+        assert quick[1].dtype == careful[1].dtype == dtype
+        np.testing.assert_array_equal(quick[0], careful[0])
+        np.testing.assert_array_equal(quick[1], careful[1])
+
+
+def svmlight(path: Path, n_features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    datasets = pytest.importorskip("sklearn.datasets")
+    features, labels, queries = datasets.load_svmlight_file(
+        str(path), n_features=n_features, dtype=np.float32, query_id=True, zero_based=False
+    )
+    return features.toarray(), labels, queries
+
+
+@pytest.mark.parametrize("name", ["train", "vali", "test"])
+def test_mq2008_as_scikit_learn_reads_it(name: str) -> None:
+    path = DATA / "mq2008" / f"{name}.txt"
+    if not path.exists():
+        pytest.skip("MQ2008 is not here")
+    part = read_letor(path)
+    features, labels, queries = svmlight(path, 46)
+    assert part.dense
+    np.testing.assert_array_equal(part.dataset.features, features)
+    np.testing.assert_array_equal(part.dataset.labels, labels)
+    read = np.repeat(np.array(part.dataset.query_ids, dtype=np.int64), part.dataset.lengths)
+    np.testing.assert_array_equal(read, queries)
+    marks = [line.split("#docid = ")[1].split()[0] for line in path.read_text().splitlines()]
+    assert part.dataset.document_ids == tuple(marks)
+
+
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_lightgbm_rank_as_scikit_learn_reads_it(name: str) -> None:
+    path = DATA / "lightgbm-rank" / f"rank.{name}"
+    groups = path.with_name(f"rank.{name}.query")
+    if not path.exists():
+        pytest.skip("lightgbm-rank is not here")
+    part = read_letor(path, groups=groups)
+    features, labels, _ = svmlight(path, part.dataset.n_features)
+    assert not part.dense
+    np.testing.assert_array_equal(part.dataset.features, features)
+    np.testing.assert_array_equal(part.dataset.labels, labels)
+    assert part.dataset.lengths.tolist() == [int(line) for line in groups.read_text().split()]

@@ -1,0 +1,215 @@
+"""Qrels per intent: what is read, what is refused, and which documents they judge."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foltr_audit.core.records import Dataset
+from foltr_audit.data.qrels import Qrels, joined_with, qrels_files, read_qrels, write_qrels
+from foltr_audit.data.sources import load_data
+from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.errors import DataError
+from tests.fixtures.command import SHARED, run
+
+TREC = SHARED / "data" / "trec-web-intents"
+
+
+def lay(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        data = text.encode() if isinstance(text, str) else text
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return folder
+
+
+def judged(qrels: Qrels) -> dict[tuple[str, str], list[int]]:
+    return {names: qrels.grades[:, column].tolist() for names, column in qrels.rows.items()}
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not TREC.is_dir(), reason="the shared data are not here")
+def test_trec_counts_are_the_published_ones() -> None:
+    qrels = read_qrels(TREC)
+    assert qrels.relevant.tolist() == [14_191, 10_297, 8_324, 5_226]
+    assert qrels.grades.shape == (4, 101_407)
+    assert len(qrels.topics) == 198
+
+
+def test_grades_by_topic_and_document(tmp_path: Path) -> None:
+    files = {
+        "1.txt": "7 1 a 1\n7 1 b -2\n8 1 a 0\n",
+        "2.txt.gz": "8\t2  a\t3\n\n7 2 c 1\n7 2 a 0\n",
+        "README": "not qrels",
+    }
+    qrels = read_qrels(lay(tmp_path, files))
+    assert judged(qrels) == {("7", "a"): [1, 0], ("7", "b"): [0, 0], ("8", "a"): [0, 3], ("7", "c"): [0, 1]}
+    assert qrels.relevant.tolist() == [1, 2]
+    assert qrels.topics == ("7", "8")
+
+
+def test_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    lay(tmp_path, {f"{number}.txt": f"q {number} d 1" for number in range(1, 12)})
+    assert [path.name for path in qrels_files(tmp_path)] == [f"{number}.txt" for number in range(1, 12)]
+
+
+GOOD = "7 1 a 1\n"
+REFUSED = {
+    "no file": ({}, "no qrels; expected 1.txt, 2.txt and so on, or .txt.gz"),
+    "a gap": ({"1.txt": GOOD, "3.txt": GOOD}, "3.txt, but no 2.txt; expected a file for every intent"),
+    "no first": ({"2.txt": GOOD}, "2.txt, but no 1.txt"),
+    "twice": ({"1.txt": GOOD, "1.txt.gz": GOOD}, "1.txt and 1.txt.gz; expected one of them"),
+    "empty": ({"1.txt": "\n\n"}, "1.txt: empty; expected lines 'topic intent document label'"),
+    "short": ({"1.txt": GOOD + "7 1 b\n"}, "1.txt:2: 3 fields; expected 'topic intent document label'"),
+    "long": ({"1.txt": GOOD + "7 1 b 1 1\n"}, "1.txt:2: 5 fields; expected"),
+    "intent": ({"1.txt": "7 2 a 1"}, "1.txt:1: intent '2'; expected 1, the number of the file"),
+    "words": ({"1.txt": "\n7 1 a yes"}, "1.txt:2: label 'yes'; expected a whole number up to 31"),
+    "fraction": ({"1.txt": "7 1 a 0.5"}, "1.txt:1: label '0.5'; expected"),
+    "large": ({"1.txt": "7 1 a 32"}, "1.txt:1: label '32'; expected"),
+    "repeated": ({"1.txt": GOOD + "8 1 a 0\n" + GOOD}, "1.txt:3: document 'a' of topic '7' is there twice"),
+    "topics": ({"1.txt": GOOD, "2.txt": "8 2 a 1"}, "topic '7' is in 1.txt, not in 2.txt; expected the same"),
+    "more": ({"1.txt": GOOD, "2.txt": "7 2 a 1\n8 2 a 1"}, "topic '8' is in 2.txt, not in 1.txt; expected"),
+    "binary": ({"1.txt": b"7 1 a\0 1"}, "1.txt:1: a NUL byte; expected a text file"),
+    "encoding": ({"1.txt": GOOD.encode() + b"7 1 \xff 1"}, "1.txt:2: bytes that are not UTF-8; expected"),
+}
+
+
+@pytest.mark.parametrize(("files", "line"), REFUSED.values(), ids=REFUSED)
+def test_refused(tmp_path: Path, files: Mapping[str, str | bytes], line: str) -> None:
+    lay(tmp_path, files)
+    with pytest.raises(DataError) as caught:
+        read_qrels(tmp_path)
+    assert str(caught.value).startswith("qrels: ")
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_refuses_what_is_no_gzip_and_damaged_gzip(tmp_path: Path) -> None:
+    (tmp_path / "1.txt.gz").write_text(GOOD)
+    with pytest.raises(DataError, match=r"not gzip data; expected them in a file that ends in \.gz$"):
+        read_qrels(tmp_path)
+    (tmp_path / "1.txt.gz").write_bytes(gzip.compress(GOOD.encode() * 100)[:-9])
+    with pytest.raises(DataError, match=r"^qrels: 1.txt.gz: damaged gzip data"):
+        read_qrels(tmp_path)
+
+
+def test_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^qrels: .*none: cannot be read: No such file"):
+        qrels_files(tmp_path / "none")
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+def part_of(documents: Mapping[str, list[str]]) -> Dataset:
+    """Queries with named documents; the feature of a document is its number."""
+    names = [name for row in documents.values() for name in row]
+    return Dataset(
+        features=np.arange(len(names), dtype=np.float32)[:, np.newaxis],
+        labels=np.full(len(names), 2),
+        offsets=np.cumsum([0, *map(len, documents.values())]),
+        query_ids=tuple(documents),
+        document_ids=tuple(names),
+    )
+
+
+_names = st.sampled_from("abcdef")
+_parts = st.dictionaries(
+    st.sampled_from("123"), st.lists(_names, min_size=1, max_size=5, unique=True), min_size=1
+)
+_judgements = st.dictionaries(
+    st.tuples(st.sampled_from("234"), _names), st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12
+)
+
+
+@given(_parts, _judgements)
+def test_only_what_is_judged_stays(
+    documents: dict[str, list[str]], judgements: dict[tuple[str, str], tuple[int, int]]
+) -> None:
+    part = part_of(documents)
+    grades = np.array(list(judgements.values()), dtype=np.int64).reshape(-1, 2).T
+    joined = joined_with(part, Qrels({name: i for i, name in enumerate(judgements)}, grades), "train")
+    rows = [(query, name) for query, row in documents.items() for name in row]
+    kept = [i for i, names in enumerate(rows) if names in judgements]
+    if joined is None:
+        assert not kept
+        return
+    assert joined.features[:, 0].tolist() == kept
+    assert joined.intents is not None
+    assert joined.intents.T.tolist() == [list(judgements[rows[i]]) for i in kept]
+    assert joined.labels.tolist() == [max(judgements[rows[i]]) for i in kept]
+    owners = np.repeat(np.array(joined.query_ids), joined.lengths)
+    assert list(zip(owners.tolist(), joined.document_ids, strict=True)) == [rows[i] for i in kept]
+
+
+LETOR = "".join(
+    f"{row % 2} qid:{query} 1:{query}{row} 2:{row} #docid = D{row}\n"
+    for query in range(1, 11)
+    for row in range(4)
+)
+
+
+def test_a_source_is_joined_before_it_is_split(tmp_path: Path) -> None:
+    (tmp_path / "all.txt").write_text(LETOR)
+    text = "".join(f"{query} I D{row} {row % 2}\n" for query in range(1, 6) for row in range(1, 4))
+    qrels = lay(tmp_path / "qrels", {f"{i}.txt": text.replace("I", str(i)) for i in (1, 2)})
+    collection = load_data(str(tmp_path / "all.txt"), normalisation="none", intents=str(qrels))
+    parts = [collection.part(name) for name in collection.PARTS]
+    assert [part.n_queries for part in parts] == [3, 1, 1]
+    assert {name for part in parts for name in part.query_ids} == set("12345")
+    assert {part.lengths.tolist()[0] for part in parts} == {3}
+    assert collection.n_intents == 2
+    assert collection.intents_from == str(qrels)
+    assert not collection.synthetic
+    assert collection.fingerprint != load_data(str(tmp_path / "all.txt"), normalisation="none").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("letor", "qrels", "line"),
+    [
+        (LETOR, "77 1 D1 1", "judges no document of the train part"),
+        (LETOR, "3 1 other 1", "judges no document of the train part"),
+        (
+            LETOR.replace("#docid", "#"),
+            "3 1 D1 1",
+            "train part, query 3: a document has no id; expected '#docid",
+        ),
+    ],
+)
+def test_nothing_to_join_is_refused(tmp_path: Path, letor: str, qrels: str, line: str) -> None:
+    (tmp_path / "all.txt").write_text(letor)
+    folder = lay(tmp_path / "qrels", {"1.txt": qrels})
+    done = run("data", "info", tmp_path / "all.txt", "--intents", folder)
+    assert done.code == 2
+    assert line in done.one_error()
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    made = synthesise("clueweb-intents", queries=6)
+    write_qrels({name: made.part(name) for name in made.PARTS}, tmp_path / "qrels")
+    qrels = read_qrels(tmp_path / "qrels")
+    assert np.array_equal(
+        qrels.grades, np.concatenate([made.part(name).grades for name in made.PARTS], axis=1)
+    )
+    out = tmp_path / "made"
+    assert run("data", "synth", "--like", "clueweb-intents", "--queries", 6, "--out", out).code == 0
+    facts = run("data", "info", out, "--intents", out / "intents", "--json").json()
+    assert facts["fingerprint"] == made.fingerprint
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("a file")
+    made = synthesise("clueweb-intents", queries=5)
+    with pytest.raises(DataError, match=r"^qrels: .*qrels: cannot be written: File exists"):
+        write_qrels({"train": made.train}, tmp_path / "qrels")

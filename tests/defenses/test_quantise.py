@@ -1,0 +1,135 @@
+"""quantise and sign: on the grid, inside the range, unbiased; what each bounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.defenses.quantise import Quantise, Sign
+from foltr_audit.errors import PluginError
+from foltr_audit.privacy.events import Bounded, Opaque
+from tests.fixtures import tiny
+
+FALSE_ALARM = 1e-4
+
+
+def quantised(defense: Quantise, update: float, clients: int, P: int) -> tiny.Floats:
+    """What becomes of equal updates, around a global model of zeros for which nothing is rounded."""
+    from dataclasses import replace
+
+    here = replace(tiny.context(range(clients), P=P), parameters=np.zeros(P))
+    return defense.apply(np.full((clients, P), update), here)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    size=st.floats(1e-3, 1e3),
+    grid=st.one_of(st.integers(2, 9), st.floats(0.05, 1.0)),
+    update=st.floats(-2.0, 2.0),
+)
+def test_updates_come_to_a_neighbouring_grid_point_inside_the_range(
+    size: float, grid: float, update: float
+) -> None:
+    defense = (
+        Quantise(range=size, levels=grid) if isinstance(grid, int) else Quantise(range=size, step=grid * size)
+    )
+    sent = quantised(defense, update * size, 2, 30)
+    (last,) = [event.norm for event in defense.events(tiny.context([0])) if isinstance(event, Bounded)]
+    assert last <= size * (1 + 1e-9)
+    assert np.abs(sent).max() <= last
+    places = (sent + last) / defense.width
+    np.testing.assert_allclose(places, np.rint(places), atol=1e-9)
+    inside = max(-last, min(last, update * size))
+    assert np.abs(sent - inside).max() < defense.width * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("update", [0.0, 0.1, -0.73, 0.999, -1.0])
+@pytest.mark.parametrize(
+    "defense",
+    [Quantise(range=1.0, levels=2), Quantise(range=1.0, levels=5), Quantise(range=1.0, step=0.25)],
+    ids=lambda defense: defense.text,
+)
+def test_the_expectation_is_the_update(defense: Quantise, update: float) -> None:
+    """Two values, so their frequencies say all: an exact binomial test, which catches a wrong one."""
+    sent = quantised(defense, update, 200, 50).ravel()
+    below = math.floor((update + 1.0) / defense.width) * defense.width - 1.0
+    chance = (update - below) / defense.width
+    ups = int(np.sum(sent > below + 0.5 * defense.width))
+    assert stats.binomtest(ups, sent.size, min(1.0, chance)).pvalue > FALSE_ALARM
+    if 0.05 < chance < 0.95:
+        assert stats.binomtest(ups, sent.size, chance * 0.85).pvalue < FALSE_ALARM
+    else:
+        assert np.ptp(sent) == 0 or chance > 0, "a grid point stays where it is"
+
+
+def test_what_lies_outside_is_cut_off() -> None:
+    for far in (1.5, 1e300):
+        assert set(quantised(Quantise(range=1.0, levels=3), far, 3, 9).ravel().tolist()) == {1.0}
+        assert set(quantised(Quantise(range=1.0, step=0.3), -far, 3, 9).ravel().tolist()) == {-0.3 * 3}
+
+
+def test_zero_updates() -> None:
+    here = tiny.context(range(2), P=8)
+    same = np.tile(here.parameters, (2, 1))
+    assert Quantise(range=1.0, step=0.1).apply(same, here).tobytes() == same.tobytes()
+    assert Quantise(range=1.0, levels=3).apply(same, here).tobytes() == same.tobytes()
+    assert np.all(np.abs(quantised(Quantise(range=1.0, levels=2), 0.0, 2, 8)) == 1.0), "there is no 0"
+    assert Sign(scale=0.5).apply(same, here).tobytes() == same.tobytes()
+
+
+def test_draws_are_each_clients_own_and_the_same_alone() -> None:
+    defense, models = Quantise(range=1.0, levels=3), np.full((6, 40), 0.3)
+    together = defense.apply(models, tiny.context(range(6), P=40))
+    assert len({row.tobytes() for row in together}) == 6
+    alone = defense.apply(models[:1], tiny.context([4], P=40))
+    assert alone[0].tobytes() == together[4].tobytes()
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(update=st.floats(-1e6, 1e6), scale=st.floats(1e-3, 1e3))
+def test_signs(update: float, scale: float) -> None:
+    from dataclasses import replace
+
+    here = replace(tiny.context([0], P=1), parameters=np.zeros(1))
+    sent = Sign(scale=scale).apply(np.array([[update]]), here)
+    assert sent[0, 0] == (0.0 if update == 0 else math.copysign(scale, update))
+    single = Sign(scale=scale).apply(np.array([[update]], dtype=np.float32), here)
+    assert single.dtype == np.float64
+
+
+def test_events() -> None:
+    here = tiny.context([0])
+    assert Quantise(range=2.0, levels=5).events(here) == (
+        Opaque(mechanism="quantise"),
+        Bounded(norm=2.0, ord=math.inf, of="update"),
+    )
+    assert Sign(scale=3.0).events(here) == (
+        Opaque(mechanism="sign"),
+        Bounded(norm=3.0, ord=math.inf, of="update"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("quantise:range=1", "expected either levels or step"),
+        ("quantise:range=1,levels=3,step=0.1", "expected either levels or step"),
+        ("quantise:range=1,levels=1", "levels=1"),
+        ("quantise:range=1,step=2", "expected 1 to 2^52 steps"),
+        ("quantise:range=1,step=1e-300", "expected 1 to 2^52 steps"),
+        ("quantise:range=1.7e308,levels=2", "no finite grid"),
+        ("quantise:range=0,levels=2", "range=0"),
+        ("sign:scale=0", "scale=0"),
+        ("sign:scale=nan", "scale=nan"),
+    ],
+)
+def test_refusals(text: str, message: str) -> None:
+    with pytest.raises(PluginError, match=r"^defense (quantise|sign): [^\n]*$") as caught:
+        parse_chain([text])
+    assert message in str(caught.value)

@@ -1,0 +1,271 @@
+"""Secure aggregation as a link of the chain: rounds, drop-outs, aborts, fresh clients, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import Defense, MessageDefense, RoundContext
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.defenses.secure_aggregation import SecureAggregation
+from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.privacy.events import KeyShares, Rounded, Summed
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
+from tests.simulation.test_federation import same_bytes
+
+SetupOf = Callable[..., Setup]
+START = np.linspace(-0.4, 0.5, FEATURES)
+
+
+def made(text: str) -> SecureAggregation:
+    defense = make(Defense, f"secure-aggregation:{text}" if text else "secure-aggregation")
+    assert isinstance(defense, SecureAggregation)
+    return defense
+
+
+def values(C: int, P: int = FEATURES, seed: int = 3) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal(size=(C, P))
+
+
+def everybody(C: int) -> NDArray[np.bool_]:
+    return np.ones(C, dtype=np.bool_)
+
+
+# --- one round ------------------------------------------------------------------------------------
+
+
+def test_the_average_is_that_of_the_survivors_by_their_counts() -> None:
+    defense = made("drop_before=0.1,drop_after=0.1")
+    counts = np.random.default_rng(2).integers(1, 9, size=200)
+    here = context(range(200), counts=counts.tolist())
+    messages = values(200)
+    wired = Chain((defense,)).on_wire(messages, here)
+    there = wired.survivors
+    assert 120 < there.sum() < 195
+    assert wired.messages.dtype == np.uint64
+    assert not wired.messages[~there].any()
+    mean = Chain((defense,)).on_aggregate(wired, here)
+    expected = np.average(messages[there], axis=0, weights=counts[there])
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=defense.encoding.error + 1e-12)
+
+
+def test_drop_outs_come_as_often_as_asked_for() -> None:
+    """4,000 clients; within four standard deviations of the binomial."""
+    n = 4000
+    wired = made("drop_before=0.2,drop_after=0.1,masks=false,threshold=0.1,neighbours=40").apply(
+        np.zeros((n, 1)), everybody(n), context(range(n), P=1)
+    )
+    there = 0.8 * 0.9
+    assert abs(wired.survivors.sum() - n * there) < 4 * np.sqrt(n * there * (1 - there))
+    shared = wired.costs["bytes_shares"] / (40 * 102)
+    assert abs(shared - 0.8) < 4 * np.sqrt(0.8 * 0.2 / n)
+
+
+def test_what_an_earlier_link_lost_is_not_in_the_sum() -> None:
+    chain, here = Chain((ToyWire(lost_below=2), made(""))), context(range(9))
+    messages = values(9)
+    wired = chain.on_wire(messages, here)
+    assert wired.survivors.tolist() == [False] * 2 + [True] * 7
+    np.testing.assert_allclose(chain.on_aggregate(wired, here), messages[2:].mean(axis=0), atol=1e-7)
+
+
+def test_an_aborted_round_keeps_the_global_model_and_says_why(setup_of: SetupOf) -> None:
+    for message in ("model", "update"):
+        setup = setup_of(chain=(ToyWire(lost_below=5), made("")), message=message, dtype="float32")
+        played = Federation(setup).play(START, 0)
+        record, truth = played.recorded()
+        assert np.array_equal(record.aggregate, START)
+        assert record.aborted == "masked: 3 of 8 clients sent a masked message, 5 needed"
+        assert record.total is None
+        assert not record.survivors.any()
+        assert truth.metrics["aborted"] == 1
+        assert truth.metrics["bytes_unmask"] == 0
+        assert np.isfinite(truth.metrics["offline_ndcg@10"])
+
+
+def test_the_same_spec_gives_the_same_bytes_and_other_rounds_other_masks(setup_of: SetupOf) -> None:
+    setup = setup_of(defense=("secure-aggregation:drop_after=0.1,agreement=x25519",), clients=12)
+    one, two = (Federation(setup).play(START, 0).recorded()[0] for _ in range(2))
+    same_bytes(one, two)
+    other = Federation(setup).play(START, 1).recorded()[0]
+    assert not set(one.messages.ravel().tolist()) & set(other.messages.ravel().tolist()) - {0}
+    assert one.total is not None
+    assert not one.total.flags.writeable
+
+
+def test_messages_are_encoded_before_they_are_rounded_to_float32(setup_of: SetupOf) -> None:
+    """A grid of 2^-24 around 4 does not fit into float32, and survives."""
+
+    class OnGrid(MessageDefense):
+        name: ClassVar[str] = "toy-grid"
+
+        def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+            return np.asarray(4.0 + np.rint(models * 2.0**24) * 2.0**-24)
+
+    for dtype in ("float32", "float64"):
+        setup = setup_of(chain=(OnGrid(), made("")), dtype=dtype)
+        played = Federation(setup).play(START, 0)
+        exact = OnGrid().apply(START + played.sent.updates, played.context)
+        counts = played.context.counts
+        assert played.sent.wired.sum is not None
+        assert np.array_equal(played.sent.wired.sum, (exact * counts[:, None]).sum(axis=0))
+        assert not np.array_equal(exact, exact.astype(np.float32))
+
+
+def test_bytes_of_a_round_are_in_its_metrics(setup_of: SetupOf) -> None:
+    metrics = Federation(setup_of(defense=("secure-aggregation",), clients=9)).play(START, 0).metrics
+    expected = {"keys": 64, "shares": 8 * 102, "masked": 4 + FEATURES * 6, "unmask": 8 * 37}
+    assert {name: metrics[f"bytes_{name}"] for name in expected} == expected
+    assert metrics["bytes"] == sum(expected.values())
+    assert metrics["aborted"] == 0
+
+
+def test_time_of_a_client_is_no_part_of_a_round() -> None:
+    spent = made("agreement=x25519").client_seconds(100, 46)
+    assert all(value > 0 for value in spent.values())
+
+
+# --- a client alone -------------------------------------------------------------------------------
+
+
+def test_fresh_clients_take_part_one_by_one(setup_of: SetupOf) -> None:
+    """A client's message does not depend on the other attacked clients, and is never summed."""
+
+    def record(on: list[str], masks: str) -> Any:
+        setup = setup_of(
+            defense=(f"secure-aggregation:masks={masks},drop_after=0.9",),
+            attack={"on": on, "min_documents": 9},
+        )
+        assert setup.spec.attack is not None
+        clients = FreshClients(setup, setup.spec.attack)
+        return next(clients.rounds(START, "informational")).recorded()
+
+    (both, truth), (some, _) = record(["vali", "test"], "true"), record(["test"], "true")
+    assert both.survivors.all(), "drop-outs are off"
+    assert both.total is None
+    assert not both.aborted
+    assert np.array_equal(both.messages[-some.n_messages :], some.messages)
+    bare, _ = record(["vali", "test"], "false")
+    encoding = made("").encoding
+    np.testing.assert_allclose(encoding.decode(bare.messages), START + truth.updates, atol=2.0**-24)
+    assert np.abs(encoding.decode(both.messages)).max() > 1000, "masks fill the whole modulus"
+
+
+def test_a_message_alone_is_one_mask_of_its_own_and_half_of_its_pairs_each_way() -> None:
+    """Its masks are those of a client with so many neighbours: taking them off by hand leaves the message."""
+    from foltr_audit.privacy.secure_aggregation.keys import Secrets
+    from foltr_audit.privacy.secure_aggregation.masks import expand
+
+    defense, here, messages = made("neighbours=4"), context([3, 8], counts=[2, 5], shares=50), values(2)
+    wired = defense.alone(messages, here)
+    secrets = Secrets(here.streams("secure-aggregation"))
+    for row, client in enumerate((3, 8)):
+        own = secrets.private_key(secrets.secret("pair", client), "none")
+        others = [secrets.private_key(secrets.secret(f"other/{j}", client), "none") for j in range(4)]
+        pairs = expand([own.seed(other.public) for other in others], FEATURES)
+        mine = expand([secrets.secret("self", client)], FEATURES)[0]
+        left = wired.messages[row].astype(np.uint64) - mine - pairs[0] + pairs[1] - pairs[2] + pairs[3]
+        value = defense.encoding.decode(left) / here.counts[row]
+        np.testing.assert_allclose(value, messages[row], rtol=0, atol=2.0**-25)
+
+
+def test_a_cohort_of_one_sends_nothing() -> None:
+    wired = made("").alone(values(3), context([1, 2, 3], shares=1))
+    assert not wired.messages.any()
+    assert not wired.survivors.any()
+    assert wired.aborted == "shares: a cohort of 1 clients, 2 needed"
+
+
+# --- the chain ------------------------------------------------------------------------------------
+
+
+class OnSums(ToyAggregate):
+    """Shifts the average, and asks for no single message."""
+
+    name: ClassVar[str] = "toy-on-sums"
+    works_on_sums: ClassVar[bool] = True
+
+
+def test_the_aggregate_stage_gets_the_sum_or_refuses() -> None:
+    here, messages = context(range(4)), values(4)
+    defense = made("")
+    wired = Chain((defense,)).on_wire(messages, here)
+    with pytest.raises(PluginError, match="toy-aggregate: it needs single messages"):
+        Chain((defense, ToyAggregate())).on_aggregate(wired, here)
+    shifted = Chain((defense, OnSums(shift=1.0))).on_aggregate(wired, here)
+    np.testing.assert_allclose(shifted, messages.mean(axis=0) + 1, atol=1e-7)
+
+
+def test_nothing_acts_on_masked_messages() -> None:
+    for behind in (ToyWire(), made("")):
+        with pytest.raises(PluginError, match=f"defense {behind.name}: it acts on messages that are encoded"):
+            Chain((made(""), behind)).on_wire(values(4), context(range(4)))
+
+
+def test_events_say_what_it_does() -> None:
+    here = context(range(5), shares=100)
+    shares = KeyShares(neighbours=24, needed=13)
+    assert made("").events(here) == (
+        Rounded(step=2.0**-24, nearest=True),
+        Summed(at_least=51, key_shares=shares),
+    )
+    assert made("threshold=7,fraction=10,neighbours=all").events(here) == (
+        Rounded(step=2.0**-10, nearest=True),
+        Summed(at_least=7, key_shares=KeyShares(neighbours=99, needed=6)),
+    )
+    assert made("masks=false").events(here) == (Rounded(step=2.0**-24, nearest=True),), (
+        "the server sees each message"
+    )
+    assert made("").claims(here) == ()
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_a_value_outside_the_range_ends_the_run_with_its_client(setup_of: SetupOf) -> None:
+    setup = setup_of(chain=(ToyMessage(factor=0.0, shift=70.0), made("")))
+    with pytest.raises(UsageError, match=r"client 0, coordinate 0: 70; expected a value within \+-64"):
+        Federation(setup).play(START, 0)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_sum_that_may_overflow_is_refused(alone: bool) -> None:
+    defense, here = made("bits=40"), context(range(1024), counts=[1] * 1024, shares=1024)
+    messages = np.zeros((1024, 1))
+    with pytest.raises(UsageError, match="bits=42 would do"):
+        defense.alone(messages, here) if alone else defense.apply(messages, everybody(1024), here)
+    made("bits=42").apply(messages, everybody(1024), here)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bits=65", "bits 65; expected 16 to 64"),
+        ("range=0", "range 0.0; expected a positive number"),
+        ("range=1e9,bits=32", "do not hold a sum of 1 clients"),
+        ("fraction=-1", "fraction -1"),
+        ("threshold=1", "threshold 1; expected a share below 1"),
+        ("neighbours=some", "neighbours=some"),
+        ("neighbours=-2", "neighbours=-2"),
+        ("drop_before=1", "drop_before=1"),
+        ("agreement=rsa", "agreement=rsa"),
+    ],
+)
+def test_refuses(text: str, expected: str) -> None:
+    with pytest.raises(PluginError, match=r"^defense secure-aggregation: ") as error:
+        made(text)
+    assert expected in str(error.value)
+
+
+def test_neighbours_may_be_all_or_a_number() -> None:
+    assert made("neighbours=all").protocol.plan(50).neighbours == 49
+    assert made("neighbours=8").protocol.plan(50).neighbours == 8
+    assert SecureAggregation(neighbours="8") == made("neighbours=8")

@@ -1,0 +1,298 @@
+"""Damaged, foreign and hostile bundles: exit code 3 or 1 with one clear line, never a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.errors import TraceError
+from foltr_audit.evidence.bundle import unpack
+from foltr_audit.evidence.bundle.archive import entry
+from foltr_audit.evidence.bundle.manifest import NAME
+from foltr_audit.experiments.comparison.cell_arrays import cell_arrays
+from foltr_audit.utils.reading import arrays
+from foltr_audit.utils.reading.arrays import read_array
+from tests.fixtures.bundles import Files, changed_json, content, forged, write_bundle
+from tests.fixtures.command import Done, run
+
+
+def verified(path: Path) -> Done:
+    return run("verify", path, "--sample", "0")
+
+
+def refused(path: Path, problem: str) -> None:
+    """The bundle is damaged, and the line says how."""
+    done = verified(path)
+    assert done.code == 3, done.out + done.err
+    assert problem in done.one_error()
+
+
+def does_not_hold(path: Path, problem: str) -> None:
+    done = verified(path)
+    assert done.code == 1, done.out + done.err
+    assert problem in " ".join(done.out.split())
+    assert "Verdict: does not hold" in done.out
+
+
+def zipped(path: Path, files: Files, **info: Any) -> Path:
+    """A bundle whose first entry has another header."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for number, (name, data) in enumerate(files.items()):
+            header = entry(name)
+            for field, value in info.items() if number == 0 else ():
+                setattr(header, field, value)
+            archive.writestr(header, data)
+    return path
+
+
+def first_listed(path: Path) -> int:
+    """Where the list of entries begins."""
+    with zipfile.ZipFile(path) as archive:
+        return archive.start_dir
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_any_damage_is_found_and_never_a_traceback(small_bundle: Path, data: st.DataObject) -> None:
+    good = small_bundle.read_bytes()
+    end = st.integers(len(good) - 3000, len(good) - 1)
+    place = data.draw(st.one_of(st.integers(0, len(good) - 1), end))
+    kind = data.draw(st.sampled_from(("flip", "cut", "replace", "insert")))
+    if kind == "flip":
+        bad = good[:place] + bytes([good[place] ^ data.draw(st.integers(1, 255))]) + good[place + 1 :]
+    elif kind == "cut":
+        bad = good[:place]
+    else:
+        piece = data.draw(st.binary(min_size=1, max_size=40))
+        bad = good[:place] + piece + good[place + (len(piece) if kind == "replace" else 0) :]
+    if bad == good:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "bad.zip")
+        path.write_bytes(bad)
+        done = verified(path)
+    assert done.code in (1, 3), done
+    assert "Traceback" not in done.err
+
+
+@settings(max_examples=5)
+@given(data=st.data())
+def test_hostile_values_under_right_hashes_never_make_a_traceback(
+    small_bundle: Path, data: st.DataObject
+) -> None:
+    files = content(small_bundle)
+    name = data.draw(
+        st.sampled_from(sorted(name for name in files if name.endswith(".json") and name != NAME))
+    )
+    table = json.loads(files[name])
+    inner: Any = table
+    while True:
+        key = data.draw(st.sampled_from(sorted(inner) if isinstance(inner, dict) else range(len(inner))))
+        if not (isinstance(inner[key], dict | list) and inner[key] and data.draw(st.booleans())):
+            break
+        inner = inner[key]
+    inner[key] = data.draw(
+        st.sampled_from([None, True, -1, 10**400, 1e308, "nan", "\x1b[31m", "../../etc", [], {}, [[1]], 0.5])
+    )
+    text = (json.dumps(table, indent=1, sort_keys=True) + "\n").encode()
+    with tempfile.TemporaryDirectory() as folder:
+        done = verified(forged(Path(folder, "bad.zip"), {**files, name: text}))
+    assert done.code in (0, 1, 3)  # 0: a fact that no result depends on
+    assert "\x1b" not in done.out + done.err
+
+
+def test_a_cut_bundle(small_bundle: Path, tmp_path: Path) -> None:
+    data = small_bundle.read_bytes()
+    for length in (0, 1, len(data) // 2, len(data) - 1):
+        (tmp_path / "cut.zip").write_bytes(data[:length])
+        refused(tmp_path / "cut.zip", "damaged, or no bundle")
+
+
+def test_a_changed_byte_in_any_file_is_found(small_bundle: Path, tmp_path: Path) -> None:
+    data = bytearray(small_bundle.read_bytes())
+    with zipfile.ZipFile(small_bundle) as archive:
+        infos = archive.infolist()
+    for info in infos:
+        bad = bytearray(data)
+        bad[info.header_offset + 30 + len(info.filename) + info.file_size // 2] ^= 1
+        (tmp_path / "bad.zip").write_bytes(bad)
+        refused(tmp_path / "bad.zip", info.filename)
+
+
+def test_a_file_that_is_other_missing_or_extra_is_named(small_bundle: Path, tmp_path: Path) -> None:
+    files = content(small_bundle)
+    other = {**files, "grid.toml": files["grid.toml"] + b"\n"}
+    does_not_hold(write_bundle(tmp_path / "a.zip", other), "grid.toml: not the content")
+    missing = {name: data for name, data in files.items() if name != "results.json"}
+    does_not_hold(write_bundle(tmp_path / "b.zip", missing), "results.json: missing")
+    extra = {"cells/000000000000/cell.json": b"{}", **files}
+    does_not_hold(
+        write_bundle(tmp_path / "c.zip", extra), "cells/000000000000/cell.json: not in manifest.json"
+    )
+    foreign = {**files, "notes.txt": b"hello"}
+    does_not_hold(forged(tmp_path / "d.zip", foreign), "notes.txt: no part of such a bundle")
+
+
+def test_bytes_beside_the_files_count_too(small_bundle: Path, tmp_path: Path) -> None:
+    files = content(small_bundle)
+    refused(zipped(tmp_path / "a.zip", files, date_time=(2020, 1, 1, 0, 0, 0)), "between its files")
+    refused(zipped(tmp_path / "b.zip", files, comment=b"hello"), "between its files")
+    turned = dict(reversed(files.items()))
+    refused(write_bundle(tmp_path / "c.zip", turned), "between its files")
+
+
+# --- hostile archives -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil", "/etc/evil", "cells/../../evil", "a\\b", "./grid.toml", "cells//x", "new\nline", "a\x00b"],
+)
+def test_no_entry_gets_out_of_its_folder(small_bundle: Path, tmp_path: Path, name: str) -> None:
+    data = small_bundle.read_bytes()
+    stand_in = "x" * len(name)
+    path = write_bundle(tmp_path / "f.zip", {stand_in: b"", **content(small_bundle)})
+    path.write_bytes(path.read_bytes().replace(stand_in.encode(), name.encode()))
+    done = verified(path)
+    assert done.code == 3, done
+    assert "a name" in done.one_error()
+    assert not list(tmp_path.rglob("evil"))
+    assert data == small_bundle.read_bytes()
+
+
+def test_links_folders_devices_and_ciphers_are_refused(small_bundle: Path, tmp_path: Path) -> None:
+    files = {"grid.toml": b"/etc/passwd", **content(small_bundle)}
+    for mode in (0o120777, 0o040755, 0o020666, 0):
+        refused(zipped(tmp_path / "f.zip", files, external_attr=mode << 16), "no regular file")
+    path = write_bundle(tmp_path / "g.zip", files)
+    data = bytearray(path.read_bytes())
+    data[first_listed(path) + 8] |= 1
+    path.write_bytes(data)
+    refused(path, "encrypted")
+
+
+def test_compressed_doubled_and_overlapping_entries_are_refused(small_bundle: Path, tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w") as archive:
+        header = entry("results.json")
+        header.compress_type = zipfile.ZIP_DEFLATED
+        archive.writestr(header, b"0" * 10**6)
+        archive.writestr(entry(NAME), b"")
+    refused(bomb, "compressed")
+    twice = tmp_path / "twice.zip"
+    with zipfile.ZipFile(twice, "w") as archive:
+        archive.writestr(entry("grid.toml"), b"")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr(entry("grid.toml"), b"")
+        archive.writestr(entry(NAME), b"")
+    refused(twice, "two entries")
+    large = write_bundle(tmp_path / "large.zip", {"results.json": b"0" * 100, NAME: b""})
+    data = bytearray(large.read_bytes())
+    sizes = first_listed(large) + 20
+    data[sizes : sizes + 8] = struct.pack("<II", 2**31, 2**31)
+    large.write_bytes(data)
+    refused(large, "larger than the file")
+
+
+def test_too_many_entries_and_too_long_a_manifest(
+    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpack, "MOST_ENTRIES", 5)
+    refused(small_bundle, "10 entries; expected at most 5")
+    monkeypatch.undo()
+    monkeypatch.setattr(unpack, "MOST_BYTES", 100)
+    refused(small_bundle, "expected 100 at most")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda table: table.update(schema="foltr-audit/bundle/2"), "schema"),
+        (lambda table: table.update(kind="letter"), "kind"),
+        (lambda table: table.update(more=1), "more"),
+        (lambda table: table["files"]["grid.toml"].update(size=10**300), "beyond 64 bits"),
+        (lambda table: table["files"]["grid.toml"].update(size=-1), "size"),
+        (lambda table: table["files"]["grid.toml"].update(size=True), "size"),
+        (lambda table: table["files"]["grid.toml"].update(sha256="no"), "sha256"),
+        (lambda table: table.pop("files"), "files is missing"),
+    ],
+)
+def test_a_manifest_that_is_none(
+    small_bundle: Path, tmp_path: Path, change: Callable[[Any], None], problem: str
+) -> None:
+    files = content(small_bundle)
+    refused(write_bundle(tmp_path / "f.zip", {**files, NAME: changed_json(files[NAME], change)}), problem)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"size": ' + b"9" * 5000 + b"}", b'{"schema": NaN}']
+)
+def test_a_manifest_that_is_no_json_table(small_bundle: Path, tmp_path: Path, text: bytes) -> None:
+    refused(write_bundle(tmp_path / "f.zip", {**content(small_bundle), NAME: text}), NAME)
+
+
+def test_foreign_files(tmp_path: Path) -> None:
+    refused(write_bundle(tmp_path / "foreign.zip", {"paper.pdf": b"%PDF"}), "no manifest.json")
+    (tmp_path / "text").write_text("hello")
+    refused(tmp_path / "text", "no bundle")
+    done = run("verify", tmp_path / "none.zip")
+    assert done.code == 2
+    assert "no such file" in done.one_error()
+
+
+# --- hostile arrays -------------------------------------------------------------------------------
+
+
+def packed(**values: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **values)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"lists/clicks": np.array([[1, 0]])},
+        {"lists/clicks": np.zeros((2, 3), dtype=bool), "lists/shown": np.zeros((2, 4), dtype=np.int64)},
+        {"lists/query": np.array([{"a": 1}], dtype=object)},
+        {"query_ndcg": np.zeros(3, dtype=np.complex128)},
+        {"other": np.zeros(3)},
+    ],
+)
+def test_arrays_that_no_cell_has_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(TraceError):
+        cell_arrays(packed(**values))
+
+
+def test_arrays_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = packed(query_ndcg=np.zeros(10_000))
+    assert cell_arrays(data)["query_ndcg"].size == 10_000
+    monkeypatch.setattr(arrays, "UNPACKS_TO", (50_000, 1))
+    with pytest.raises(TraceError, match="unpacks to more"):
+        cell_arrays(data)
+
+
+@pytest.mark.parametrize("shape", ["(10000000000000,)", "(-1,)", "(3, 4)", "(True,)"])
+def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path: Path, shape: str) -> None:
+    np.save(tmp_path / "model.npy", np.zeros(3), allow_pickle=False)
+    data = (tmp_path / "model.npy").read_bytes()
+    start = data.index(b"(3,)")
+    (tmp_path / "model.npy").write_bytes(
+        (data[:start] + shape.encode() + data[start + 4 :].lstrip(b"(3,)"))[:127] + b"\n" + data[128:]
+    )
+    with pytest.raises(TraceError, match=r"no \.npy file with one plain array"):
+        read_array(tmp_path / "model.npy", TraceError)

@@ -1,0 +1,110 @@
+"""What a check writes: JUnit XML, Markdown and JSON, whatever names are in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foltr_audit.evidence.check.junit import junit_xml
+from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.markdown import append, markdown
+from foltr_audit.evidence.check.report import CheckReport
+from foltr_audit.evidence.check.subjects import Reading, printable
+from foltr_audit.report.render.markdown import quoted
+from tests.fixtures.check_subjects import subject
+
+LIMITS = Limits.parse(
+    {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}, ""
+)
+
+
+def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
+    """Two limits that hold, one that is broken (proven epsilon 1) and one that cannot be judged."""
+    held = subject(name=printable(name), loss=Reading(missing=f"no twin of {name}"))
+    return CheckReport.of(LIMITS, [held], {"who": name}, warnings)
+
+
+@given(name=st.text(max_size=30))
+def test_junit_is_well_formed_and_counts_right(name: str) -> None:
+    root = ElementTree.fromstring(junit_xml(report(name, (name,))))  # noqa: S314  our own text
+    assert root.tag == "testsuites"
+    suite = root[0]
+    for element in (root, suite):
+        counts = {key: element.get(key) for key in ("tests", "failures", "errors", "skipped", "time")}
+        assert counts == {"tests": "4", "failures": "1", "errors": "1", "skipped": "0", "time": "0"}
+    cases = suite.findall("testcase")
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 4
+    assert all(case.get("time") is not None for case in cases)
+    kinds = {case.get("name", "").partition(":")[0]: [child.tag for child in case] for case in cases}
+    assert kinds == {
+        "max_attack_auc": ["system-out"],
+        "max_proven_eps": ["failure"],
+        "min_ndcg": ["system-out"],
+        "max_ndcg_loss": ["error"],
+    }
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert failure.get("message") == failure.text
+    assert printable(name) in str(failure.text)
+
+
+@given(name=st.text(max_size=30))
+def test_a_name_cannot_leave_its_cell_or_become_a_tag(name: str) -> None:
+    lines = markdown(report(name, (name,))).splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) == 2 + 4
+    for line in table:
+        bare = re.sub(r"\\.|&(?:amp|lt|gt);", "", line)
+        assert bare.count("|") == 8
+        assert not set("<>`[]&$") & set(bare)
+    assert len(lines) == 9 + 1
+
+
+def test_markdown_says_what_is_broken() -> None:
+    text = markdown(report())
+    assert "4 limits held against 1 row: 1 broken, 1 not judged" in text
+    assert "| max\\_proven\\_eps | toy | **broken** | 1 |" in text
+    assert "no twin of toy" in text
+    assert quoted("a\nb $x$") == "a b \\$x\\$"
+
+
+def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "summary.md"
+    append(file, "one\n")
+    assert file.read_text() == "one\n"
+    append(file, "two\n")
+    assert file.read_text() == "one\n\ntwo\n"
+    file.write_bytes(b"\xff no UTF-8")
+    append(file, "three\n")
+    assert file.read_bytes() == b"\xff no UTF-8\n\nthree\n"
+    (tmp_path / "empty.md").touch()
+    append(tmp_path / "empty.md", "one\n")
+    assert (tmp_path / "empty.md").read_text() == "one\n"
+
+
+def test_json_holds_every_outcome() -> None:
+    found = json.loads(report(warnings=("w", "w")).json())
+    assert (found["schema"], found["holds"]) == ("foltr-audit/check/1", False)
+    assert found["limits"] == LIMITS.table()
+    assert [one["status"] for one in found["outcomes"]] == ["holds", "broken", "holds", "not judged"]
+    assert found["warnings"] == ["w"]
+    assert found["config"] == {"who": "toy"}
+
+
+def test_a_report_holds_only_if_everything_does() -> None:
+    assert not report().holds
+    easy = CheckReport.of(Limits.parse({"min_ndcg": 0.1}, ""), [subject()], {})
+    assert easy.holds
+    assert easy.summary == "1 limit held against 1 row: all hold"
+
+
+def test_attacks_that_nobody_chose_are_warned_of() -> None:
+    held = subject(refused={"map": "no law"}, all_attacks=False)
+    found = CheckReport.of(LIMITS, [held], {})
+    assert found.warnings == ["toy, perfect clicks: map could not run and is not judged: no law"]
+    assert not CheckReport.of(Limits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings

@@ -1,0 +1,209 @@
+"""Limits held against subjects: what holds, what is broken, and what nobody can say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foltr_audit.errors import ContradictionError
+from foltr_audit.evidence.check.limits import NAMES, Limits
+from foltr_audit.evidence.check.outcomes import outcomes
+from foltr_audit.evidence.check.subjects import Reading, Subject
+from tests.fixtures.check_subjects import attack, claim, judged, subject
+
+UNIT = st.floats(0.5, 0.99)
+NUMBER = {"max_attack_auc": 0.7, "min_ndcg": 0.4, "max_ndcg_loss": 0.1}
+ENDS = {"max_attack_auc": 0.8, "min_ndcg": 0.3, "max_ndcg_loss": 0.15}
+EPS = {"max_measured_eps": 0.5, "max_exact_eps": 0.75, "max_proven_eps": 1.0}
+
+
+@pytest.mark.parametrize("limit", [*NUMBER, *EPS])
+def test_the_edge_holds_and_the_next_number_does_not(limit: str) -> None:
+    edge = {**NUMBER, **EPS}[limit]
+    beyond = math.nextafter(edge, 1 if limit == "min_ndcg" else 0)
+    assert judged(limit, edge, subject(), use="value").status == "holds"
+    assert judged(limit, beyond, subject(), use="value").status == "broken"
+
+
+@pytest.mark.parametrize("limit", list(NUMBER))
+def test_the_worse_end_of_the_interval_holds_too_unless_the_value_is_asked_for(limit: str) -> None:
+    edge = ENDS[limit]
+    beyond = math.nextafter(edge, 1 if limit == "min_ndcg" else 0)
+    assert judged(limit, edge, subject()).status == "holds"
+    assert judged(limit, beyond, subject()).status == "broken"
+    assert judged(limit, beyond, subject(), use="value").status == "holds"
+
+
+@given(allowed=UNIT, values=st.lists(st.tuples(UNIT, UNIT, UNIT), min_size=1, max_size=4))
+def test_a_gate_on_the_interval_lets_nothing_through_that_one_on_values_stops(
+    allowed: float, values: list[tuple[float, float, float]]
+) -> None:
+    rows = [attack(f"a{i}", v, (min(low, high), max(low, high))) for i, (v, low, high) in enumerate(values)]
+    held = subject(attacks=rows)
+    strict, loose = (judged("max_attack_auc", allowed, held, use=use).status for use in ("interval", "value"))
+    assert loose == ("broken" if any(v > allowed for v, _, _ in values) else "holds")
+    assert strict == ("broken" if any(max(one) > allowed for one in values) else "holds")
+
+
+def test_the_attack_with_the_worst_end_is_told_and_not_the_one_with_the_best_value() -> None:
+    rows = [attack("sure", 0.70, (0.69, 0.71)), attack("wide", 0.65, (0.5, 0.8))]
+    told = judged("max_attack_auc", 0.75, subject(attacks=rows))
+    assert (told.status, told.about, told.value) == (
+        "broken",
+        "attack wide, the strongest of sure and wide",
+        0.65,
+    )
+    assert judged("max_attack_auc", 0.75, subject(attacks=rows), use="value").about.startswith("attack sure,")
+    assert told.attacks == ("sure", "wide")
+
+
+def test_one_attack_is_said_to_be_the_only_one() -> None:
+    told = judged("max_attack_auc", 0.75, subject(attacks=[attack("weak", 0.5, (0.4, 0.6))]))
+    assert (told.status, told.about) == ("holds", "attack weak, the only one that ran")
+
+
+@pytest.mark.parametrize(
+    ("limit", "held", "told"),
+    [
+        ("max_attack_auc", subject(attacks=[]), "no attack was run"),
+        ("max_attack_auc", subject(attacks=[], refused={"map": "no law"}), "map: no law"),
+        ("max_attack_auc", subject(refused={"map": "no law"}), "map: no law"),
+        ("max_attack_auc", subject(attacks=[attack("olsr", None, None)]), "no attacked list"),
+        ("max_attack_auc", subject(attacks=[attack("olsr", math.nan, None)]), "no value"),
+        ("max_attack_auc", subject(attacks=[attack("olsr", 0.5, None)]), "no interval"),
+        (
+            "max_attack_auc",
+            subject(attacks=[attack("a", 0.9, (0.9, 0.9)), attack("b", None, None)]),
+            "no att",
+        ),
+        ("min_ndcg", subject(ndcg=Reading(missing="no metrics")), "no metrics"),
+        ("min_ndcg", subject(ndcg=Reading(value=math.nan)), "no value"),
+        ("min_ndcg", subject(ndcg=Reading(value=0.9)), "no interval"),
+        ("max_ndcg_loss", subject(loss=Reading(missing="no twin")), "no twin"),
+        ("max_proven_eps", subject(claims=[], no_audit="foltr-es sends metrics"), "foltr-es sends metrics"),
+        (
+            "max_proven_eps",
+            subject(claims=[claim("aggregate")]),
+            "no audit where the server sees the message",
+        ),
+        ("max_measured_eps", subject(claims=[]), "no audit was run"),
+        ("max_exact_eps", subject(claims=[claim(eps_exact=None)]), "not computable"),
+        ("max_exact_eps", subject(claims=[claim(), claim(eps_exact=None)]), "not computable"),
+        ("max_measured_eps", subject(claims=[claim(eps_ceiling=0.8)]), "0.8 at most"),
+    ],
+)
+def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: Subject, told: str) -> None:
+    found = judged(limit, 0.9, held)
+    assert found.status == "not judged"
+    assert told in found.missing
+    assert told in found.line
+
+
+def test_a_broken_limit_is_broken_whatever_else_cannot_be_judged() -> None:
+    """map reads clicks: what lad, that could not run, would find does not matter."""
+    rows = [attack("map", 0.99, (0.9, 1.0)), attack("olsr", 0.5, None)]
+    held = subject(attacks=rows, refused={"lad": "no law"})
+    assert judged("max_attack_auc", 0.9, held).status == "broken"
+    assert judged("max_attack_auc", 0.99, subject(attacks=rows[1:])).status == "not judged"
+    exact = subject(claims=[claim(eps_exact=5.0), claim(unit="client", eps_exact=None)])
+    assert judged("max_exact_eps", 4.0, exact).status == "broken"
+    assert judged("max_exact_eps", 6.0, exact).status == "not judged"
+
+
+def test_an_attack_on_few_lists_says_so() -> None:
+    few = {**attack("map", 0.7, (0.6, 0.8)), "lists": 14}
+    assert judged("max_attack_auc", 0.9, subject(attacks=[few])).about == (
+        "attack map, the only one that ran, only 14 lists"
+    )
+
+
+def test_attacks_that_nobody_chose_may_be_refused() -> None:
+    held = subject(refused={"map": "no law"}, all_attacks=False)
+    assert judged("max_attack_auc", 0.9, held).status == "holds"
+
+
+def test_the_worst_of_several_units_counts_and_only_of_the_view_that_is_meant() -> None:
+    rows = [claim(), claim(unit="client", eps_upper=math.inf, eps_lower=4.0, eps_exact=9.0)]
+    rows += [claim("aggregate", eps_upper=20.0, eps_lower=20.0, eps_exact=20.0)]
+    held = subject(claims=rows)
+    found = {name: judged(name, 8.0, held) for name in EPS}
+    assert found["max_proven_eps"].status == "broken"
+    assert found["max_proven_eps"].value_text == "inf"
+    assert found["max_exact_eps"].value == 9.0
+    assert "client" in found["max_exact_eps"].about
+    assert found["max_measured_eps"].status == "not judged"  # its 100 trials show 5 at most
+    assert judged("max_measured_eps", 4.5, held).status == "holds"
+    assert judged("max_measured_eps", 3.0, held).value == 4.0
+    assert judged("max_proven_eps", 8.0, held, view="aggregate").value == 20.0
+
+
+def test_the_lowest_ceiling_of_several_canaries_counts() -> None:
+    rows = [claim(), claim(canary="data:no-click", eps_ceiling=0.8)]
+    assert judged("max_measured_eps", 0.9, subject(claims=rows)).status == "not judged"
+    assert judged("max_measured_eps", 0.7, subject(claims=rows)).status == "holds"
+
+
+def test_few_trials_do_not_excuse_a_measured_epsilon_that_is_too_large() -> None:
+    rows = [claim(eps_lower=0.9, eps_ceiling=0.9)]
+    assert judged("max_measured_eps", 0.8, subject(claims=rows)).status == "broken"
+
+
+@pytest.mark.parametrize("verdict", ["refuted", "false by exact loss"])
+def test_a_false_claim_in_any_view_breaks_the_limit(verdict: str) -> None:
+    rows = [claim(), claim("aggregate", verdict=verdict, why="a toy says so")]
+    found = judged("no_refuted_claims", True, subject(claims=rows))
+    assert (found.status, found.value, found.allowed) == ("broken", verdict, None)
+    assert "sum" in found.about
+
+
+def test_claims_that_are_not_refuted_hold_and_no_claim_is_no_pass() -> None:
+    open_ = [claim(verdict="not refuted")]
+    assert judged("no_refuted_claims", True, subject(claims=open_)).value == "not refuted"
+    nothing = [claim(eps_claimed=math.inf, verdict="not refuted")]
+    assert judged("no_refuted_claims", True, subject(claims=nothing)).status == "not judged"
+
+
+def test_every_limit_is_held_against_every_subject() -> None:
+    table = dict.fromkeys((*NUMBER, *EPS), 0.7) | {"no_refuted_claims": True}
+    found = outcomes(Limits.parse(table, ""), [subject(), subject(name="other")])
+    assert [(one.subject, one.limit) for one in found] == [
+        (name, limit) for name in ("toy, perfect clicks", "other") for limit in NAMES
+    ]
+
+
+def test_a_line_names_limit_row_value_interval_and_what_is_allowed() -> None:
+    line = judged("max_attack_auc", 0.6, subject()).line
+    assert line == (
+        "max_attack_auc: toy, perfect clicks: .700 (.600 to .800); at most .6 allowed; "
+        "attack olsr, the only one that ran"
+    )
+    line = judged("min_ndcg", 0.5, subject()).line
+    assert line == "min_ndcg: toy, perfect clicks: .400 (.300 to .500); at least .5 allowed; offline nDCG@10"
+
+
+def test_only_a_measured_epsilon_has_an_interval_and_it_is_open() -> None:
+    told = {name: judged(name, 2.0, subject()).interval_text() for name in EPS}
+    assert told == {"max_measured_eps": "at least 0.5", "max_exact_eps": "", "max_proven_eps": ""}
+
+
+def test_no_zero_is_negative() -> None:
+    held = subject(loss=Reading(value=-0.0004, interval=(-0.0014, 0.0004)))
+    assert (
+        "max_ndcg_loss: toy, perfect clicks: .000 (-.001 to .000);" in judged("max_ndcg_loss", 0.1, held).line
+    )
+
+
+def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
+    rows = [claim(why="red \x1b[31m", verdict="not refuted\x07")]
+    found = asdict(judged("no_refuted_claims", True, subject(claims=rows)))
+    assert all(text.isprintable() for text in found.values() if isinstance(text, str))
+
+
+def test_a_contradiction_is_no_outcome() -> None:
+    rows = [claim(), claim("aggregate", verdict="contradiction", why="a toy says so")]
+    with pytest.raises(ContradictionError, match="toy, sum, one interaction: contradiction: a toy says so"):
+        judged("min_ndcg", 0.1, subject(claims=rows))

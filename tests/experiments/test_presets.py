@@ -1,0 +1,400 @@
+"""Presets: they load, their cells are Specs that can be made, their figures stand beside what was found."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from fnmatch import fnmatch
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import Attack, ClickModel, Learner
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
+from foltr_audit.report.tables.published_attacks import COMPARED
+from tests.fixtures.command import SHARED, run
+from tests.repository.test_architecture import ROOT
+
+PAPER = SHARED / "papers" / "fpdgd-label-attacks-pham-2022.txt"
+QUICK = ("--clients", 30, "--rounds", 2)
+SMALL = ("attack", "--preset", "pham-2022", "--data", "synthetic:mq2007:60", *QUICK)
+CELLS = ("as published", "corrected")
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", preset_names())
+class TestEveryPreset:
+    def test_says_what_it_is(self, name: str) -> None:
+        preset = load_preset(name)
+        assert preset.name == name
+        assert preset.about.endswith(".")
+        assert "--data" in preset.data.get
+        assert re.search(r"\b(19|20)\d\d\b", preset.source), "a year"
+        assert preset.published.figures or preset.published.attacks or preset.published.shows
+
+    def test_its_cells_are_canonical_specs_whose_plugins_can_be_made(self, name: str) -> None:
+        for table in tables_of(name):
+            spec = Spec.parse(table)
+            assert Spec.from_toml(spec.toml) == spec
+            assert spec.data.source == load_preset(name).data.twin
+            if spec.attack is not None:
+                for text in spec.attacks:
+                    assert make(Attack, text).text == text
+                for text in spec.attack.click_models:
+                    assert make(ClickModel, text).text == text
+            assert make(ClickModel, spec.train.click_model).text == spec.train.click_model
+            assert make(Learner, spec.train.learner).text == spec.train.learner
+            assert tuple(link.text for link in parse_chain(spec.defense)) == spec.defense
+
+    def test_its_specs_differ_and_make_a_plan(self, name: str) -> None:
+        tables = tables_of(name)
+        assert len({spec.hash for spec in map(Spec.parse, tables)}) == len(tables)
+
+    def test_no_messages_are_kept(self, name: str) -> None:
+        assert {Spec.parse(table).trace.every for table in tables_of(name)} <= {0}
+
+    def test_every_attack_runs_what_was_published(self, name: str) -> None:
+        preset = load_preset(name)
+        for table in tables_of(name) if preset.kind == "attack" else []:
+            attack = Spec.parse(table).attack
+            assert attack is not None
+            found = {
+                (text.partition(":")[0], model)
+                for text in attack.methods or ()
+                for model in attack.click_models
+            }
+            wanted = {(one.method, one.click_model) for one in preset.published.attacks}
+            assert found == {pair for pair in wanted if not pair[0].startswith(RANDOM)}
+
+    def test_every_number_is_of_specs_that_are_run(self, name: str) -> None:
+        preset = load_preset(name)
+        tables = preset.tables()
+        for figure in preset.published.figures if preset.cells else ():
+            specs = [Spec.parse(table) for table in tables[figure.cell]]
+            where = dict(figure.where)
+            clicks = where.pop("trained_on", None)
+            defense = where.pop("defense", None)
+            found = [
+                spec
+                for spec in specs
+                if clicks in (None, spec.train.click_model) and defense in (None, "+".join(spec.defense))
+            ]
+            assert found, figure
+            assert set(where) <= {"eps_claimed", "period"}
+
+    def test_its_tables_may_be_changed(self, name: str) -> None:
+        preset = load_preset(name)
+        for tables in preset.tables().values():
+            for table in tables:
+                table["train"]["rounds"] = 1
+                table.setdefault("attack", {}).setdefault("on", []).append("test")
+        assert preset == load_preset(name)
+
+    def test_a_scale_shortens_rounds_and_never_changes_the_clients(self, name: str) -> None:
+        preset = load_preset(name)
+        for scale in (0.5, 0.01, 1e-9):
+            small, full = preset.tables(scale), preset.tables()
+            assert list(small) == list(full)
+            pairs = [zip(small[cell], full[cell], strict=True) for cell in full]
+            for ours, theirs in chain.from_iterable(pairs):
+                short, long = Spec.parse(ours), Spec.parse(theirs)
+                assert short.population == long.population
+                assert short.train.learner == long.train.learner
+                assert short.train.rounds % preset.periods == 0
+                assert abs(short.train.rounds - scale * long.train.rounds) <= preset.periods
+                assert 1 <= short.train.rounds <= long.train.rounds
+                assert Spec.parse({**ours, "train": theirs["train"]}).train == long.train
+
+    def test_is_packaged(self, name: str) -> None:
+        table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        patterns = table["tool"]["setuptools"]["package-data"]["foltr_audit.scenarios"]
+        assert any(fnmatch(f"presets/{name}.toml", pattern) for pattern in patterns)
+        assert (ROOT / "scenarios" / "presets" / f"{name}.toml").is_file()
+
+
+def tables_of(name: str) -> list[dict[str, Any]]:
+    """Every Spec table of a preset."""
+    return [table for tables in load_preset(name).tables().values() for table in tables]
+
+
+def test_repeats_are_shortened_too() -> None:
+    text = GOOD.replace("min_documents = 10", "min_documents = 10\nrepeats = 20")
+    (table,) = read_preset(text, "mine").tables(0.1)["corrected"]
+    assert table["attack"]["repeats"] == 2
+    assert table["train"]["rounds"] == 20
+
+
+def test_a_grid_is_each_with_each() -> None:
+    grid = '[grid]\nseed = [1, 2]\ntrain.rounds = [200, 400]\n\n[[cells]]\nname = "as published"'
+    text = GOOD.replace(
+        '[[cells]]\nname = "as published"', grid + "\ngrid.population.clients = [10, 1000, 20]"
+    )
+    tables = read_preset(text, "mine").tables()
+    assert [len(each) for each in tables.values()] == [12, 4]
+    points = {
+        (each["seed"], each["train"]["rounds"], each["population"]["clients"])
+        for each in tables["as published"]
+    }
+    assert points == {(s, r, c) for s in (1, 2) for r in (200, 400) for c in (10, 1000, 20)}
+
+
+@pytest.mark.skipif(not PAPER.is_file(), reason="the shared papers are not here")
+@pytest.mark.parametrize(("name", "column"), [("pham-2022-mslr-web10k", 0), ("pham-2022", 1)])
+def test_the_figures_are_those_of_the_paper(name: str, column: int) -> None:
+    names = {
+        "Random 3": "random:k=3",
+        "Random 4": "random:k=4",
+        "Higher score": "higher-score",
+        "Higher prob.": "higher-probability",
+        "Higher dist.": "higher-distance",
+        "OLSR": "olsr",
+    }
+    text = PAPER.read_text()
+    expected: dict[tuple[str, str], list[float]] = {}
+    method = ""
+    for line in text[text.index("Table 4. Average") :].splitlines():
+        method = names.get(line.strip(), method)
+        pairs = re.findall(r"([\d.]+) \(([\d.]+)\)", line)
+        if len(pairs) == 3:
+            expected[method, line.split()[0].lower()] = [float(pair[column]) for pair in pairs]
+    assert len(expected) == 18
+    figures = load_preset(name).published.attacks
+    found = {(one.method, one.click_model): [one.accuracy, one.precision, one.recall] for one in figures}
+    assert found == expected
+
+
+def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:
+    published, corrected = map(Spec.parse, tables_of("pham-2022"))
+    assert published.attack is not None
+    assert corrected.attack is not None
+    assert published.data.normalise == "zscore-parts"
+    assert corrected.data.normalise == "zscore"
+    assert all("compare=positions" in text for text in published.attacks[:3])
+    assert not any("positions" in text for text in corrected.attacks)
+    same = {"data": corrected.data, "attack": corrected.attack}
+    assert published.model_copy(update=same) == corrected
+    assert corrected.train.rounds == 200
+    assert corrected.attack.on == ("vali",)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+GOOD = (ROOT / "scenarios" / "presets" / "pham-2022.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[shared]", "[shared", "preset mine: not TOML: "),
+        ("about =", "abuot =", "preset mine: about is missing"),
+        ("[[cells]]", "[[cells]]\nextra = 1", "preset mine: cells.extra=1: "),
+        ("rounds = 200", "round = 200", "preset mine: unknown field train.round; did you mean 'rounds'?"),
+        ("rounds = 200", "rounds = 0", "preset mine: train.rounds=0: "),
+        ('name = "corrected"', 'name = "as published"', "preset mine: cells: expected different names, "),
+        ('kind = "attack"', 'kind = "attak"', "preset mine: kind=attak: "),
+        ('kind = "attack"', 'kind = "train"', "preset mine: kind train: expected no attack table"),
+        (
+            'kind = "attack"',
+            'kind = "merge"',
+            "preset mine: kind merge: expected a [merge] table instead of ",
+        ),
+        ('kind = "attack"', 'kind = "attack"\nperiods = 3', "preset mine: train.rounds=200: expected a mult"),
+        ('kind = "attack"', 'kind = "attack"\nrepetitions = 0', "preset mine: repetitions=0: "),
+        ('twin = "synth', 'twin = "sinth', "preset mine: data.twin=sinthetic:mq2007: "),
+        (
+            "[shared.data]",
+            '[shared.data]\nsource = "x"',
+            "preset mine: data.source: expected none; the data a",
+        ),
+        (
+            "[published]",
+            "[grid]\nseed = 3\n[published]",
+            "preset mine: grid.seed=3: expected a list of values",
+        ),
+        (
+            "[published]",
+            "[grid]\nseed = []\n[published]",
+            "preset mine: grid.seed=[]: expected a list of values",
+        ),
+        (
+            "[published]",
+            '[published]\nfigures = [{ cell = "corected", metric = "ndcg@10", value = 1 }]',
+            "preset mine: published.figures.cell: unknown cell 'corected'; did you mean 'corrected'?",
+        ),
+        ("accuracy = 0.57", "accuracy = 57", "preset mine: published.attacks.accuracy=57: "),
+        ('method = "olsr"', 'method = "olrs"', "preset mine: unknown attack 'olrs'; did you mean 'olsr'?"),
+        ('"random:k=3"', '"random:k=x"', "preset mine: published.attacks.method: 'random:k=x'; expected "),
+        (
+            'click_model = "perfect", acc',
+            'click_model = "rude", acc',
+            "preset mine: unknown click model 'rude'",
+        ),
+    ],
+)
+def test_a_wrong_preset_is_one_clear_line(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageError) as caught:
+        read_preset(GOOD.replace(old, new), "mine")
+    assert str(caught.value).startswith(message)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(UsageError, match=r"unknown preset 'pham2022'; did you mean 'pham-2022'\?"):
+        load_preset("pham2022")
+
+
+@pytest.mark.parametrize("name", ["../presets/pham-2022", "pham-2022.toml", "", "/etc/passwd"])
+def test_a_name_is_no_path(name: str) -> None:
+    done = run("attack", "--preset", name)
+    assert done.code == 2
+    assert "unknown preset" in done.one_error()
+
+
+def test_options_that_do_not_go_with_a_preset(tmp_path: Path) -> None:
+    config = tmp_path / "spec.toml"
+    config.write_text("seed = 1")
+    both = run("attack", "--preset", "pham-2022", "--config", config)
+    assert both.code == 2
+    assert "--config and --preset" in both.one_error()
+    traced = run("attack", "--preset", "pham-2022", "--trace", tmp_path)
+    assert traced.code == 2
+    assert "--preset: not with --trace" in traced.one_error()
+    refused = run(*SMALL, "--rounds", 0)
+    assert refused.code == 2
+    assert "--rounds=0" in refused.one_error()
+    lost = run(*SMALL, "--data", tmp_path / "nowhere")
+    assert lost.code == 2
+    assert "no such file" in lost.one_error()
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_only_presets_that_attack() -> None:
+    done = run("attack", "--preset", "wang-2021-table-2")
+    assert done.code == 2
+    assert "wang-2021-table-2 is of kind train; see foltr-audit scenario run" in done.one_error()
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    done = run(*SMALL, "--json")
+    assert done.code == 0, done.err
+    return dict(done.json())
+
+
+def test_rows_are_those_of_the_report(report: dict[str, Any]) -> None:
+    """Scored by another piece of code: without folds the comparison and the results must agree."""
+    published = report["published"]
+    assert published["preset"] == "pham-2022"
+    assert published["synthetic"] is True
+    assert {row["cell"] for row in published["rows"]} == set(CELLS)
+    prepared = {"as published": "zscore-parts", "corrected": "zscore"}
+    results = {(row["data.normalise"], row["click_model"], row["method"]): row for row in report["results"]}
+    assert len(published["rows"]) == 2 * 3 * (2 + 4)
+    for row in published["rows"]:
+        wanted = results[prepared[row["cell"]], row["click_model"], row["method"]]
+        for name in COMPARED:
+            assert row[name] == (
+                wanted[name] if wanted[name] is None else pytest.approx(wanted[name], abs=1e-12)
+            )
+            assert 0 <= row[f"published_{name}"] <= 1
+
+
+def test_only_the_validation_part_is_attacked(report: dict[str, Any]) -> None:
+    assert report["config"]["attack"]["on"] == ["vali"]
+    assert {row["queries"] for row in report["results"]} <= set(range(13))  # a fifth of 60 queries
+    assert len(report["utility"]) == 2
+
+
+def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run(*SMALL)
+    assert done.code == 0
+    lines = done.out[done.out.index("Pham 2022, table 4: accuracy") :].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"published +as published +corrected", "\n".join(lines[1:4]))
+    assert any(re.search(r"olsr +\.88/\.80/\.93 +[\d.]+/[\d.-]+/[\d.]+ +[\d.]+/", line) for line in lines)
+    assert sum("higher-probability" in line for line in lines) == 3
+    assert "of MQ2007" in lines[-2] + lines[-3] + lines[-4]
+    assert "synthetic" in done.out
+
+
+def test_options_override_every_cell() -> None:
+    options = ("--method", "olsr", "--method", "higher-score", "--click-model", "perfect", "--repeats", 2)
+    told = run(*SMALL, *options, "--eps", 1.2, "--eps", 5, "--seed", 9, "--json").json()
+    assert told["config"]["seed"] == 9
+    assert told["config"]["attack"]["repeats"] == 2
+    assert told["config"]["train"]["rounds"] == 2
+    assert told["config"]["population"]["clients"] == 30
+    rows = told["published"]["rows"]
+    assert {row["method"] for row in rows} == {"olsr", "higher-score", "random:k=3", "random:k=4"}
+    assert {row["click_model"] for row in rows} == {"perfect"}
+    assert {row["defense"] for row in rows} == {
+        "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3",
+        "clip:norm=1.5+gamma-laplace:eps=5,sensitivity=3",
+    }
+    assert len(rows) == 2 * 2 * 4
+    shown = run(*SMALL, *options, "--eps", 1.2, "--eps", 5).out
+    assert "Pham 2022, table 4, eps 1.2, trained on perfect" in shown
+    assert "Pham 2022, table 4, eps 5, trained on perfect" in shown
+
+
+def test_cells_that_options_make_equal_are_run_once() -> None:
+    told = run(
+        *SMALL, "--method", "olsr", "--normalise", "zscore", "--click-model", "perfect", "--json"
+    ).json()
+    assert "cells" not in told["config"]
+    rows = [row for row in told["published"]["rows"] if row["method"] == "olsr"]
+    assert [row["cell"] for row in rows] == list(CELLS)
+    assert rows[0]["accuracy"] == rows[1]["accuracy"]
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folds: the second has the parts of the first in other roles."""
+    folder = tmp_path_factory.mktemp("folds")
+    assert run("data", "synth", "--queries", 60, "--out", folder / "made").code == 0
+    for number, parts in enumerate((("train", "vali", "test"), ("train", "test", "vali")), start=1):
+        (folder / f"Fold{number}").mkdir()
+        for part, source in zip(("train", "vali", "test"), parts, strict=True):
+            shutil.copy(folder / "made" / f"{source}.txt", folder / f"Fold{number}" / f"{part}.txt")
+    shutil.rmtree(folder / "made")
+    return folder
+
+
+def test_all_folds_are_run_and_their_means_averaged(folds: Path) -> None:
+    options = ("attack", "--preset", "pham-2022", *QUICK, "--click-model", "informational", "--json")
+    every = run(*options, "--data", folds).json()["published"]["rows"]
+    alone = [run(*options, "--data", folds, "--fold", fold).json()["published"]["rows"] for fold in (1, 2)]
+    assert {row["folds"] for row in every} == {2}
+    assert {row["folds"] for rows in alone for row in rows} == {1}
+    single = [row for row in alone[0] if row["method"].startswith("random")]
+    both = [row for row in every if row["method"].startswith("random")]
+    other = [row for row in alone[1] if row["method"].startswith("random")]
+    for row, first, second in zip(both, single, other, strict=True):
+        assert row["accuracy"] == pytest.approx((first["accuracy"] + second["accuracy"]) / 2, abs=0.05)
+    spread = run(*options, "--data", folds, "--runs", 3).json()
+    assert {row["folds"] for row in spread["published"]["rows"]} == {2}
+    assert {row["runs"] for row in spread["utility"]} == {3}
+
+
+def test_a_kept_run_holds_the_comparison_and_its_plan_repeats_it(tmp_path: Path) -> None:
+    config, folder = tmp_path / "plan.toml", tmp_path / "run"
+    options = ("--click-model", "perfect", "--json")
+    first = run(*SMALL, *options, "--save-config", config, "--out", folder)
+    assert first.out.strip() == (folder / "results.json").read_text().strip()
+    again = run("attack", "--config", config, "--json").json()
+    told = first.json()
+    assert told.pop("published")["rows"]
+    assert again == told
+    assert run("trace", "validate", folder).code == 0

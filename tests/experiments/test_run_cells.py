@@ -1,0 +1,215 @@
+"""Cells that fail, disks that are full, folders that somebody meddles with, and workers that die."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.experiments.comparison import pools, runner, workers
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.runner import run_cells
+from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.runner import Study
+from foltr_audit.utils.progress import Tick
+from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
+from tests.fixtures.command import files
+
+ALONE = Workers(jobs=1)
+
+
+def deadly(flag: str) -> str:
+    """Die as often as the flag says, then answer."""
+    left = int(Path(flag).read_text())
+    if left:
+        Path(flag).write_text(str(left - 1))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "answer"
+
+
+def test_a_dead_worker_is_replaced(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    flag.write_text("1")
+    assert list(Workers(jobs=2).results(deadly, [str(flag)])) == ["answer"]
+
+
+class Dying(pools.Local):
+    """A pool whose workers die over every piece below zero."""
+
+    def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(piece)
+        return future
+
+    def result(self, future: Future[Any]) -> Any:
+        if future.result() < 0:
+            raise pools.WorkerDiedError("a worker process died")
+        return future.result()
+
+
+def test_workers_that_die_again_and_again_end_the_work_after_all_that_can_be_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "Local", Dying)
+    found: list[int] = []
+    results = Workers(jobs=2).results(abs, [1, -1, 2, 3, 4, 5])
+    with pytest.raises(FoltrAuditError, match=r"a worker process died, 3 times .* --resume"):
+        found.extend(results)
+    assert sorted(found) == [1, 2, 3, 4, 5]
+
+
+def threads(_: int) -> tuple[int, str]:
+    """Threads of kernels, and what BLAS is told."""
+    import numba
+
+    return numba.get_num_threads(), os.environ["OPENBLAS_NUM_THREADS"]
+
+
+def test_pieces_are_asked_for_as_workers_get_free_and_each_has_one_thread() -> None:
+    asked: list[int] = []
+
+    def pieces() -> Iterator[int]:
+        for number in range(20):
+            asked.append(number)
+            yield number
+
+    results = Workers(jobs=2).results(threads, pieces())
+    assert next(results) == (1, "1")
+    assert len(asked) <= 4
+    results.close()
+    assert len(asked) <= 4
+
+
+def test_no_piece_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools.Local, "submit", None)
+    assert list(Workers(jobs=2).results(threads, [])) == []
+
+
+def test_a_problem_of_who_asks_ends_the_work_with_that_problem() -> None:
+    def pieces() -> Iterator[int]:
+        yield 1
+        raise UsageError("no such piece")
+
+    with pytest.raises(UsageError, match="no such piece"):
+        list(Workers(jobs=2).results(threads, pieces()))
+
+
+class Noting:
+    """A progress that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[float | str] = []
+
+    @contextmanager
+    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
+        told = self.told
+
+        class Ticker:
+            def __call__(self, metrics: Any = None) -> None:
+                told.append(metrics["seconds_left"])
+
+            def skip(self, done: int) -> None:
+                told.append("skipped")
+
+        yield Ticker()
+
+
+def test_cells_that_cannot_be_run_stop_no_other_and_cost_no_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, real = tiny_cells(5), runner.run_cell
+
+    def failing(spec: Spec, study: Study) -> dict[str, bytes]:
+        if spec.repetition == 1:
+            raise UsageError("not this one")
+        if spec.repetition == 2:
+            raise MemoryError
+        return real(spec, study)
+
+    monkeypatch.setattr(runner, "run_cell", failing)
+    folder, progress = begun(tmp_path / "folder", cells), Noting()
+    run_cells([cells[4].spec], folder, ALONE)
+    failed = run_cells([cell.spec for cell in cells], folder, ALONE, progress)
+    assert [(one.spec.repetition, one.exit_code) for one in failed] == [(1, 2), (2, 1)]
+    assert "not this one" in failed[0].why
+    assert "memory" in failed[1].why
+    assert progress.told[0] == "skipped"
+    assert progress.told[-1] == 0.0
+    assert len(stored(folder.path)) == 3
+
+
+def test_a_full_disk_is_one_line_and_finished_cells_stay_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, path = tiny_cells(4), tmp_path / "folder"
+    folder = begun(path, cells)
+    run_cells([cells[0].spec], folder, ALONE)
+    calls = iter(range(10))
+
+    def full(_: int) -> None:
+        if next(calls) >= 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(FoltrAuditError, match=r"cells/\w+: cannot be written: No space left on device"):
+            run_cells([cell.spec for cell in cells], folder, ALONE)
+    assert len(stored(path)) == 2
+    assert not [name for name in files(path) if name.endswith(".tmp")]
+    assert run_all(path, cells, ALONE) == []
+    assert run_all(tmp_path / "other", cells, ALONE) == []
+    assert files(path) == files(tmp_path / "other")
+
+
+def test_a_cell_whose_folder_is_deleted_while_it_runs_is_stored_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, path, real = tiny_cells(2), tmp_path / "folder", runner.run_cell
+
+    def meddled(spec: Spec, study: Study) -> dict[str, bytes]:
+        shutil.rmtree(path / "cells" / spec.hash[:12])
+        return real(spec, study)
+
+    folder = begun(path, cells)
+    monkeypatch.setattr(runner, "run_cell", meddled)
+    assert run_cells([cell.spec for cell in cells], folder, ALONE) == []
+    assert folder.read(cells[1].spec).spec == cells[1].spec
+
+
+def test_going_on_with_more_or_other_cells_keeps_those_that_are_done(tmp_path: Path) -> None:
+    path, cells = tmp_path / "folder", tiny_cells(4)
+    assert run_all(path, cells[:2], ALONE) == []
+    before = {name: os.stat(path / name).st_mtime_ns for name in files(path) if "cells" in name}
+    assert run_all(path, cells, ALONE) == []
+    others = tiny_cells(2, seed=9)
+    assert run_all(path, others, ALONE) == []
+    assert {name: os.stat(path / name).st_mtime_ns for name in before} == before
+    assert ComparisonFolder.open(path).cells() == others
+    assert len(stored(path)) == 6
+
+
+def test_a_spec_that_a_power_cut_emptied_is_written_again(tmp_path: Path) -> None:
+    path, cells = tmp_path / "folder", tiny_cells(2)
+    (begun(path, cells).cell(cells[1].spec) / "spec.toml").write_bytes(b"")
+    assert begun(path, cells).cells() == cells
+
+
+def test_a_comparison_at_work_is_not_overwritten(tmp_path: Path) -> None:
+    path, cells = tmp_path / "folder", tiny_cells(2)
+    folder = begun(path, cells)
+    claim = folder.claim(cells[1].spec)
+    assert claim is not None
+    with pytest.raises(UsageError, match="is being written by another comparison"):
+        ComparisonFolder.create(path, resume=False, overwrite=True)
+    claim.release()
+    assert files(ComparisonFolder.create(path, resume=False, overwrite=True).path) == {}

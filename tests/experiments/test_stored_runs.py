@@ -1,0 +1,246 @@
+"""Runs read back from their folders, and the systems and pairs that they make."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.experiments.runs.stored import StoredRun, stored_runs
+from foltr_audit.experiments.runs.systems import matched, systems_in, without_shared_parameters
+from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
+
+PERFECT: dict[str, Any] = {"train": {"click_model": "perfect"}}
+NOISY: dict[str, Any] = {"train": {"click_model": "informational"}}
+
+
+def chain(eps: float) -> dict[str, Any]:
+    return {"defense": ["clip:norm=1", f"gamma-laplace:eps={eps},sensitivity=2"]}
+
+
+# --- one Run --------------------------------------------------------------------------------------
+
+
+def test_metrics_of_the_last_round_and_of_all(tmp_path: Path) -> None:
+    write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]))
+    run = StoredRun.open(tmp_path)
+    assert run.finished
+    assert run.value("offline_ndcg@10") == 0.7
+    assert run.value("online_ndcg@10") == 0.6
+    assert run.value("online_mean") == pytest.approx(0.3, rel=1e-12)
+    assert run.value("online_sum") == pytest.approx(0.1 + 0.2 * 0.9995 + 0.6 * 0.9995**2, rel=1e-12)
+    assert [row["round"] for row in run.rounds] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("metric", "told"), [("ndgc", "did you mean"), ("nothing", "finite number")])
+def test_a_metric_that_is_not_there_is_refused(tmp_path: Path, metric: str, told: str) -> None:
+    write_run(tmp_path, [{"online_ndcg@10": 0.5, "nothing": math.nan, "ndcg": 0.5}])
+    with pytest.raises(UsageError, match=told):
+        StoredRun.open(tmp_path).value(metric)
+
+
+def test_an_unfinished_run_is_opened_and_not_compared(tmp_path: Path) -> None:
+    write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]), played=2)
+    run = StoredRun.open(tmp_path)
+    assert (run.n_rounds, run.finished) == (2, False)
+    with pytest.raises(UsageError, match=r"2 of 3 rounds; end the run with --resume"):
+        stored_runs(tmp_path)
+
+
+def test_a_run_without_a_round_has_no_metrics(tmp_path: Path) -> None:
+    spec = write_run(tmp_path / "done", rounds_of(0.7))
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "spec.toml").write_text(spec.toml)
+    assert StoredRun.open(bare).metrics == {}
+    with pytest.raises(UsageError, match="0 of 1 rounds"):
+        stored_runs(bare)
+
+
+def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", rounds_of(0.7))
+    other = write_run(tmp_path / "other", rounds_of(0.7), seed=2)
+    write_system(tmp_path / "several", [0.1, 0.2])
+
+    def told(kind: type[FoltrAuditError], path: Path) -> str:
+        with pytest.raises(kind) as found:
+            stored_runs(path)
+        assert "\n" not in str(found.value)
+        return str(found.value)
+
+    assert "no such folder" in told(UsageError, tmp_path / "nowhere")
+    assert "a trace without its Run" in told(UsageError, tmp_path / "run" / "trace")
+    assert "neither a Run" in told(UsageError, tmp_path)
+    (tmp_path / "run" / "spec.toml").write_text(other.toml)
+    assert "another Spec" in told(TraceError, tmp_path / "run")
+    (tmp_path / "other" / "trace" / "truth" / "rounds-00000.parquet").write_bytes(b"cut")
+    with pytest.raises(TraceError, match="cut"):
+        _ = stored_runs(tmp_path / "other")[0].metrics
+    (tmp_path / "several" / "plan.toml").write_text("seed = ")
+    assert "not TOML" in told(TraceError, tmp_path / "several")
+
+
+# --- a folder of Runs -----------------------------------------------------------------------------
+
+
+def test_the_runs_of_a_plan_come_in_its_order(tmp_path: Path) -> None:
+    plan = write_system(tmp_path, [0.3, 0.1, 0.2])
+    assert [run.spec for run in stored_runs(tmp_path)] == list(plan.specs)
+    assert [run.value("offline_ndcg@10") for run in stored_runs(tmp_path)] == [0.3, 0.1, 0.2]
+
+
+def test_a_missing_or_exchanged_run_of_a_plan_is_noticed(tmp_path: Path) -> None:
+    plan = write_system(tmp_path, [0.3, 0.1, 0.2])
+    lost, other = (tmp_path / spec.hash[:12] for spec in plan.specs[:2])
+    away = lost.rename(tmp_path.parent / f"{tmp_path.name}-away")
+    with pytest.raises(UsageError, match=rf"Run {lost.name} of its plan.toml is missing.*--resume"):
+        stored_runs(tmp_path)
+    other.rename(lost)
+    away.rename(other)
+    with pytest.raises(TraceError, match="repetition is 1 there and 0 here"):
+        stored_runs(tmp_path)
+
+
+# --- systems --------------------------------------------------------------------------------------
+
+
+def test_two_folders_are_named_by_what_differs(tmp_path: Path) -> None:
+    write_system(tmp_path / "a", [0.3, 0.1], **PERFECT)
+    write_system(tmp_path / "b", [0.3, 0.1], **NOISY)
+    found = systems_in([tmp_path / "a", tmp_path / "b"])
+    assert [one.name for one in found] == ["train.click_model=perfect", "train.click_model=informational"]
+    assert [one.fields for one in found] == [
+        {"train.click_model": name} for name in ("perfect", "informational")
+    ]
+    assert [len(one.runs) for one in found] == [2, 2]
+
+
+def test_a_folder_holds_several_systems_and_folds_are_repetitions(tmp_path: Path) -> None:
+    runs = [
+        (
+            table_of(rounds_of(0.5), repetition=i, data={"source": "some", "fold": i + 1}, **chain(eps)),
+            rounds_of(0.5),
+        )
+        for eps in (1.0, 2.0)
+        for i in range(3)
+    ]
+    write_plan(tmp_path, runs)
+    found = systems_in([tmp_path])
+    assert [len(one.runs) for one in found] == [3, 3]
+    assert [set(one.fields) for one in found] == [{"defense"}] * 2
+    assert [one.name.startswith("defense=clip:norm=1") for one in found] == [True, True]
+    assert len(matched(*found)) == 3
+
+
+def test_only_the_parameters_that_differ_are_named(tmp_path: Path) -> None:
+    for rate in (0.1, 0.2):
+        write_system(tmp_path / f"{rate}", [0.3], train={"learner": f"fpdgd:learning_rate={rate}"})
+    found = systems_in([tmp_path / "0.1", tmp_path / "0.2"])
+    assert [one.name for one in found] == [f"train.learner=fpdgd:learning_rate={rate}" for rate in (0.1, 0.2)]
+    assert without_shared_parameters(["pdgd:batch=1,rate=2", "dbgd:rate=1", "pdgd:batch=1,rate=1"]) == {
+        "pdgd:batch=1,rate=2": "pdgd:rate=2",
+        "dbgd:rate=1": "dbgd",
+        "pdgd:batch=1,rate=1": "pdgd:rate=1",
+    }
+    assert without_shared_parameters(["pdgd:x=1", "coltr"]) == {"pdgd:x=1": "pdgd", "coltr": "coltr"}
+
+
+def test_the_folder_names_what_the_spec_does_not(tmp_path: Path) -> None:
+    for name in ("old/run", "new/run", "new/other"):
+        write_system(tmp_path / name, [0.3, 0.1])
+    old, new, other = (tmp_path / name for name in ("old/run", "new/run", "new/other"))
+    assert [one.name for one in systems_in([old, other])] == ["run", "other"]
+    assert [one.name for one in systems_in([old, new])] == [str(old), str(new)]
+    write_system(tmp_path / "third", [0.3, 0.1], **chain(1.0))
+    names = [one.name for one in systems_in([old, other, tmp_path / "third"])]
+    assert names[:2] == ["defense=none (run)", "defense=none (other)"]
+    assert names[2].startswith("defense=clip")
+
+
+def test_an_attack_that_one_system_lacks_is_one_word(tmp_path: Path) -> None:
+    train: dict[str, Any] = {"train": {"learner": "fpdgd"}}
+    write_system(tmp_path / "a", [0.3], attack={"methods": ["olsr"]}, **train)
+    write_system(tmp_path / "b", [0.3], **train)
+    found = systems_in([tmp_path / "a", tmp_path / "b"])
+    assert [one.name for one in found] == ["attack=yes", "attack=no"]
+
+
+def test_one_system_or_the_same_run_twice_is_refused(tmp_path: Path) -> None:
+    plan = write_system(tmp_path / "a", [0.3, 0.1])
+    inner = tmp_path / "a" / plan.specs[1].hash[:12]
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(UsageError, match="one system only"):
+        systems_in([tmp_path / "a"])
+    for again in (tmp_path / "a", tmp_path / "link", inner, tmp_path / "x" / ".." / "a"):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        with pytest.raises(UsageError, match="given twice"):
+            systems_in([tmp_path / "a", again])
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def test_pairs_share_data_fold_seed_and_repetition(tmp_path: Path) -> None:
+    write_system(tmp_path / "a", [0.1, 0.2, 0.3, 0.4], **PERFECT)
+    write_system(tmp_path / "b", [0.5, 0.6, 0.7], first=1, **NOISY)
+    a, b = systems_in([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(
+        UsageError, match=r"train.click_model=informational: no Run of repetition 0, seed 1.*--paired-only"
+    ):
+        matched(a, b)
+    both = matched(a, b, paired_only=True)
+    assert [one.repetition for one in both] == [1, 2, 3]
+    assert [a.runs[one].value("offline_ndcg@10") for one in both] == [0.2, 0.3, 0.4]
+    assert [b.runs[one].value("offline_ndcg@10") for one in both] == [0.5, 0.6, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("mine", "yours", "told"),
+    [
+        ({"seed": 1}, {"seed": 2}, "no Run of repetition 0, seed 1"),
+        ({"data": {"source": "x"}}, {"data": {"source": "y"}}, "on other data, x and y"),
+        (
+            {"data": {"source": "x", "fold": 1}},
+            {"data": {"source": "x", "fold": 2}},
+            "on other data, x fold 1 and x fold 2",
+        ),
+    ],
+)
+def test_what_is_no_pair_is_told(
+    tmp_path: Path, mine: dict[str, Any], yours: dict[str, Any], told: str
+) -> None:
+    write_system(tmp_path / "a", [0.1, 0.2], **mine)
+    write_system(tmp_path / "b", [0.1, 0.2], **yours)
+    a, b = systems_in([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(UsageError, match=told):
+        matched(a, b)
+    with pytest.raises(UsageError, match="expected"):
+        matched(a, b, paired_only=True)
+
+
+def test_the_content_of_the_data_counts_and_not_their_place(tmp_path: Path) -> None:
+    for name, source, content in (("a", "here", "1"), ("b", "there", "1"), ("c", "here", "2")):
+        table = table_of(rounds_of(0.5), data={"source": source})
+        for i in range(2):
+            spec = Spec.parse({**table, "repetition": i})
+            write_run(tmp_path / name / spec.hash[:12], rounds_of(0.5), spec, fingerprint=content)
+        plan = "\n".join(Spec.parse(table).toml.splitlines()).replace("repetition = 0\n", "")
+        (tmp_path / name / "plan.toml").write_text(
+            plan + "\n" + "\n".join(f"[[cells]]\nrepetition = {i}" for i in range(2))
+        )
+    a, b = systems_in([tmp_path / "a", tmp_path / "b"])
+    assert len(matched(a, b)) == 2
+    a, c = systems_in([tmp_path / "a", tmp_path / "c"])
+    with pytest.raises(UsageError, match="on other data"):
+        matched(a, c)
+
+
+def test_one_pair_is_too_few(tmp_path: Path) -> None:
+    write_system(tmp_path / "a", [0.1], **PERFECT)
+    write_system(tmp_path / "b", [0.2], **NOISY)
+    with pytest.raises(UsageError, match=r"1 pair of Runs.*expected 2 or more"):
+        matched(*systems_in([tmp_path / "a", tmp_path / "b"]))

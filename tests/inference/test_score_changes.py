@@ -1,0 +1,173 @@
+"""Comparison of documents and of positions: against slow loops, and where the second goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.inference.score_changes import by_rank
+from tests.fixtures import tiny
+
+BY_CHANGE = (
+    "higher-score",
+    "higher-probability",
+    "max-gain",
+    "higher-distance",
+    "higher-distance:more_than=4",
+)
+VIEWS = {
+    "model": tiny.view(30),
+    "update": tiny.view(30, kind="update", seed=1),
+    "several": tiny.view(12, B=3, seed=2),
+}
+
+
+def attack(text: str, compare: str) -> Attack:
+    name, _, rest = text.partition(":")
+    return make(Attack, f"{name}:compare={compare}" + (f",{rest}" if rest else ""))
+
+
+def infer(what: Attack, view: View) -> Inference:
+    return what.infer(view, np.random.default_rng(0))
+
+
+def scores(view: View, parameters: tiny.Floats, message: int, b: int, place: int) -> float:
+    """One document's score, feature by feature."""
+    row = view.features[message, b, place].astype(float)
+    return sum(float(x) * float(w) for x, w in zip(row, parameters[message], strict=True))
+
+
+def expected(
+    view: View, message: int, b: int, text: str, *, positions: bool
+) -> dict[int, tuple[float, bool]]:
+    """Score and guess at each place with a document of one list, by loops over plain numbers."""
+    places = [place for place in range(view.shown.shape[2]) if view.shown[message, b, place] >= 0]
+    old = [scores(view, view.parameters, message, b, place) for place in places]
+    new = [scores(view, view.models, message, b, place) for place in places]
+    if positions:
+        old, new = sorted(old, reverse=True), sorted(new, reverse=True)
+    n = len(places)
+    change = [new[i] - old[i] for i in range(n)]
+    if text == "higher-score":
+        found = [(change[i], change[i] > 0) for i in range(n)]
+    elif text.startswith("higher-distance"):
+        least = 5 if text.endswith("=4") else 6
+        count = [sum(new[i] - new[j] > old[i] - old[j] for j in range(n) if j != i) for i in range(n)]
+        found = [(float(count[i]), count[i] >= least) for i in range(n)]
+    else:
+        gain = [exp(new[i]) / sum(map(exp, new)) - exp(old[i]) / sum(map(exp, old)) for i in range(n)]
+        found = [(gain[i], gain[i] > 0) for i in range(n)]
+        if text == "max-gain":
+            found = [(gain[i], gain[i] > 0 and gain[i] == max(gain)) for i in range(n)]
+    return dict(zip(places, found, strict=True))
+
+
+@pytest.mark.parametrize("text", BY_CHANGE)
+@pytest.mark.parametrize("compare", ["documents", "positions"])
+@pytest.mark.parametrize("what", VIEWS)
+def test_against_a_slow_loop(text: str, compare: str, what: str) -> None:
+    view = VIEWS[what]
+    said = infer(attack(text, compare), view)
+    for message, b in np.ndindex(view.shown.shape[:2]):
+        slow = expected(view, message, b, text, positions=compare == "positions")
+        for place in range(view.shown.shape[2]):
+            if place not in slow:
+                assert not said.guess[message, b, place]
+                continue
+            score, guess = slow[place]
+            assert said.scores[message, b, place] == pytest.approx(score, rel=1e-9, abs=1e-9)
+            assert bool(said.guess[message, b, place]) == guess
+
+
+def view_of(features: list[list[float]], parameters: list[float], after: list[float]) -> View:
+    """One message with one list of these documents, in this order."""
+    return View(
+        observer="individual",
+        kind="model",
+        parameters=np.array([parameters]),
+        messages=np.array([after]),
+        shown=np.arange(len(features))[np.newaxis, np.newaxis],
+        features=np.array([[features]]),
+        knowledge=tiny.EVERYTHING,
+    )
+
+
+def test_a_climbing_document_leaves_its_evidence_at_another_rank() -> None:
+    # Scores 3 2 1 become 3 2 5: only the third document rose. Sorted, 3 2 1 became 5 3 2: every rank rose.
+    climbed = view_of([[3, 0], [2, 0], [1, 4]], [1, 0], [1, 1])
+    assert infer(attack("higher-score", "documents"), climbed).guess.tolist() == [[[False, False, True]]]
+    published = infer(attack("higher-score", "positions"), climbed)
+    assert published.guess.tolist() == [[[True, True, True]]]
+    np.testing.assert_allclose(published.scores, [[[2, 1, 1]]])
+    assert infer(attack("max-gain", "documents"), climbed).guess.tolist() == [[[False, False, True]]]
+    assert infer(attack("max-gain", "positions"), climbed).guess.tolist() == [[[True, False, False]]]
+
+
+@pytest.mark.parametrize("text", BY_CHANGE)
+def test_both_agree_where_the_order_stays(text: str) -> None:
+    stays = view_of([[9, 3], [6, -1], [3, 2], [0, 0], [-3, -2], [-6, 4], [-9, 1]], [1, 0], [1, 0.3])
+    documents, positions = (infer(attack(text, compare), stays) for compare in ("documents", "positions"))
+    np.testing.assert_array_equal(documents.guess, positions.guess)
+    np.testing.assert_allclose(documents.scores, positions.scores, atol=1e-12)
+
+
+def test_by_rank_sorts_documents_only_wherever_the_padding_stands() -> None:
+    scores = np.array([[[5.0, -7.0, 9.0, 1.0]], [[2.0, 3.0, 0.0, 4.0]]])
+    there = np.array([[[True, True, False, True]], [[False, True, True, True]]])
+    assert by_rank(scores, there).tolist() == [[[5, 1, 0, -7]], [[0, 4, 3, 0]]]
+    assert by_rank(scores[:, :0], there[:, :0]).shape == (2, 0, 4)
+
+
+# --- what every attack promises, here of compare=positions ----------------------------------------
+
+
+@pytest.mark.parametrize("text", BY_CHANGE)
+@pytest.mark.parametrize("what", VIEWS)
+def test_all_at_once_is_one_by_one_in_any_order(text: str, what: str) -> None:
+    view, published = VIEWS[what], attack(text, "positions")
+    said = infer(published, view)
+    order = np.random.default_rng(3).permutation(len(view))
+    turned = infer(published, tiny.rearranged(view, order))
+    assert said.scores[order].tobytes() == turned.scores.tobytes()
+    for i in range(len(view)):
+        alone = infer(published, tiny.rearranged(view, slice(i, i + 1)))
+        assert said.scores[i : i + 1].tobytes() == alone.scores.tobytes()
+        assert np.array_equal(said.guess[i : i + 1], alone.guess)
+
+
+@pytest.mark.parametrize("text", BY_CHANGE)
+@pytest.mark.parametrize("what", VIEWS)
+@pytest.mark.parametrize(("lists", "places"), [(0, 3), (2, 0), (1, 2)])
+def test_padding_says_nothing(text: str, what: str, lists: int, places: int) -> None:
+    view, published = VIEWS[what], attack(text, "positions")
+    _, B, k = view.shown.shape
+    said, padded = infer(published, view), infer(published, tiny.cut(view, B + lists, k + places))
+    assert np.array_equal(said.guess, padded.guess[:, :B, :k])
+    assert not padded.guess[:, B:].any()
+    here = view.is_document
+    np.testing.assert_allclose(padded.scores[:, :B, :k][here], said.scores[here], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", BY_CHANGE)
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1e300])
+def test_updates_of_any_size(text: str, size: float) -> None:
+    view = VIEWS["several"]
+    said = infer(attack(text, "positions"), tiny.with_updates(view, size * np.sign(view.updates)))
+    assert np.isfinite(said.scores[view.is_document]).all()
+
+
+@pytest.mark.parametrize("text", BY_CHANGE)
+def test_positions_need_the_order_and_documents_do_not(text: str) -> None:
+    view = VIEWS["model"]
+    blind = replace(view, knowledge=view.knowledge.without(frozenset({"order"})))
+    assert attack(text, "documents").why_not(blind) is None
+    reason = attack(text, "positions").why_not(blind)
+    assert reason is not None
+    assert "order" in reason
+    assert attack(text, "positions").why_not(view) is None
+    assert attack(text, "documents").label == text

@@ -1,0 +1,377 @@
+"""The judge: no attack reaches the truth, what is left out is counted, and pieces add up."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins.registry import make, names, plugin_class
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Knowledge
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.stages import attack_fresh, findings, make_attacks, train
+from foltr_audit.judge import observer as observer_room
+from foltr_audit.judge.clicks import infer_round
+from foltr_audit.judge.clicks import judge as judge_by
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.observer import Observer
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.recorder import MemoryRecording, Recording, record_rounds, trace_header
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.tiny import FEATURES, Drawing, view
+
+SetupOf = Callable[..., Setup]
+ATTACKS = [make(Attack, "olsr"), make(Attack, "first-position"), make(Attack, "max-gain")]
+
+
+def recording_of(setup: Setup, rounds: int = 2) -> MemoryRecording:
+    """The rounds of an experiment, in memory."""
+    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 8))
+    parameters = np.linspace(-0.5, 0.5, FEATURES)
+    for number in range(rounds):
+        record, truth = Federation(setup).play(parameters, number).recorded()
+        memory.write(record, truth)
+        parameters = record.aggregate
+    return memory
+
+
+def judge(recording: Recording, data: Collection, attacks: list[Attack], streams: Streams) -> Evidence:
+    """What an observer that has the data finds."""
+    return judge_by(recording, Observer(recording.header, data), attacks, streams)
+
+
+def equal(a: Evidence, b: Evidence) -> bool:
+    """Whether two pieces of evidence are the same."""
+    return (
+        a.query.tolist() == b.query.tolist()
+        and all(
+            np.array_equal(getattr(a, name), getattr(b, name))
+            for name in ("message", "shown", "clicks", "observed", "told", "rank", "unknowns")
+        )
+        and list(a.guessed) == list(b.guessed)
+        and all(
+            a.guessed[name].scores.tobytes() == b.guessed[name].scores.tobytes()
+            and np.array_equal(a.guessed[name].guess, b.guessed[name].guess)
+            for name in a.guessed
+        )
+        and (a.steps, a.clipped) == (b.steps, b.clipped)
+    )
+
+
+# --- the truth is out of reach --------------------------------------------------------------------
+
+
+def test_a_view_has_no_field_for_the_truth() -> None:
+    assert {field.name for field in fields(View)} == {
+        "observer",
+        "kind",
+        "parameters",
+        "messages",
+        "seeds",
+        "shown",
+        "features",
+        "candidates",
+        "labels",
+        "intent_labels",
+        "clients",
+        "knowledge",
+    }
+    truth = {field.name for field in fields(RoundTruth)}
+    how_many_not_who = {"clients"}
+    assert not truth & {field.name for field in fields(View)} - how_many_not_who
+    whether_not_which = {"intents"}  # whether grades under each are known
+    assert not truth & {field.name for field in fields(Knowledge)} - whether_not_which
+    assert all(isinstance(getattr(Knowledge(), name), bool) for name in whether_not_which)
+    assert not truth & {field.name for field in fields(RoundRecord)}
+
+
+@pytest.mark.parametrize("function", [Observer.views, Observer.knowledge, infer_round])
+def test_views_and_answers_are_made_without_the_truth(function: Any) -> None:
+    assert not [name for name in inspect.signature(function).parameters if "truth" in name or "click" in name]
+
+
+@pytest.mark.parametrize("name", names(Attack))
+def test_an_attack_gets_a_view_and_a_generator(name: str) -> None:
+    assert list(inspect.signature(plugin_class(Attack, name).infer).parameters) == ["self", "view", "rng"]
+
+
+class Burglar(Attack):
+    """Follows every reference out of its view, as far as they go, in search of arrays."""
+
+    name: ClassVar[str] = "burglar"
+    loot: ClassVar[list[np.ndarray]] = []
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        seen, queue = {id(view)}, [*vars(view).values(), rng]
+        while queue:
+            item = queue.pop()
+            if id(item) in seen or inspect.ismodule(item) or isinstance(item, type):
+                continue
+            seen.add(id(item))
+            if isinstance(item, np.ndarray):
+                self.loot.append(item)
+            if inspect.isfunction(item):
+                continue
+            queue += gc.get_referents(item)
+            queue += [item.base] if isinstance(item, np.ndarray) and item.base is not None else []
+        return Inference(scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, dtype=np.bool_))
+
+
+def test_no_reference_leads_from_a_view_to_the_truth(setup_of: SetupOf, collection: Collection) -> None:
+    Burglar.loot.clear()
+    recording = recording_of(setup_of(), rounds=1)
+    judge(recording, collection, [Burglar()], Streams(1))
+    truth = recording.truth[0]
+    secrets = [truth.clicks, truth.updates, truth.clients, truth.clipped, collection.train.labels]
+    for found in Burglar.loot:
+        assert not any(np.shares_memory(found, secret) for secret in secrets)
+    assert not any(found.dtype == np.bool_ for found in Burglar.loot)
+    leaky = view(2)
+    vars(leaky)["cache"] = {"a": [truth]}
+    Burglar().infer(leaky, np.random.default_rng(0))
+    assert any(found is truth.clicks for found in Burglar.loot), "it would have been found"
+
+
+def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of())
+    honest = judge(recording, collection, ATTACKS, Streams(1))
+    shifted = replace(recording, truth=[])
+    for record, truth in zip(recording.records, recording.truth, strict=True):
+        clicks = (record.shown >= 0) & ~truth.clicks
+        shifted.truth.append(replace(truth, clicks=clicks | truth.clicks, updates=-truth.updates))
+    other = judge(shifted, collection, ATTACKS, Streams(1))
+    assert other.has_click.all()
+    for label, guessed in honest.guessed.items():
+        assert other.guessed[label].scores.tobytes() == guessed.scores.tobytes()
+        assert np.array_equal(other.guessed[label].guess, guessed.guess)
+
+
+# --- what is judged -------------------------------------------------------------------------------
+
+
+def test_every_list_stands_in_the_evidence(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of(click_model="perfect", defense=("clip:norm=0.5",)))
+    evidence = judge(recording, collection, ATTACKS, Streams(1))
+    pairs = list(zip(recording.records, recording.truth, strict=True))
+    assert np.array_equal(evidence.clicks, np.concatenate([truth.clicks for _, truth in pairs]))
+    assert np.array_equal(evidence.shown, np.concatenate([record.shown for record, _ in pairs]))
+    assert evidence.query.tolist() == [f"train{q}" for record, _ in pairs for q in record.query]
+    assert evidence.message.tolist() == [slot for slot in range(16) for _ in range(4)]
+    assert 0 < evidence.has_click.sum() < 64
+    assert evidence.steps == 64
+    assert evidence.clipped == sum(int(truth.clipped.sum()) for truth in recording.truth) > 0
+    assert list(evidence.guessed) == ["olsr", "first-position", "max-gain"]
+
+
+def test_answers_stand_beside_their_own_lists(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of(), rounds=1)
+    evidence = judge(recording, collection, ATTACKS, Streams(1))
+    record = recording.records[0]
+    (seen,) = Observer(recording.header, collection).views(record)
+    for attack in ATTACKS:
+        said = attack.infer(seen.view, np.random.default_rng())
+        rows = [said.scores[record.slot[i], record.step[i]] for i in range(record.n_interactions)]
+        assert np.array_equal(evidence.guessed[attack.label].scores, rows)
+
+
+def test_nothing_clicked_at_all(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of(), rounds=1)
+    silent = replace(recording, truth=[replace(t, clicks=np.zeros_like(t.clicks)) for t in recording.truth])
+    evidence = judge(silent, collection, ATTACKS, Streams(1))
+    assert not evidence.has_click.any()
+    assert evidence.ties.all()
+    assert not evidence.observed.any()
+    assert not evidence.identifiable.any()
+
+
+@pytest.mark.parametrize("what", ["no messages", "no interactions"])
+def test_a_round_with_nothing_to_judge(what: str, setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of())
+    record, truth = recording.records[1], recording.truth[1]
+    record = replace(
+        record, **{name: getattr(record, name)[:0] for name in ("slot", "step", "part", "query", "shown")}
+    )
+    truth = replace(truth, clicks=truth.clicks[:0], clipped=truth.clipped[:0])
+    if what == "no messages":
+        record = replace(
+            record, messages=record.messages[:0], survivors=record.survivors[:0], counts=record.counts[:0]
+        )
+        truth = replace(truth, clients=truth.clients[:0], updates=truth.updates[:0])
+    with_empty = replace(recording, records=[recording.records[0], record], truth=[recording.truth[0], truth])
+    first = replace(recording, records=recording.records[:1], truth=recording.truth[:1])
+    assert equal(
+        judge(with_empty, collection, ATTACKS, Streams(1)), judge(first, collection, ATTACKS, Streams(1))
+    )
+
+
+def test_pieces_add_up(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of(defense=("clip:norm=0.5",)), rounds=3)
+    at_once = judge(recording, collection, ATTACKS, Streams(1))
+    pieces = [
+        judge(replace(recording, records=[record], truth=[truth]), collection, ATTACKS, Streams(1))
+        for record, truth in zip(recording.records, recording.truth, strict=True)
+    ]
+    assert equal(combined(pieces), at_once)
+    assert equal(combined([at_once]), at_once)
+    assert not equal(combined(pieces[::-1]), at_once)
+
+
+def test_chunks_change_no_evidence(setup_of: SetupOf, collection: Collection, monkeypatch: Any) -> None:
+    recording = recording_of(setup_of())
+    at_once = judge(recording, collection, ATTACKS, Streams(1))
+    monkeypatch.setattr(observer_room, "_CHUNK", 3)
+    assert equal(judge(recording, collection, ATTACKS, Streams(1)), at_once)
+
+
+def test_attacks_do_not_shift_each_others_draws(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of())
+    alone = judge(recording, collection, [Drawing()], Streams(1))
+    beside = judge(recording, collection, [*ATTACKS, Drawing()], Streams(1))
+    mine = alone.guessed["toy-drawing"].scores
+    assert mine.tobytes() == beside.guessed["toy-drawing"].scores.tobytes()
+    other = judge(recording, collection, [Drawing()], Streams(2)).guessed["toy-drawing"].scores
+    assert not np.isclose(mine, other).any()
+    half = alone.query.size // 2
+    assert not np.array_equal(mine[:5], mine[half : half + 5]), "rounds draw anew"
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_without_truth_nothing_is_scored(setup_of: SetupOf, collection: Collection) -> None:
+    recording = replace(recording_of(setup_of(), rounds=1), has_truth=False)
+    with pytest.raises(UsageError, match=r"holds no truth, .*--guesses FILE"):
+        judge(recording, collection, ATTACKS, Streams(1))
+    seer = Observer(recording.header, collection)
+    answers = infer_round(recording.records[0], seer, ATTACKS, Streams(1))
+    assert answers.guessed["olsr"].guess.shape == (32, 10)
+
+
+def test_an_empty_recording_is_refused(setup_of: SetupOf, collection: Collection) -> None:
+    with pytest.raises(UsageError, match="holds no round yet"):
+        judge(recording_of(setup_of(), rounds=0), collection, ATTACKS, Streams(1))
+
+
+class Needy(Burglar):
+    """Cannot do without the noise law and a clip."""
+
+    name: ClassVar[str] = "needy"
+    needs: ClassVar[frozenset[str]] = frozenset({"noise", "clip"})
+
+
+def test_an_attack_that_cannot_run_says_why(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of(), rounds=2)
+    evidence = judge(recording, collection, [*ATTACKS, Needy()], Streams(1))
+    assert evidence.refused == {"needy": "the observer does not know: clip"}
+    assert "needy" not in evidence.guessed
+    assert "olsr" in evidence.guessed
+
+
+def test_where_no_attack_can_run_nothing_is_reported(setup_of: SetupOf, collection: Collection) -> None:
+    recording, streams = recording_of(setup_of(learner="fpdgd:interactions=1"), rounds=1), Streams(1)
+    protocol = AttackSpec(methods=("map", "olsr"), hide=("features",))
+    with pytest.raises(UsageError, match=r"attack map: cannot run on this view: .* features; attack olsr: "):
+        findings(recording, collection, protocol, streams)
+    some = AttackSpec(methods=("map", "olsr"), hide=("noise", "order"))
+    evidence = findings(recording, collection, some, streams).clicks
+    assert evidence is not None
+    assert list(evidence.refused) == ["first-position", "position-prior", "relevance-prior", "map"]
+    assert list(evidence.guessed)[-1] == "olsr"
+
+
+# --- the way there --------------------------------------------------------------------------------
+
+
+def test_baselines_stand_in_front_and_once() -> None:
+    baselines = ["first-position", "position-prior", "relevance-prior"]
+    assert [attack.label for attack in make_attacks(["olsr"])] == [*baselines, "olsr"]
+    labels = [a.label for a in make_attacks(["first-position", "olsr", "olsr:tolerance=0", "olsr"])]
+    assert labels == [*baselines, "olsr", "olsr:tolerance=0"]
+
+
+def test_memory_and_folder_are_judged_alike(setup_of: SetupOf, collection: Collection, tmp_path: Any) -> None:
+    setup = setup_of(rounds=3, dtype="float32")
+    federation, start = Federation(setup), np.zeros(FEATURES)
+    header = trace_header(setup, "informational", 8)
+
+    class Silent:
+        def __call__(self, metrics: Any = None) -> None: ...
+        def skip(self, done: int) -> None: ...
+
+    found = [
+        record_rounds(
+            lambda first, last: federation.rounds(start if last is None else last, first),
+            header,
+            folder,
+            resume=False,
+            keep=True,
+            tick=Silent(),
+        )
+        for folder in (None, tmp_path / "trace")
+    ]
+    memory, trace = (judge(recording, collection, ATTACKS, Streams(1)) for recording in found)
+    assert equal(memory, trace)
+    assert found[0].last_model().parameters.tobytes() == found[1].last_model().parameters.tobytes()
+    assert found[0].metrics() == found[1].metrics()
+    assert found[0].n_rounds == found[1].n_rounds == 3
+
+
+def test_metrics_alone_are_kept_where_nobody_attacks(setup_of: SetupOf) -> None:
+    kept, slim = (train(setup_of(rounds=4), keep=keep) for keep in (True, False))
+    assert kept.rounds == slim.rounds
+    assert kept.parameters.tobytes() == slim.parameters.tobytes()
+    assert isinstance(kept.recording, MemoryRecording)
+    assert len(list(kept.recording.rounds())) == 4
+    assert isinstance(slim.recording, MemoryRecording)
+    assert list(slim.recording.rounds()) == []
+    assert len(slim.recording.records) == 1, "memory does not grow with the rounds"
+    assert slim.ndcg == slim.rounds[-1]["offline_ndcg@10"]
+    weights = [0.9995**t for t in range(4)]
+    by_hand = sum(w * row["online_ndcg@10"] for w, row in zip(weights, slim.rounds, strict=True))
+    assert slim.online_sum == pytest.approx(by_hand, rel=1e-13)
+
+
+def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection: Collection) -> None:
+    attack = {"methods": ["olsr"], "click_models": ["perfect", "informational"], "repeats": 2}
+    setup = setup_of(attack=attack, learner="fpdgd:pairs=all,normaliser=shown")
+    protocol = setup.spec.attack
+    assert protocol is not None
+    clients, model = FreshClients(setup, protocol), np.linspace(-0.3, 0.3, FEATURES)
+    found = attack_fresh(setup, clients, model)
+    assert list(found) == ["perfect", "informational"]
+    for click_model, of_model in found.items():
+        evidence = of_model.clicks
+        assert evidence is not None
+        assert evidence.steps == 2 * clients.queries.size
+        assert evidence.query.size == evidence.steps
+        header = trace_header(setup, click_model, clients.queries.size, setup.learner.interactions)
+        memory = MemoryRecording(header)
+        for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
+            memory.write(record, truth)
+        again = findings(memory, collection, protocol, setup.streams).clicks
+        assert again is not None
+        assert equal(evidence, again)
+
+
+def test_least_squares_reads_an_undefended_message(setup_of: SetupOf, collection: Collection) -> None:
+    """As many numbers as documents or more: the weights of a message without noise are those of PDGD."""
+    setup = setup_of(rounds=1, clients=80, learner="fpdgd:interactions=1,pairs=all,normaliser=shown")
+    recording = recording_of(setup, rounds=1)
+    evidence = judge(recording, collection, [make(Attack, "olsr")], Streams(1))
+    short = evidence.is_document.sum(axis=1) <= FEATURES
+    mixed = evidence.clicks.sum(axis=1) < evidence.is_document.sum(axis=1)
+    twins = np.array([collection.train.lengths[int(name[5:])] > 3 for name in evidence.query])
+    solvable = short & mixed & ~twins
+    assert solvable.sum() >= 5
+    assert np.array_equal(evidence.guessed["olsr"].guess[solvable], evidence.clicks[solvable])

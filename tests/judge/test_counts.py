@@ -1,0 +1,214 @@
+"""Judging counts: sums by hand, who is in them, and what stands beside an attack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.attacks.aggregate_counts import AggregateCounts
+from foltr_audit.attacks.olsr import OLSR
+from foltr_audit.attacks.query_identification import QueryIdentification
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.records import Collection
+from foltr_audit.errors import UsageError
+from foltr_audit.inference.click_rates import cascade_rates, median_rates
+from foltr_audit.judge.counts import CountEvidence, Totals, combined_counts, judge_counts
+from foltr_audit.judge.observer import Observer
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.setup import Setup
+from tests.judge.test_queries import fresh
+
+SetupOf = Callable[..., Setup]
+Floats = NDArray[np.float64]
+
+REPEATS = 5
+
+
+class Peeking(Attack):
+    """Says what it sees: the sum's clients and positions; notes the views that it got."""
+
+    name: ClassVar[str] = "toy-peeking"
+    asks: ClassVar[Literal["clicks", "query", "counts"]] = "counts"
+    observers: ClassVar[frozenset[str]] = frozenset({"aggregate"})
+    seen: ClassVar[list[View]] = []
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        self.seen.append(view)
+        scores = np.where(view.is_document, view.shown, 0) + 100.0 * view.clients[:, np.newaxis, np.newaxis]
+        return Inference(scores=scores, guess=scores < 0)
+
+
+def judged(
+    recording: MemoryRecording,
+    data: Collection,
+    attacks: Sequence[Attack] = (Peeking(),),
+    hidden: frozenset[str] = frozenset(),
+) -> CountEvidence:
+    return judge_counts(recording, Observer(recording.header, data, hidden), attacks, Streams(1))
+
+
+def lost(recording: MemoryRecording, rounds: int, row: int) -> MemoryRecording:
+    """The same rounds; a message of the first ones did not arrive."""
+    records = [
+        replace(record, survivors=record.survivors & ((np.arange(record.n_messages) != row) | (i >= rounds)))
+        for i, record in enumerate(recording.records)
+    ]
+    return replace(recording, records=records)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["model", "update"])
+def test_sums_are_those_of_all_rounds(kind: str, setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100, repeats=REPEATS)
+    if kind == "update":
+        header = replace(recording.header, kind="update")
+        records = [replace(one, messages=one.messages - one.parameters) for one in recording.records]
+        recording = replace(recording, header=header, records=records)
+    Peeking.seen.clear()
+    evidence = judged(recording, data)
+    (view,) = Peeking.seen
+    updates = sum(
+        record.messages - (record.parameters if kind == "model" else 0.0) for record in recording.records
+    )
+    np.testing.assert_allclose(view.messages, updates, rtol=1e-12, atol=1e-12)
+    assert (view.observer, view.kind) == ("aggregate", "update")
+    assert np.array_equal(view.clients, np.full(len(view), REPEATS))
+    counts = sum(truth.clicks.astype(np.int64) for truth in recording.truth)
+    assert np.array_equal(evidence.counts, counts)
+    assert np.array_equal(evidence.shown, recording.records[0].shown)
+    assert np.array_equal(view.shown[:, 0], evidence.shown)
+    first = recording.records[0]
+    assert evidence.query.tolist() == [
+        data.query_name(data.PARTS[part], query) for part, query in zip(first.part, first.query, strict=True)
+    ]
+
+
+def test_only_what_arrived_is_summed_and_counted(setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100, repeats=REPEATS)
+    whole, evidence = judged(recording, data), judged(lost(recording, 2, row=3), data)
+    place = evidence.query.tolist().index(whole.query[3])
+    assert place == evidence.query.size - 1, "it begins in a later round"
+    assert evidence.clients[place] == REPEATS - 2
+    late = sum(truth.clicks[3].astype(np.int64) for truth in recording.truth[2:])
+    assert np.array_equal(evidence.counts[place], late)
+    assert np.all(np.delete(evidence.clients, place) == REPEATS)
+    gone = judged(lost(recording, REPEATS, row=3), data)
+    assert whole.query[3] not in gone.query
+
+
+def test_another_model_or_list_makes_another_sum(setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100, repeats=REPEATS)
+    first, *others = recording.records
+    turned = replace(first, shown=first.shown[:, ::-1].copy()) if (first.shown >= 0).all() else first
+    moved = replace(others[0], parameters=others[0].parameters + 1e-9)
+    changed = replace(recording, records=[turned, moved, *others[1:]])
+    evidence = judged(changed, data)
+    assert sorted(np.unique(evidence.clients)) == [1, REPEATS - 2]
+    assert evidence.query.size == 3 * first.n_messages
+
+
+def test_documents_keep_their_places_where_the_order_is_hidden(setup_of: SetupOf) -> None:
+    rounds = fresh(setup_of, clients=100, repeats=2)
+    known, blind = judged(*rounds), judged(*rounds, hidden=frozenset({"order"}))
+    assert np.array_equal(known.estimates["toy-peeking"], known.shown + 200.0 + (known.shown < 0))
+    assert np.array_equal(known.estimates["toy-peeking"], blind.estimates["toy-peeking"])
+
+
+# --- what stands beside ---------------------------------------------------------------------------
+
+
+def test_baselines_know_no_message(setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100, repeats=REPEATS)
+    evidence = judged(recording, data, hidden=frozenset({"click_model", "relevance"}))
+    knowledge = Observer(recording.header, data).knowledge(recording.records[0])
+    belief, k = knowledge.belief, evidence.shown.shape[1]
+    assert belief is not None
+    here = evidence.is_document
+    found = {name: values[here] for name, values in evidence.baselines.items()}
+    rates = np.tile(cascade_rates(*belief.by_position(k)), (len(here), 1))
+    np.testing.assert_allclose(found["position-prior"], REPEATS * rates[here])
+    medians = np.tile(median_rates(belief, k), (len(here), 1))
+    np.testing.assert_allclose(found["position-prior:median"], REPEATS * medians[here])
+    record = recording.records[0]
+    asked = zip(record.part, record.query, record.shown, strict=True)
+    grades = [
+        data.part(data.PARTS[part]).shown_labels(np.array([q]), shown[None]) for part, q, shown in asked
+    ]
+    labels = np.concatenate(grades)
+    np.testing.assert_allclose(
+        found["relevance-prior"], REPEATS * cascade_rates(*belief.by_grade(labels))[here]
+    )
+    constants = [np.abs(rate * REPEATS - evidence.counts[here]).mean() for rate in np.linspace(0, 1, 101)]
+    assert np.abs(found["constant"] - evidence.counts[here]).mean() <= min(constants) + 1e-12
+    assert np.unique(found["constant"]).size == 1
+
+
+def test_a_system_of_its_own_has_the_constant_only(setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100, repeats=2)
+    facts = {**recording.header.knowledge, "click_model": "of another system"}
+    strange = replace(recording, header=replace(recording.header, knowledge=facts))
+    assert list(judged(strange, data).baselines) == ["constant"]
+
+
+# --- refusals and pieces --------------------------------------------------------------------------
+
+
+def test_attacks_on_single_messages_are_refused(setup_of: SetupOf) -> None:
+    rounds = fresh(setup_of, clients=100, repeats=2)
+    evidence = judged(*rounds, [OLSR(), QueryIdentification(), Peeking()])
+    assert list(evidence.estimates) == ["toy-peeking"]
+    reason = "it reads individual views, not aggregate ones"
+    assert evidence.refused == {"olsr": reason, "query-id": reason}
+
+
+@pytest.mark.parametrize(
+    ("change", "word"), [({"interactions": 2}, "one interaction"), ({"lists": "sampled"}, "sampled")]
+)
+def test_recordings_that_do_not_fit_are_refused(change: dict[str, Any], word: str, setup_of: SetupOf) -> None:
+    with pytest.raises(UsageError, match=f"view aggregate: .*{word}"):
+        judged(*fresh(setup_of, clients=100, **change))
+
+
+def test_without_truth_or_messages_nothing_is_summed(setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100)
+    observer = Observer(recording.header, data)
+    with pytest.raises(UsageError, match="holds no truth"):
+        Totals.of(replace(recording, has_truth=False), observer)
+    with pytest.raises(UsageError, match="no message"):
+        Totals.of(replace(recording, records=[], truth=[]), observer)
+
+
+@pytest.mark.slow
+def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf) -> None:
+    recording, data = fresh(setup_of, clients=100, repeats=4)
+    turned = [replace(truth, clicks=~truth.clicks & (record.shown >= 0))
+              for record, truth in zip(recording.records, recording.truth, strict=True)]  # fmt: skip
+    honest = judged(recording, data, [AggregateCounts(restarts=1)])
+    other = judged(replace(recording, truth=turned), data, [AggregateCounts(restarts=1)])
+    assert other.counts.sum() != honest.counts.sum()
+    assert (
+        other.estimates["aggregate:restarts=1"].tobytes()
+        == honest.estimates["aggregate:restarts=1"].tobytes()
+    )
+
+
+def test_pieces_add_up(setup_of: SetupOf) -> None:
+    evidence = judged(*fresh(setup_of, clients=100, repeats=2))
+    both = combined_counts([evidence, evidence])
+    n = evidence.query.size
+    assert both.query.tolist() == 2 * evidence.query.tolist()
+    for name in ("clients", "shown", "counts"):
+        assert np.array_equal(getattr(both, name)[n:], getattr(evidence, name))
+    assert list(both.estimates) == ["toy-peeking"]
+    refused = replace(evidence, estimates={}, refused={"toy-peeking": "why"})
+    assert combined_counts([evidence, refused]).estimates == {}
+    fewer = replace(evidence, baselines={"constant": evidence.baselines["constant"]})
+    assert list(combined_counts([evidence, fewer]).baselines) == ["constant"]

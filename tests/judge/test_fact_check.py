@@ -1,0 +1,378 @@
+"""Facts that are declared wrongly are found without the truth, and where that can be done named rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.judge.fact_check import FactCheck, check_facts
+from foltr_audit.judge.observer import Observer
+from foltr_audit.privacy.noise import parse_law
+from foltr_audit.trace import Trace
+from tests.fixtures import foreign_trace
+from tests.fixtures.command import run
+from tests.fixtures.foreign_trace import System
+
+SHARES = 100
+B = System(pairs="last-click+1", shares=SHARES)
+"""The system of most mistakes: with all pairs, the opposite clicks make the opposite message."""
+
+Change = Callable[[RoundRecord], dict[str, Any]]
+
+
+def trace_of(
+    folder: Path,
+    system: System,
+    facts: dict[str, Any] | None = None,
+    change: Change | None = None,
+    **formats: Any,
+) -> Path:
+    """A trace with other facts than the right ones, or with other arrays."""
+    kind = formats.pop("kind", "update")
+    rounds = foreign_trace.records(system, **formats)
+    if change is not None:
+        rounds = [(replace(record, **change(record)), truth) for record, truth in rounds]
+    header = foreign_trace.header(system, facts={"aggregate": "other", **(facts or {})}, kind=kind)
+    return foreign_trace.write(folder, header, rounds)
+
+
+def checked(folder: Path) -> FactCheck:
+    trace = Trace.open(folder)
+    return check_facts(trace, Observer(trace.header, None))
+
+
+def clipped_updates(record: RoundRecord) -> dict[str, Any]:
+    norms = np.linalg.norm(record.messages, axis=1, keepdims=True) + 1e-300
+    return {"messages": record.messages * np.minimum(1.0, 0.01 / norms)}
+
+
+def other_order(record: RoundRecord) -> dict[str, Any]:
+    """Each list in another order than the one that was clicked."""
+    assert record.features is not None
+    rng, shown, features = np.random.default_rng(0), record.shown.copy(), np.array(record.features)
+    for row, length in enumerate(record.lengths.tolist()):
+        order = rng.permutation(length)
+        shown[row, :length], features[row, :length] = shown[row, order], features[row, order]
+    return {"shown": shown, "features": features}
+
+
+# --- right facts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shares", [None, SHARES, 1000])
+@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_right_facts_explain_all_messages(
+    tmp_path: Path, shares: int | None, pairs: str, clip: float | None
+) -> None:
+    found = checked(trace_of(tmp_path / "t", System(pairs=pairs, shares=shares, clip=clip)))
+    assert found.state == "explained"
+    assert found.explained == 1.0
+    assert found.messages > 100
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("noise", ["none", "gamma-share:n=1000,scale=0.25", None, "gamma-share:n=60,scale=9"])
+def test_the_noise_need_not_be_declared_rightly(tmp_path: Path, noise: str | None) -> None:
+    found = checked(trace_of(tmp_path / "t", B, {"noise": noise}))
+    assert found.state == "explained"
+    assert (found.explained or 0) > 0.97
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rounded_numbers_are_explained(tmp_path: Path, dtype: str) -> None:
+    system = replace(B, shares=None)
+    rounds = foreign_trace.records(system, feature_dtype="float32", dtype=dtype)
+    found = checked(foreign_trace.write(tmp_path / "t", foreign_trace.header(system, dtype=dtype), rounds))
+    assert (found.state, found.explained) == ("explained", 1.0)
+
+
+def test_models_are_explained_as_updates_are(tmp_path: Path) -> None:
+    models = trace_of(
+        tmp_path / "t", B, kind="model", change=lambda r: {"messages": r.messages + r.parameters}
+    )
+    assert checked(models).explained == 1.0
+
+
+def test_a_run_is_explained(tmp_path: Path) -> None:
+    options = ("--data", "synthetic:mq2007:60", "--clients", 40, "--rounds", 3, "--eps", 1.2)
+    done = run("attack", *options, "--click-model", "perfect", "--method", "olsr", "--out", tmp_path / "run")
+    assert done.code == 0
+    found = run("trace", "check-facts", tmp_path / "run", "--json")
+    assert found.code == 0
+    training, fresh = found.json()["facts"]
+    assert (training["state"], training["reason"]) == ("not checked", "messages of 4 lists")
+    assert (fresh["state"], fresh["explained"]) == ("explained", 1.0)
+
+
+# --- wrong facts ----------------------------------------------------------------------------------
+
+MISTAKES: dict[str, tuple[dict[str, Any], dict[str, object]]] = {
+    "learning rate .2": ({"facts": {"learning_rate": 0.2}}, {"learning_rate": 0.1}),
+    "learning rate .11": ({"facts": {"learning_rate": 0.11}}, {"learning_rate": 0.1}),
+    "clip": ({"facts": {"clip_norm": 0.02, "clip_ord": 2}}, {"clip_norm": None}),
+    "models as updates": (
+        {"change": lambda r: {"messages": r.messages + r.parameters}},
+        {"kind": "model"},
+    ),
+    "updates as models": ({"kind": "model"}, {"kind": "update"}),
+    "raw gradients": ({"change": lambda r: {"messages": r.messages / 0.1}}, {"learning_rate": 1.0}),
+    "next model": (
+        {"change": lambda r: {"parameters": r.aggregate}},
+        {"parameters": "the model of the round before"},
+    ),
+    "pairs": ({"facts": {"pairs": "all"}}, {"pairs": "last-click+1"}),
+    "sign": ({"change": lambda r: {"messages": -r.messages}}, {"sign": -1}),
+    "sign and learning rate": (
+        {"change": lambda r: {"messages": -2.0 * r.messages}},
+        {"sign": -1, "learning_rate": 0.2},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_declaration_is_found_and_named(tmp_path: Path, name: str) -> None:
+    mistake, right = MISTAKES[name]
+    system = replace(B, shares=None) if "gradients" in name else B
+    found = checked(trace_of(tmp_path / "t", system, **mistake))
+    assert found.state == "wrong"
+    assert (found.explained or 0) < 0.6
+    assert found.better == right
+    assert (found.better_explains or 0) > 0.97
+    assert found.text in found.warnings
+
+
+def test_pairs_that_reach_too_little_far_are_found(tmp_path: Path) -> None:
+    found = checked(trace_of(tmp_path / "t", System(shares=SHARES), {"pairs": "last-click+1"}))
+    assert (found.state, found.better) == ("wrong", {"pairs": "all"})
+
+
+def test_a_clip_that_is_not_declared_is_measured(tmp_path: Path) -> None:
+    system = System(shares=1000, clip=0.3)
+    facts = {"clip_norm": None, "clip_ord": None}
+    found = checked(trace_of(tmp_path / "t", system, facts))
+    assert found.state == "wrong"
+    assert found.better == {"clip_norm": pytest.approx(0.3, rel=1e-4), "clip_ord": 2}
+
+
+def test_a_clip_of_updates_is_told_from_a_step_size(tmp_path: Path) -> None:
+    found = checked(trace_of(tmp_path / "t", replace(B, shares=None), change=clipped_updates))
+    assert found.state == "wrong"
+    assert found.better == {}
+    assert "a factor of its own" in (found.reason or "")
+
+
+def test_lists_in_another_order_are_found(tmp_path: Path) -> None:
+    found = checked(trace_of(tmp_path / "t", B, change=other_order))
+    assert found.state == "wrong"
+    assert (found.explained or 0) < 0.1
+    assert "the order of the lists" in (found.reason or "")
+
+
+def test_a_wrong_normaliser_is_found_and_needs_the_data_to_be_named(tmp_path: Path) -> None:
+    system = System(normaliser="candidates", pairs="last-click+1", shares=None)
+    found = checked(trace_of(tmp_path / "t", system, {"normaliser": "shown"}))
+    assert found.state == "wrong"
+    assert (found.explained or 0) < 0.7
+    assert "over all candidates: give the data with --data" in (found.reason or "")
+
+
+def letor_of(path: Path) -> Path:
+    """The candidates of `foreign` as a file."""
+    rows = [
+        f"{grade} qid:{query} " + " ".join(f"{i}:{value!r}" for i, value in enumerate(values.tolist(), 1))
+        for query, (features, grades) in enumerate(foreign_trace.pool())
+        for values, grade in zip(features, grades.tolist(), strict=True)
+    ]
+    path.mkdir()
+    for part in ("train", "vali", "test"):
+        (path / f"{part}.txt").write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("declared", ["shown", "candidates"])
+def test_with_the_data_the_normaliser_is_named(tmp_path: Path, declared: str) -> None:
+    """The parser keeps every digit of float64 features, so that all messages are explained."""
+    system = System(normaliser="candidates", pairs="last-click+1", shares=None)
+    data = letor_of(tmp_path / "data")
+    fingerprint = fa.load_data(str(data), normalise="none", dtype="float64").fingerprint
+    header = foreign_trace.header(
+        system, facts={"normaliser": declared, "feature_dtype": "float64"}, embeds_features=False
+    )
+    dataset = replace(header.dataset, source=str(data), fingerprint=fingerprint, parts=("train",))
+    rounds = [(replace(record, features=None), truth) for record, truth in foreign_trace.records(system)]
+    folder = foreign_trace.write(tmp_path / "t", replace(header, dataset=dataset), rounds)
+    done = run("trace", "check-facts", folder, "--json")
+    (row,) = done.json()["facts"]
+    if declared == "candidates":
+        assert (done.code, row["state"], row["explained"]) == (0, "explained", 1.0)
+    else:
+        assert (done.code, row["state"], row["better"]) == (1, "wrong", {"normaliser": "candidates"})
+
+
+def test_of_all_pairs_the_sign_is_told_by_the_number_of_clicks(tmp_path: Path) -> None:
+    """Clicks on the other documents make the opposite message: both signs explain all of them."""
+    found = checked(trace_of(tmp_path / "t", System(), change=lambda r: {"messages": -r.messages}))
+    assert (found.state, found.explained) == ("explained", 1.0)
+    assert "of the shown documents would then be clicked, with sign -1" in found.warnings[0]
+
+
+# --- what cannot be told --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mistake", [{}, {"facts": {"learning_rate": 0.2}}])
+@pytest.mark.parametrize("noise", ["laplace:scale=2.5", "gaussian:sigma=0.3", "gamma-share:n=5,scale=2.5"])
+def test_noise_that_hides_everything_accuses_nobody(
+    tmp_path: Path, noise: str, mistake: dict[str, Any]
+) -> None:
+    law = parse_law(noise)
+    assert law is not None
+    rng = np.random.default_rng(3)
+
+    def noised(record: RoundRecord) -> dict[str, Any]:
+        if noise.startswith("gaussian"):
+            drawn = 0.3 * rng.normal(size=record.messages.shape)
+        else:
+            shape, size = (1.0 if "laplace" in noise else 0.2), record.messages.shape
+            drawn = rng.gamma(shape, 2.5, size) - rng.gamma(shape, 2.5, size)
+        return {"messages": record.messages + drawn}
+
+    facts = {"noise": noise, **mistake.get("facts", {})}
+    found = checked(trace_of(tmp_path / "t", replace(B, shares=None), facts, noised))
+    assert found.state == "cannot tell"
+    assert found.warnings == ()
+    assert "noise of the declared law is larger than the updates" in found.text
+
+
+@pytest.mark.parametrize(("rate", "state"), [(0.1, "explained"), (0.5, "wrong")])
+def test_noise_that_is_small_beside_the_updates_is_taken_into_account(
+    tmp_path: Path, rate: float, state: str
+) -> None:
+    """Gaussian noise on every number, so that none is reproduced exactly."""
+    rng = np.random.default_rng(3)
+    found = checked(
+        trace_of(
+            tmp_path / "t",
+            replace(B, shares=None),
+            {"noise": "gaussian:sigma=0.0005", "learning_rate": rate},
+            lambda r: {"messages": r.messages + 0.0005 * rng.normal(size=r.messages.shape)},
+        )
+    )
+    assert found.state == state
+
+
+def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
+    signs = trace_of(
+        tmp_path / "t",
+        replace(B, shares=None),
+        {"events": ["opaque:sign"], "noise": None},
+        lambda r: {"messages": np.sign(r.messages)},
+    )
+    found = checked(signs)
+    assert found.state == "cannot tell"
+    assert "opaque:sign may change them" in (found.reason or "")
+
+
+def test_of_noise_that_is_not_declared_only_a_better_setting_proves_something(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    hidden = trace_of(
+        tmp_path / "hidden",
+        replace(B, shares=None),
+        {"noise": None},
+        lambda r: {"messages": r.messages + 0.3 * rng.normal(size=r.messages.shape)},
+    )
+    assert "does not say what noise there is" in checked(hidden).text
+    assert checked(hidden).state == "cannot tell"
+    sign = trace_of(tmp_path / "sign", B, {"noise": None}, MISTAKES["sign"][0]["change"])
+    assert (checked(sign).state, checked(sign).better) == ("wrong", {"sign": -1})
+
+
+def test_a_factor_that_a_defense_makes_is_told_and_accuses_nobody(tmp_path: Path) -> None:
+    """`random-k` multiplies what it sends: the declared step size is right, and map's step is not."""
+    options = (
+        "--data",
+        "synthetic:mq2007:60",
+        "--clients",
+        40,
+        "--rounds",
+        2,
+        "--click-model",
+        "informational",
+    )
+    chain = ("--defense", "random-k:k=5,rescale=true")
+    done = run("attack", *options, *chain, "--method", "olsr", "--out", tmp_path / "run")
+    assert done.code == 0
+    found = run("trace", "check-facts", tmp_path / "run")
+    assert found.code == 0
+    assert "learning_rate 0.92 explains 100 %" in found.out
+    assert "warning" not in found.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"system": replace(B, lists=4)}, "messages of 4 lists"),
+        ({"facts": {"learning_rate": None}}, "the header does not say learning_rate"),
+        ({"facts": {"normaliser": "candidates"}}, "PDGD normalises over all candidates"),
+    ],
+)
+def test_what_cannot_be_checked_says_why(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    found = checked(trace_of(tmp_path / "t", **{"system": B, **changes}))
+    assert found.state == "not checked"
+    assert reason in found.text
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("learner", ["foltr-es", "pdgd"])
+def test_messages_that_are_no_steps_are_not_checked(tmp_path: Path, learner: str) -> None:
+    options = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 2, "--learner", learner)
+    assert run("train", *options, "--out", tmp_path / "run").code == 0
+    done = run("trace", "check-facts", tmp_path / "run")
+    assert done.code == 0
+    assert "not checked: messages of kind" in done.out
+
+
+# --- where it is seen -----------------------------------------------------------------------------
+
+
+def test_the_command_and_every_attack_say_it_first(tmp_path: Path) -> None:
+    folder = trace_of(tmp_path / "t", B, **MISTAKES["sign"][0])
+    done = run("trace", "check-facts", folder)
+    assert done.code == 1
+    assert "sign -1 explains 100 %" in done.out
+    shown = run("attack", "--trace", folder, "--method", "map", "--method", "lad")
+    assert shown.out.splitlines()[1].startswith("declared facts explain")
+    assert "warning: declared facts explain" in shown.err
+    assert "with the wrong sign: AUC 0.0" in " ".join(shown.out.split())
+    assert "better than guessing" not in shown.out
+    report = run("attack", "--trace", folder, "--method", "map", "--json").json()
+    (row,) = report["facts"]
+    assert (row["state"], row["better"]) == ("wrong", {"sign": -1})
+    assert any("with the wrong sign" in row["warning"] for row in report["warnings"])
+
+
+def test_map_below_lad_is_a_doubt(tmp_path: Path) -> None:
+    folder = trace_of(tmp_path / "t", B, {"learning_rate": 0.2})
+    report = fa.attack_trace(folder, ["map", "lad"])
+    assert any("the declared facts do not fit the messages" in row["warning"] for row in report.warnings)
+    right = fa.attack_trace(trace_of(tmp_path / "right", B), ["map", "lad"])
+    assert right.warnings == []
+    assert right.facts[0]["explained"] == 1.0
+
+
+def test_counts_that_contradict_interactions_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another writer may have left them: this one refuses."""
+    monkeypatch.setattr("foltr_audit.trace.writer.contradiction", lambda header, record: None)
+    folder = trace_of(tmp_path / "t", B, {"interactions": 4})
+    assert checked(folder).contradictions == ("interactions is 4, but a message of round 0 counts 1",)
+    assert run("trace", "check-facts", folder).code == 1
+    assert run("trace", "validate", folder).code == 3

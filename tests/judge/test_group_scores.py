@@ -1,0 +1,377 @@
+"""Attack success by group of clients, against plain loops and figures by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+from sklearn import metrics as sk
+
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.population import Population, Trait, Value
+from foltr_audit.experiments.stages import make_attacks
+from foltr_audit.judge.clicks import judge
+from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.scoring import Scorer
+from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
+from foltr_audit.report.results.group_success import groups_table
+from foltr_audit.report.tables.attack import print_attack
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.trace import TraceDataset, TraceHeader
+from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
+
+SETTING = {
+    "trained_on": "perfect",
+    "eps_claimed": 1.2,
+    "defense": "none",
+    "learner": "fpdgd",
+    "pdgd": "none",
+    "sees": "message and lists",
+}
+INTENTS = Population(
+    traits=(
+        Trait(name="intent", values=(Value(name="intent 1", intent=0), Value(name="intent 2", intent=1))),
+        Trait(
+            name="clicks",
+            values=(
+                Value(name="perfect clicks", click_model="perfect"),
+                Value(name="no clicks", click_model="informational"),
+            ),
+        ),
+    )
+)
+TWO = Population(traits=(Trait(name="t", values=(Value(name="even"), Value(name="odd"))),))
+
+
+def grouped(judged: Evidence, seed: int = 1, n: int = 3) -> Evidence:
+    """Lists dealt to some groups at random; lists of one query may be of several."""
+    group = np.random.default_rng(seed).integers(0, n, size=judged.query.size)
+    return replace(judged, group=group, groups=tuple(f"group {g}" for g in range(n)))
+
+
+def scores(judged: Evidence, resamples: int = 200) -> dict[str, GuesserScores]:
+    return {found.method: found for found in group_scores(Scorer(judged, Streams(1), resamples))}
+
+
+# --- the judge ------------------------------------------------------------------------------------
+
+
+def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int = 2) -> MemoryRecording:
+    """Rounds of messages with some lists each, whose features are embedded."""
+    rng, lists, k, d = np.random.default_rng(1), messages * steps, 4, 6
+    header = TraceHeader(
+        kind="update", dtype="float64", parameters=d, k=k, has_truth=True, embeds_features=True,
+        dataset=TraceDataset(source="here", fold=0, fingerprint="", normalised="none", parts=("live",)),
+    )  # fmt: skip
+    made = MemoryRecording(header)
+    for number in range(rounds):
+        updates = rng.normal(size=(messages, d))
+        record = RoundRecord(
+            round=number,
+            parameters=np.zeros(d),
+            aggregate=np.zeros(d),
+            shares=messages,
+            survivors=np.ones(messages, dtype=np.bool_),
+            counts=np.full(messages, steps),
+            messages=updates,
+            slot=np.repeat(np.arange(messages), steps),
+            step=np.tile(np.arange(steps), messages),
+            part=np.zeros(lists, dtype=np.int64),
+            query=np.arange(lists),
+            shown=np.tile(np.arange(k), (lists, 1)),
+            features=rng.normal(size=(lists, k, d)).astype(np.float32),
+        )
+        truth = RoundTruth(
+            clients=clients,
+            updates=updates,
+            clicks=rng.random((lists, k)) < 0.5,
+            clipped=np.zeros(lists, dtype=np.bool_),
+        )
+        made.write(record, truth)
+    return made
+
+
+def judged_by(made: MemoryRecording, groups: ClientGroups) -> Evidence:
+    observer = Observer(made.header, None)
+    return judge(made, observer, make_attacks(["first-position"]), Streams(1), groups=groups)
+
+
+def test_every_list_knows_the_group_of_its_client() -> None:
+    clients = np.array([7, 4, 1_000_000_002, 3, 11])
+    found = judged_by(recording(5, 3, clients), ClientGroups.of(INTENTS))
+    assert found.groups == INTENTS.groups
+    expected = [client % 4 for _ in range(2) for client in clients.tolist() for _ in range(3)]
+    assert found.group.tolist() == expected
+    own = [INTENTS.groups[number].split(", ")[0] for number in found.group]
+    intents, _ = INTENTS.own(np.repeat(clients, 3))
+    assert own[:15] == [f"intent {i + 1}" for i in intents.tolist()]
+
+
+def test_fresh_clients_click_as_they_are_told_and_differ_in_what_they_want_alone() -> None:
+    clients = np.arange(40) + 3 * 10**9
+    groups = ClientGroups.of(INTENTS, fresh=True)
+    assert groups.names == ("intent 1", "intent 2")
+    assert groups.of_clients(clients).tolist() == INTENTS.own(clients)[0].tolist()
+    assert ClientGroups.of(Population(traits=INTENTS.traits[1:]), fresh=True).names == ("everybody",)
+    every = ClientGroups.of(INTENTS)
+    assert every.names == INTENTS.groups
+    assert every.of_clients(clients).tolist() == INTENTS.group_of(clients).tolist()
+    assert ClientGroups.of(Population()) == ONE_GROUP
+
+
+def test_without_a_population_all_are_one_group() -> None:
+    found = judged_by(recording(5, 1, np.arange(5)), ONE_GROUP)
+    assert found.groups == ("everybody",)
+    assert not found.group.any()
+    assert not list(attack_rows(found, "perfect", SETTING, Streams(1))["groups"])
+
+
+def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() -> None:
+    one = grouped(random_evidence(1, lists=20))
+    other = replace(
+        random_evidence(2, lists=30),
+        group=np.random.default_rng(3).integers(0, 2, size=30),
+        groups=("group 2", "group 9"),
+    )
+    assert one.at(np.arange(20) % 2 == 0).group.tolist() == one.group[::2].tolist()
+    both = combined([one, other])
+    names = [piece.groups[number] for piece in (one, other) for number in piece.group]
+    assert [both.groups[number] for number in both.group] == names
+    assert both.groups == ("group 0", "group 1", "group 2", "group 9")
+
+
+# --- attack success -------------------------------------------------------------------------------
+
+
+def slow_metrics(judged: Evidence, lists: NDArray[np.int64]) -> dict[str, float]:
+    """Means over some lists with a click, one by one, and the AUC of their documents."""
+    found: dict[str, list[float]] = {name: [] for name in GROUP_METRICS if name != "auc"}
+    truth, values = [], []
+    guessed = judged.guessed["attack"]
+    for i in lists:
+        here = judged.is_document[i]
+        clicks, guess = judged.clicks[i, here], guessed.guess[i, here]
+        found["accuracy"].append(sk.accuracy_score(clicks, guess))
+        if guess.any():
+            found["precision"].append(sk.precision_score(clicks, guess))
+        found["recall"].append(sk.recall_score(clicks, guess))
+        found["f1"].append(sk.f1_score(clicks, guess, zero_division=0.0))
+        found["exact"].append(float((clicks == guess).all()))
+        truth += clicks.tolist()
+        values += guessed.scores[i, here].tolist()
+    area = sk.roc_auc_score(truth, values) if 0 < sum(truth) < len(truth) else float("nan")
+    return {**{name: float(np.mean(each)) for name, each in found.items()}, "auc": float(area)}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_scores_of_a_group_are_those_of_its_lists_alone(seed: int) -> None:
+    judged = grouped(random_evidence(seed, silent=0.2), seed)
+    found = scores(judged)["attack"]
+    with_click = np.flatnonzero(judged.has_click)
+    assert found.everybody == pytest.approx(slow_metrics(judged, with_click), rel=1e-12)
+    assert {group.group for group in found.groups} == set(judged.groups)
+    for group in found.groups:
+        number = judged.groups.index(group.group)
+        mine = np.flatnonzero(judged.has_click & (judged.group == number))
+        slow = slow_metrics(judged, mine)
+        told = {name: score.value for name, score in group.metrics.items()}
+        assert told == pytest.approx(slow, rel=1e-12)
+        assert (group.lists, group.skipped) == (mine.size, int((judged.group == number).sum()) - mine.size)
+        assert group.queries == len(set(judged.query[mine].tolist()))
+        for name in GROUP_METRICS:
+            assert group.differences[name].value == pytest.approx(slow[name] - found.everybody[name])
+
+
+def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
+    judged = grouped(random_evidence(4))
+    scorer = Scorer(judged, Streams(1), 200)
+    (found,) = [one for one in group_scores(scorer) if one.method == "attack"]
+    draws = (
+        Streams(1)
+        .generator("bootstrap")
+        .integers(0, scorer.resamples.names.size, size=(200, scorer.resamples.names.size))
+    )
+    right = judged.guessed["attack"].guess & judged.is_document
+    exact = (right == judged.clicks).all(axis=1).astype(float)
+    every = resampled(exact, np.ones(exact.size), judged.query, draws)
+    for group in found.groups:
+        inside = (judged.group == judged.groups.index(group.group)).astype(float)
+        mine = resampled(exact * inside, inside, judged.query, draws)
+        ends = share_ends(float(exact[inside > 0].mean()), mine, len(set(judged.query[inside > 0])))
+        assert group.metrics["exact"].ci95 == pytest.approx(ends, rel=1e-9, abs=1e-12)
+        values = mine - every
+        low, high = middle(values)
+        every_ends = share_ends(float(exact.mean()), every, len(set(judged.query)))
+        if ends != middle(mine):
+            low, high = min(low, ends[0] - every_ends[1]), max(high, ends[1] - every_ends[0])
+        assert group.differences["exact"].ci95 == pytest.approx((low, high), rel=1e-9, abs=1e-12)
+
+
+def test_the_auc_of_resamples_is_that_of_their_documents() -> None:
+    judged = grouped(random_evidence(5, lists=30, queries=5), n=2)
+    scorer = Scorer(judged, Streams(1), 20)
+    inside = judged.group == 1
+    found = scorer.ranked("attack", inside).areas(scorer.resamples)
+    for draw, weights in zip(found.draws, scorer.resamples.weights, strict=True):
+        rows = np.repeat(np.arange(inside.size), weights[scorer.resamples.cluster] * inside)
+        here = judged.is_document[rows]
+        truth, values = judged.clicks[rows][here], judged.guessed["attack"].scores[rows][here]
+        assert draw == pytest.approx(sk.roc_auc_score(truth, values), rel=1e-12)
+
+
+def leaking(strength: float, seed: int, lists: int = 200) -> Evidence:
+    """Two groups; of the odd lists a score tells the clicks with so much strength, of the even nothing."""
+    rng = np.random.default_rng(seed)
+    clicks = rng.random((lists, 5)) < 0.4
+    clicks[:, 0] |= ~clicks.any(axis=1)
+    group = np.arange(lists) % 2
+    values = rng.normal(size=clicks.shape) + strength * clicks * group[:, np.newaxis]
+    names = [f"q{i}" for i in range(lists)]
+    judged = evidence(names, clicks, values > 0, scores=values)
+    return replace(judged, group=group, groups=TWO.groups)
+
+
+def test_who_is_hit_hardest_comes_first_and_clearly_differs_from_all() -> None:
+    found = scores(leaking(2.0, seed=1))["attack"]
+    assert [group.group for group in found.groups] == ["odd", "even"]
+    worst, best = (group.differences["auc"].ci95 for group in found.groups)
+    assert worst is not None
+    assert best is not None
+    assert worst[0] > 0 > best[1]
+
+
+def leaves_out_zero(strength: float, seed: int) -> bool:
+    """Whether the even group's interval leaves out that it is hit like all."""
+    found = scores(leaking(strength, seed, lists=80), resamples=100)["attack"]
+    (even,) = [group for group in found.groups if group.group == "even"]
+    low, high = even.differences["auc"].ci95 or (0.0, 0.0)
+    return not low <= 0 <= high
+
+
+def test_groups_that_are_hit_alike_seldom_seem_to_differ() -> None:
+    """A 95 % interval of one group misses 0 in 3 of 60 worlds; 10 or more have a probability below .001."""
+    assert stats.binom.sf(9, 60, 0.05) < 0.001
+    assert sum(leaves_out_zero(0.0, seed) for seed in range(60)) <= 9
+    assert sum(leaves_out_zero(2.0, seed) for seed in range(12)) > 9
+
+
+def test_a_group_without_a_judged_list_is_last_and_knows_nothing() -> None:
+    judged = leaking(1.0, seed=1)
+    clicks = judged.clicks & (judged.group == 1)[:, np.newaxis]
+    found = scores(replace(judged, clicks=clicks))["attack"]
+    assert [group.group for group in found.groups] == ["odd", "even"]
+    silent = found.groups[-1]
+    assert (silent.lists, silent.skipped, silent.queries) == (0, 100, 0)
+    for score in (*silent.metrics.values(), *silent.differences.values()):
+        assert np.isnan(score.value)
+        assert score.ci95 is None
+    rows = attack_rows(replace(judged, clicks=clicks), "perfect", SETTING, Streams(1))["groups"]
+    (row,) = [row for row in rows if row["method"] == "attack" and row["place"] == 2]
+    assert row["auc"] is row["auc_ci95"] is row["f1_difference"] is None
+
+
+def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
+    found = scores(grouped(random_evidence(6)))["random:k=mean"]
+    judged = grouped(random_evidence(6))
+    length = judged.is_document.sum(axis=1)
+    size = np.minimum(judged.clicks.sum(axis=1).mean(), length)
+    low = np.minimum(np.floor(judged.clicks.sum(axis=1).mean()), length)
+    high = np.minimum(low + 1, length)
+    share = judged.clicks.sum(axis=1).mean() % 1
+    recall = ((1 - share) * low + share * high) / length
+    assert (size <= length).all()
+    for group in found.groups:
+        mine = judged.group == judged.groups.index(group.group)
+        assert group.metrics["recall"].value == pytest.approx(recall[mine].mean(), rel=1e-12)
+        assert group.metrics["auc"].value == 0.5
+        assert group.differences["auc"].value == 0.0
+
+
+# --- rows and tables of attacks -------------------------------------------------------------------
+
+
+def report_of(judged: Evidence, utility_groups: list[dict[str, Any]] | None = None) -> AttackReport:
+    rows = joined([attack_rows(judged, "perfect", SETTING, Streams(1))])
+    data = {"source": "data", "synthetic": False, "features": 4, "normalised": "none"}
+    folds = [{"fingerprint": "0123456789abcdef"}]
+    return AttackReport(
+        config={"seed": 1},
+        dataset={**data, "folds": folds},
+        utility=[],
+        utility_groups=utility_groups or [],
+        **rows,
+    )
+
+
+def printed(*tables: Table, report: AttackReport | None = None, width: int = 80) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=width)
+    if report is not None:
+        print_attack(report, console)
+    for table in tables:
+        console.print(table)
+    assert all(len(line) <= width for line in text.getvalue().splitlines())
+    return text.getvalue()
+
+
+def test_rows_name_group_place_and_all_clients() -> None:
+    judged = leaking(2.0, seed=1)
+    found = attack_rows(judged, "perfect", SETTING, Streams(1))
+    (result,) = [row for row in found["results"] if row["method"] == "attack"]
+    rows = [row for row in found["groups"] if row["method"] == "attack"]
+    assert [(row["group"], row["place"], row["lists"]) for row in rows] == [("odd", 1, 100), ("even", 2, 100)]
+    assert {row["method"]: row["baseline"] for row in found["groups"]} == {
+        "random:k=mean": True,
+        "attack": False,
+    }
+    for row in rows:
+        assert {name: row[name] for name in (*SETTING, "click_model", "view")} == {
+            name: result[name] for name in (*SETTING, "click_model", "view")
+        }
+        for name in GROUP_METRICS:
+            assert row[f"{name}_all"] == pytest.approx(result[name], rel=1e-12)
+            assert row[f"{name}_difference"] == pytest.approx(row[name] - result[name])
+
+
+def test_json_tells_of_groups_only_where_there_are_several() -> None:
+    told = json.loads(report_of(leaking(1.0, seed=1)).json())
+    assert len(told["groups"]) == 4
+    one = json.loads(report_of(random_evidence(1)).json())
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
+    assert set(one) == fields - {"groups", "places"}
+
+
+def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:
+    report = report_of(leaking(2.0, seed=1))
+    lines = printed(report=report).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("by group of clients"))
+    table = [line for line in lines[first:] if line.strip()]
+    everybody, odd, even = (
+        next(i for i, line in enumerate(table) if i > attack and name in line)
+        for attack in [next(i for i, line in enumerate(table) if line.startswith("attack")) - 1]
+        for name in ("all clients", " odd", " even")
+    )
+    assert everybody < odd < even
+    (row,) = [row for row in report.groups if row["group"] == "odd" and row["method"] == "attack"]
+    assert f"{row['auc']:.3f}".lstrip("0") in table[odd]
+    assert "200" in table[everybody]
+    assert "by group" not in printed(report=report_of(random_evidence(1)))
+
+
+def test_names_of_groups_are_no_markup() -> None:
+    odd = replace(leaking(1.0, seed=1), groups=("[red]even[/red]", "[bold]odd"))
+    told = printed(groups_table(report_of(odd).groups), width=120)
+    assert "[red]even[/red]" in told
+    assert "[bold]odd" in told

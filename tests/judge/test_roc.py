@@ -1,0 +1,207 @@
+"""The ROC curve against scikit-learn and brute force, under weights and at its low end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn import metrics as sk
+
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.roc import FALSE_POSITIVES, Ranked
+from foltr_audit.kernels.auc import weighted_auc, weighted_hits
+from foltr_audit.rng import Streams
+from tests.fixtures.reference import numba_threads
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DOCUMENTS = st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), max_size=25)
+WEIGHTS = st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=4)
+
+
+def prepared(documents: list[tuple[int, bool, int]]) -> tuple[Ints, Bools, Ints, Ints]:
+    """Scores in rising order, truth, clusters, and numbers of the distinct scores."""
+    documents = sorted(documents, key=lambda document: document[0])
+    score = np.array([document[0] for document in documents], dtype=np.int64)
+    positive = np.array([document[1] for document in documents], dtype=np.bool_)
+    cluster = np.array([document[2] for document in documents], dtype=np.int64)
+    return score, positive, cluster, np.unique(score, return_inverse=True)[1].astype(np.int64)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(documents=DOCUMENTS, weights=WEIGHTS)
+def test_weighted_auc_equals_scikit_learn_on_repeated_documents(
+    documents: list[tuple[int, bool, int]], weights: list[tuple[int, ...]]
+) -> None:
+    score, positive, cluster, tie = prepared(documents)
+    for weight, found in zip(weights, weighted_auc(positive, tie, cluster, np.array(weights)), strict=True):
+        times = np.array(weight)[cluster]
+        labels, values = np.repeat(positive, times), np.repeat(score, times)
+        if labels.all() or not labels.any():
+            assert np.isnan(found)
+        else:
+            assert found == pytest.approx(sk.roc_auc_score(labels, values), rel=1e-12)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(documents=DOCUMENTS, weights=WEIGHTS, allowed=st.lists(st.integers(0, 9), min_size=1, max_size=3))
+def test_weighted_hits_equal_the_best_of_all_thresholds(
+    documents: list[tuple[int, bool, int]], weights: list[tuple[int, ...]], allowed: list[int]
+) -> None:
+    score, positive, cluster, tie = prepared(documents)
+    limits = np.tile(np.array(allowed), (len(weights), 1))
+    found = weighted_hits(positive, tie, cluster, np.array(weights), limits)
+    for weight, row in zip(weights, found, strict=True):
+        times = np.array(weight)[cluster]
+        thresholds = [np.inf, *np.unique(score)]
+        counts = [
+            (int(times[(score >= t) & positive].sum()), int(times[(score >= t) & ~positive].sum()))
+            for t in thresholds
+        ]
+        assert row.tolist() == [max(hits for hits, alarms in counts if alarms <= most) for most in allowed]
+
+
+def test_the_same_bytes_for_any_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    tie, cluster = np.sort(rng.integers(0, 50, size=500)), rng.integers(0, 9, size=500)
+    positive, weights = rng.random(500) < 0.3, rng.integers(0, 4, size=(64, 9))
+    allowed = rng.integers(0, 200, size=(64, 2))
+    with numba_threads(2):
+        two = weighted_auc(positive, tie, cluster, weights).tobytes()
+        hits = weighted_hits(positive, tie, cluster, weights, allowed).tobytes()
+    with numba_threads(1):
+        assert weighted_auc(positive, tie, cluster, weights).tobytes() == two
+        assert weighted_hits(positive, tie, cluster, weights, allowed).tobytes() == hits
+
+
+def highest(scores: Floats, positive: Bools, rate: float) -> float:
+    """The largest TPR of scikit-learn's curve at a FPR of at most `rate`."""
+    false, true, _ = sk.roc_curve(positive, scores, drop_intermediate=False)
+    return float(true[false <= rate + 1e-12].max())
+
+
+def scored_documents(seed: int, size: int, queries: int) -> tuple[Floats, Bools, Ints]:
+    """Scores with ties, better where clicked, of documents of some queries."""
+    rng = np.random.default_rng(seed)
+    positive = rng.random(size) < 0.3
+    scores: Floats = np.round(rng.normal(size=size) + 2.0 * positive, 1).astype(np.float64)
+    return scores, positive, rng.integers(0, queries, size=size)
+
+
+def resamples_of(queries: int, seed: int = 1, count: int = 100) -> Resamples:
+    return Resamples(np.arange(queries).astype(str), Streams(seed), count)
+
+
+@pytest.mark.parametrize(("seed", "size"), [(1, 60), (2, 400), (3, 3000)])
+def test_true_positives_equal_scikit_learn_in_every_resample(seed: int, size: int) -> None:
+    scores, positive, cluster = scored_documents(seed, size, 15)
+    resamples = resamples_of(15)
+    found = Ranked.of(scores, positive, cluster).true_positives(resamples)
+    area = Ranked.of(scores, positive, cluster).auc(resamples)
+    assert area.value == pytest.approx(sk.roc_auc_score(positive, scores), rel=1e-12)
+    for name, rate in (("tpr_at_1", 0.01), ("tpr_at_01", 0.001)):
+        assert found[name].value == pytest.approx(highest(scores, positive, rate), rel=1e-12)
+        repeated = [np.repeat(np.arange(size), weight[cluster]) for weight in resamples.weights]
+        values = [highest(scores[rows], positive[rows], rate) for rows in repeated]
+        enough = (~positive).sum() * rate >= 2
+        assert found[name].ci95 == (
+            pytest.approx(np.quantile(values, [0.025, 0.975]), rel=1e-12) if enough else None
+        )
+
+
+def test_a_false_positive_rate_may_reach_its_level_and_not_pass_it() -> None:
+    """One of 100 unclicked documents is 1 %; one of 99 is more."""
+    for unclicked, expected in ((100, 0.75), (99, 0.25)):
+        scores = np.array([9.0, 8.0, 7.0, 7.0, *[1.0] * (unclicked - 1), 1.0])
+        positive = np.array([True, False, True, True, *[False] * (unclicked - 1), True])
+        ranked = Ranked.of(scores, positive, np.zeros(scores.size, dtype=np.int64))
+        found = ranked.true_positives(resamples_of(1))
+        assert found["tpr_at_1"].value == expected
+        assert found["tpr_at_01"].value == 0.25
+        assert found["tpr_at_1"].ci95 is None
+
+
+def test_ties_are_not_split() -> None:
+    """A clicked and an unclicked document of equal score are named together or not at all."""
+    scores, positive = np.array([3.0, 2.0, 2.0, 0.0]), np.array([True, True, False, False])
+    found = Ranked.of(scores, positive, np.array([0, 1, 0, 1])).true_positives(resamples_of(2))
+    assert found["tpr_at_1"].value == 0.5
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_one_class_has_no_rates(positive: bool) -> None:
+    ranked = Ranked.of(np.arange(4.0), np.full(4, positive), np.array([0, 0, 1, 1]))
+    for score in (ranked.auc(resamples_of(2)), *ranked.true_positives(resamples_of(2)).values()):
+        assert np.isnan(score.value)
+        assert score.ci95 is None
+
+
+def test_nothing_to_rank() -> None:
+    ranked = Ranked.of(np.zeros(0), np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64))
+    for score in (ranked.auc(resamples_of(0)), *ranked.true_positives(resamples_of(0)).values()):
+        assert np.isnan(score.value)
+        assert score.ci95 is None
+
+
+def test_resamples_without_one_class_do_not_count() -> None:
+    """Queries 0 and 1 hold clicked documents: they are right wherever one was drawn, as two trials are."""
+    scores, cluster = np.array([5.0, 5.0, *[1.0] * 400]), np.array([0, 1, *[0] * 200, *[2] * 200])
+    found = Ranked.of(scores, scores > 1, cluster).true_positives(resamples_of(3))
+    assert found["tpr_at_1"].ci95 == pytest.approx((0.025**0.5, 1.0))
+    assert found["tpr_at_01"].ci95 is None
+
+
+@pytest.mark.parametrize(("unclicked", "known"), [(200, True), (199, False)])
+def test_no_interval_where_too_few_false_positives_are_allowed(unclicked: int, known: bool) -> None:
+    scores, positive, cluster = scored_documents(5, 1000, 20)
+    rows = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)[:unclicked]])
+    found = Ranked.of(scores[rows], positive[rows], cluster[rows]).true_positives(resamples_of(20))
+    assert (found["tpr_at_1"].ci95 is not None) == known
+    assert found["tpr_at_01"].ci95 is None
+    assert not np.isnan(found["tpr_at_01"].value)
+
+
+def drawn(rng: np.random.Generator, queries: int, per_query: int) -> tuple[Floats, Bools, Ints]:
+    """Documents whose clicks shift the score by 2, and by what their query makes of that."""
+    cluster = np.repeat(np.arange(queries), per_query)
+    effect = rng.normal(2.0, 0.5, size=queries)[cluster]
+    positive = rng.random(cluster.size) < 0.3
+    return rng.normal(size=cluster.size) + positive * effect, positive, cluster
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("queries", "per_query"), [(20, 20), (100, 10), (100, 100)])
+def test_intervals_hold_the_truth_in_the_long_run(queries: int, per_query: int) -> None:
+    """Normal scores: the threshold and the TPR beyond it have closed forms."""
+    for name, one_in in FALSE_POSITIVES.items():
+        rng, held = np.random.default_rng(3), []
+        truth = norm.sf((norm.isf(1 / one_in) - 2.0) / np.sqrt(1.0 + 0.5**2))
+        for seed in range(500):
+            ends = (
+                Ranked.of(*drawn(rng, queries, per_query))
+                .true_positives(resamples_of(queries, seed, 300))[name]
+                .ci95
+            )
+            if ends is not None:
+                held.append(ends[0] <= truth <= ends[1])
+        if len(held) > 400:
+            assert 0.9 < np.mean(held) < 0.98
+
+
+def test_infinite_scores_rank_like_any_others() -> None:
+    scores = np.array([np.inf, np.inf, 3.0, -np.inf, -np.inf])
+    positive = np.array([True, True, False, True, False])
+    cluster = np.array([0, 1, 0, 1, 0])
+    infinite, finite = (Ranked.of(values, positive, cluster) for values in (scores, np.clip(scores, -9, 9)))
+    assert infinite.true_positives(resamples_of(2)) == finite.true_positives(resamples_of(2))
+    assert infinite.auc(resamples_of(2)) == finite.auc(resamples_of(2))
+    assert infinite.true_positives(resamples_of(2))["tpr_at_01"].value == 2 / 3
+
+
+def test_the_levels_are_one_percent_and_a_tenth_of_it() -> None:
+    assert FALSE_POSITIVES == {"tpr_at_1": 100, "tpr_at_01": 1000}

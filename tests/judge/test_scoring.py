@@ -1,0 +1,359 @@
+"""Attack metrics against scikit-learn and brute force, and what the bootstrap intervals are worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+from math import floor
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn import metrics as sk
+
+from foltr_audit.judge.bootstrap import Score
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.scoring import METRICS, Scored, Scorer, list_metrics
+from foltr_audit.rng import Streams
+from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends
+
+Row = dict[str, float]
+LIST_METRICS = METRICS[:6]
+OF_LISTS = METRICS[:-1]
+"""Metrics that every row has; the last is of messages with several lists."""
+
+
+def scored(judged: Evidence, seed: int = 1, resamples: int = 200) -> dict[str, Scored]:
+    return {row.method: row for row in Scorer(judged, Streams(seed), resamples).scores()}
+
+
+def interval(row: Scored, metric: str) -> tuple[float, float]:
+    found = row.metrics[metric].ci95
+    assert found is not None
+    return found
+
+
+def sklearn_metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_]) -> dict[str, float]:
+    """The metrics of one list with a click."""
+    recall = sk.recall_score(clicks, guess)
+    specificity = recall if clicks.all() else sk.recall_score(~clicks, ~guess)
+    return {
+        "accuracy": sk.accuracy_score(clicks, guess),
+        "balanced_accuracy": (recall + specificity) / 2,
+        "precision": sk.precision_score(clicks, guess, zero_division=np.nan),
+        "recall": recall,
+        "f1": sk.f1_score(clicks, guess, zero_division=0.0),
+        "exact": float(np.array_equal(clicks, guess)),
+    }
+
+
+def lists_of(judged: Evidence) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Clicks and guesses of each list without its padding."""
+    guess = judged.guessed["attack"].guess
+    return [(judged.clicks[i, here], guess[i, here]) for i, here in enumerate(judged.is_document)]
+
+
+def test_the_reference_agrees_with_scikit_learn_on_balanced_accuracy() -> None:
+    clicks, guess = np.array([1, 0, 0, 1, 0], dtype=np.bool_), np.array([1, 1, 0, 0, 0], dtype=np.bool_)
+    assert sklearn_metrics(clicks, guess)["balanced_accuracy"] == sk.balanced_accuracy_score(clicks, guess)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_list_metrics_equal_scikit_learn(seed: int) -> None:
+    judged = random_evidence(seed)
+    lists = lists_of(judged)
+    expected = [sklearn_metrics(clicks, guess) for clicks, guess in lists]
+    counts = np.array([[(c & g).sum(), g.sum(), c.sum(), c.size] for c, g in lists], dtype=np.float64)
+    exact = np.array([row["exact"] for row in expected])
+    tp, guessed, clicked, length = counts.T
+    found = list_metrics(tp, guessed, clicked, length, exact)
+    assert tuple(found) == LIST_METRICS
+    row = scored(judged)["attack"]
+    for name in LIST_METRICS:
+        values = np.array([one[name] for one in expected])
+        np.testing.assert_allclose(found[name], values, rtol=1e-12)
+        assert row.metrics[name].value == pytest.approx(np.nanmean(values), rel=1e-12)
+    assert row.precision_undefined == sum(not guess.any() for _, guess in lists) > 0
+
+
+def test_an_all_clicked_list_without_a_guess() -> None:
+    """Precision is undefined there and leaves the mean; everything else counts 0."""
+    clicks = np.ones((2, 3), dtype=np.bool_)
+    row = scored(evidence(["a", "b"], clicks, np.array([[False] * 3, [True] * 3])))["attack"]
+    assert row.precision_undefined == 1
+    assert {name: row.metrics[name].value for name in LIST_METRICS} == {
+        "accuracy": 0.5,
+        "balanced_accuracy": 0.5,
+        "precision": 1.0,
+        "recall": 0.5,
+        "f1": 0.5,
+        "exact": 0.5,
+    }
+    silent = scored(evidence(["a", "b"], clicks, np.zeros((2, 3), dtype=np.bool_)))["attack"]
+    assert np.isnan(silent.metrics["precision"].value)
+    assert silent.metrics["precision"].ci95 is None
+    assert np.isnan(silent.metrics["auc"].value)  # no unclicked document to compare with
+    assert silent.metrics["auc"].ci95 is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_auc_equals_scikit_learn_over_pooled_documents(seed: int) -> None:
+    judged = random_evidence(seed)
+    here = judged.is_document
+    expected = sk.roc_auc_score(judged.clicks[here], judged.guessed["attack"].scores[here])
+    assert scored(judged)["attack"].metrics["auc"].value == pytest.approx(expected, rel=1e-12)
+
+
+def random_guess_means(judged: Evidence, size: float) -> dict[str, float]:
+    """Means of the metrics over all guesses of `size` documents; a fraction mixes two whole sizes."""
+    names = (*LIST_METRICS, "accuracy_identifiable")
+
+    def metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_], known: NDArray[np.bool_]) -> Row:
+        right = (clicks == guess)[known]
+        return {**sklearn_metrics(clicks, guess), names[-1]: right.mean() if right.size else np.nan}
+
+    def expected(clicks: NDArray[np.bool_], known: NDArray[np.bool_], whole: int) -> Row:
+        every = list(combinations(range(clicks.size), min(whole, clicks.size)))
+        rows = [metrics(clicks, np.isin(np.arange(clicks.size), named), known) for named in every]
+        return {name: float(np.mean([row[name] for row in rows])) for name in names}
+
+    share = size - floor(size)
+    means = []
+    for (clicks, _), known, here in zip(
+        lists_of(judged), judged.identifiable, judged.is_document, strict=True
+    ):
+        low, high = (expected(clicks, known[here], floor(size) + more) for more in (0, 1))
+        means.append({name: (1 - share) * low[name] + share * high[name] for name in names})
+    return {name: float(np.nanmean([row[name] for row in means])) for name in names}
+
+
+def test_random_guessing_equals_the_mean_over_all_guesses() -> None:
+    judged = random_evidence(5, lists=20)
+    rows = scored(judged)
+    mean_clicks = float(judged.clicks.sum(axis=1).mean())
+    assert mean_clicks != floor(mean_clicks)
+    for method, size in (("random:k=3", 3.0), ("random:k=4", 4.0), ("random:k=mean", mean_clicks)):
+        for name, value in random_guess_means(judged, size).items():
+            assert rows[method].metrics[name].value == pytest.approx(value, rel=1e-12), (method, name)
+        assert rows[method].metrics["auc"].value == 0.5
+        assert rows[method].metrics["tpr_at_1"] == Score(0.01, (0.01, 0.01))
+        assert rows[method].metrics["tpr_at_01"] == Score(0.001, (0.001, 0.001))
+        assert rows[method].precision_undefined == 0
+    assert list(rows) == ["random:k=3", "random:k=4", "random:k=mean", "attack"]
+
+
+def test_an_interval_is_the_distribution_over_resampled_queries() -> None:
+    """Two queries: a quarter of the resamples holds the worse one only, a quarter the better one."""
+    clicks = np.array([[True, False], [True, False], [True, False]])
+    guess = np.array([[True, False], [True, True], [False, True]])
+    judged = evidence(["good", "good", "bad"], clicks, guess)
+    scorer = Scorer(judged, Streams(1))
+    accuracy = scorer.resamples.means(scorer.of_lists("attack")["accuracy"])
+    assert accuracy._replace(share=False).score.ci95 == (0.0, 0.75)
+    # Three: each of the 27 resamples is as likely; 1/27 > .025 holds one query three times.
+    means = {"a": 1.0, "b": 0.5, "c": 0.0}
+    triples = [sum(means[q] for q in triple) / 3 for triple in product("abc", repeat=3)]
+    judged = evidence(["a", "b", "c"], clicks, guess)
+    scorer = Scorer(judged, Streams(1), 5000)
+    assert scorer.resamples.mean(scorer.of_lists("attack")["accuracy"]).ci95 == (min(triples), max(triples))
+
+
+def by_loop(
+    values: NDArray[np.float64], query: NDArray[np.str_], seed: int = 1
+) -> tuple[float, tuple[float, float]]:
+    """Mean of shares that are defined, and its interval over 200 resamples of queries, in plain loops."""
+    defined = ~np.isnan(values)
+    n = np.unique(query).size
+    draws = Streams(seed).generator("bootstrap").integers(0, n, size=(200, n))
+    means = resampled(np.where(defined, values, 0.0), defined.astype(float), query, draws)
+    value = float(values[defined].mean())
+    return value, share_ends(value, means, np.unique(query[defined]).size)
+
+
+def test_accuracy_on_identifiable_documents_leaves_out_ties_and_twins() -> None:
+    judged = random_evidence(9)
+    values = []
+    for i, (clicks, guess) in enumerate(lists_of(judged)):
+        known = judged.told[i, judged.is_document[i]]
+        tie = clicks.all()
+        right = [c == g for c, g, k in zip(clicks, guess, known, strict=True) if k and not tie]
+        values.append(np.mean(right) if right else np.nan)
+    assert np.isnan(values).any()
+    found = scored(judged)["attack"].metrics["accuracy_identifiable"]
+    value, ends = by_loop(np.array(values), judged.query)
+    assert found.value == pytest.approx(value, rel=1e-12)
+    assert found.ci95 == pytest.approx(ends, rel=1e-12)
+
+
+def test_nothing_identifiable() -> None:
+    clicks = np.ones((2, 3), dtype=np.bool_)
+    row = scored(evidence(["a", "b"], clicks, clicks))
+    for method in ("attack", "random:k=3"):
+        assert np.isnan(row[method].metrics["accuracy_identifiable"].value)
+        assert row[method].metrics["accuracy_identifiable"].ci95 is None
+
+
+def test_a_message_is_exact_if_all_its_lists_are() -> None:
+    """Four messages: right, right but for a list without a click, wrong, and without a click."""
+    yes, no = [True, False], [False, False]
+    clicks = np.array([yes, yes, yes, no, yes, no, no])
+    guess = np.array([yes, yes, yes, yes, no, no, no])
+    message = np.array([3, 3, 5, 5, 6, 6, 9])
+    judged = evidence(["a", "b", "b", "c", "c", "a", "d"], clicks, guess, message=message)
+    rows = scored(judged)
+    assert rows["attack"].metrics["exact_message"].value == 1 / 3
+    assert rows["attack"].metrics["exact"].value == 3 / 4
+    assert "exact_message" not in rows["random:k=3"].metrics
+    alone = evidence(["a"] * 7, clicks, guess, message=np.arange(7))
+    assert "exact_message" not in scored(alone)["attack"].metrics
+
+
+def test_messages_are_resampled_by_the_query_of_their_first_list() -> None:
+    judged = random_evidence(10, lists=80, silent=0.3)
+    judged = replace(judged, message=np.repeat(np.arange(40), 2))
+    guess = judged.guessed["attack"].guess
+    wrong = [((guess[i] & judged.is_document[i]) != judged.clicks[i]).any() for i in range(80)]
+    counted = [m for m in range(40) if judged.has_click[2 * m] or judged.has_click[2 * m + 1]]
+    exact = np.array([not (wrong[2 * m] or wrong[2 * m + 1]) for m in counted], dtype=np.float64)
+    assert 0 < exact.mean() < 1
+    found = scored(judged)["attack"].metrics["exact_message"]
+    value, ends = by_loop(exact, judged.query[[2 * m for m in counted]])
+    assert found.value == pytest.approx(value, rel=1e-12)
+    assert found.ci95 == pytest.approx(ends, rel=1e-12)
+
+
+def test_intervals_equal_a_bootstrap_in_plain_loops() -> None:
+    judged = random_evidence(11)
+    row = scored(judged)["attack"]
+    lists = [sklearn_metrics(clicks, guess) for clicks, guess in lists_of(judged)]
+    for name in LIST_METRICS:
+        value, ends = by_loop(np.array([one[name] for one in lists]), judged.query)
+        assert row.metrics[name].value == pytest.approx(value, rel=1e-12)
+        assert interval(row, name) == pytest.approx(ends, rel=1e-12)
+
+
+def test_same_seed_same_interval() -> None:
+    judged = random_evidence(7, lists=150, queries=50)
+    one, two, other = (scored(judged, seed)["attack"].metrics for seed in (1, 1, 2))
+    assert one == two
+    for name in OF_LISTS:
+        assert one[name].value == other[name].value
+    for name in (*LIST_METRICS, "auc", "accuracy_identifiable"):
+        assert one[name].ci95 != other[name].ci95
+    moved = scored(judged.at(np.random.default_rng(0).permutation(judged.query.size)))["attack"]
+    for name in (*LIST_METRICS, "auc", "accuracy_identifiable"):
+        assert interval(moved, name) == pytest.approx(one[name].ci95, rel=1e-12)
+
+
+def test_one_query_has_no_interval() -> None:
+    judged = random_evidence(3, queries=1)
+    row = scored(judged)["attack"]
+    assert all(score.ci95 is None for score in row.metrics.values())
+    assert not np.isnan([score.value for score in row.metrics.values()]).any()
+
+
+def test_no_lists_at_all() -> None:
+    nothing = np.zeros((0, 4), dtype=np.bool_)
+    for row in scored(evidence([], nothing, nothing)).values():
+        assert set(row.metrics) == set(OF_LISTS)
+        for name in OF_LISTS:
+            assert np.isnan(row.metrics[name].value)
+            assert row.metrics[name].ci95 is None
+
+
+def test_lists_without_a_click_are_as_good_as_no_lists() -> None:
+    nothing = np.zeros((3, 4), dtype=np.bool_)
+    for row in scored(evidence(["a", "b", "c"], nothing, ~nothing)).values():
+        for name in OF_LISTS:
+            assert np.isnan(row.metrics[name].value)
+            assert row.metrics[name].ci95 is None
+
+
+def test_lists_without_a_click_change_no_metric_of_lists() -> None:
+    judged = random_evidence(8, silent=0.4)
+    assert 0.2 < judged.has_click.mean() < 0.8
+    assert scored(judged) == scored(judged.at(judged.has_click))
+    scorer = Scorer(judged, Streams(1), 10)
+    clicks = [clicks for clicks, _ in lists_of(judged) if clicks.any()]
+    assert scorer.unclicked == sum(int((~row).sum()) for row in clicks)
+
+
+def test_no_interval_where_a_metric_is_defined_in_one_query_only() -> None:
+    """The second query has no guess, so precision comes from the first alone."""
+    clicks = np.array([[True, False, False], [True, False, False]])
+    guess = np.array([[True, True, False], [False, False, False]])
+    precision = scored(evidence(["a", "b"], clicks, guess))["attack"].metrics["precision"]
+    assert precision.value == 0.5
+    assert precision.ci95 is None
+
+
+def test_infinite_scores_are_tied_like_any_others() -> None:
+    clicks = np.array([[True, False, True, False], [False, True, False, True]])
+    scores = np.array([[-np.inf, -np.inf, 1.0, 0.0], [-np.inf, np.inf, np.inf, 0.0]])
+    judged = evidence(["a", "b"], clicks, scores > 0, scores=scores)
+    expected = sk.roc_auc_score(clicks.ravel(), np.clip(scores, -9, 9).ravel())
+    assert scored(judged)["attack"].metrics["auc"].value == pytest.approx(expected, rel=1e-12)
+
+
+def clustered(rng: np.random.Generator, queries: int, per_query: int) -> Evidence:
+    """Lists of ten with three clicks; each mark of a guess is wrong with its query's Beta(1, 3) chance.
+
+    The expected accuracy and recall are both 3/4.
+    """
+    wrong = np.repeat(rng.beta(1, 3, size=queries), per_query)
+    clicks = np.tile(np.arange(10) < 3, (queries * per_query, 1))
+    flips = rng.random(clicks.shape) < wrong[:, np.newaxis]
+    return evidence([f"q{i // per_query}" for i in range(wrong.size)], clicks, clicks ^ flips)
+
+
+def unclustered(judged: Evidence) -> Evidence:
+    """The same lists as if each were a query of its own."""
+    guess = judged.guessed["attack"].guess
+    return evidence([str(i) for i in range(judged.query.size)], judged.clicks, guess)
+
+
+def coverage(simulations: int, queries: int) -> dict[str, float]:
+    """How often 95 % intervals hold the true accuracy and recall, and naive ones the accuracy."""
+    rng = np.random.default_rng(11)
+    hits = {"accuracy": 0, "recall": 0, "naive": 0}
+
+    def holds(row: Scored, metric: str) -> bool:
+        low, high = interval(row, metric)
+        return low <= 0.75 <= high
+
+    for seed in range(simulations):
+        judged = clustered(rng, queries, per_query=6)
+        row = scored(judged, seed, resamples=300)["attack"]
+        hits["accuracy"] += holds(row, "accuracy")
+        hits["recall"] += holds(row, "recall")
+        hits["naive"] += holds(scored(unclustered(judged), seed, resamples=300)["attack"], "accuracy")
+    return {name: count / simulations for name, count in hits.items()}
+
+
+def test_intervals_hold_the_truth() -> None:
+    found = coverage(100, queries=40)
+    assert 0.85 < found["accuracy"] < 1
+    assert 0.85 < found["recall"] < 1
+    assert found["naive"] < 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("queries", "nominal"), [(40, 0.93), (150, 0.945)])
+def test_intervals_hold_the_truth_in_the_long_run(queries: int, nominal: float) -> None:
+    """The percentile bootstrap falls short of 95 % with few queries, and comes closer with more."""
+    found = coverage(1000, queries)
+    slack = 3.3 * np.sqrt(0.05 * 0.95 / 1000)
+    assert found["accuracy"] == pytest.approx(nominal, abs=slack)
+    assert found["recall"] == pytest.approx(nominal, abs=slack)
+    assert found["naive"] < 0.7
+
+
+def test_intervals_are_wider_where_lists_of_a_query_are_alike() -> None:
+    judged = clustered(np.random.default_rng(2), queries=40, per_query=6)
+
+    def width(of: Evidence, metric: str) -> float:
+        low, high = interval(scored(of, resamples=1000)["attack"], metric)
+        return high - low
+
+    for metric in ("accuracy", "recall", "f1", "auc"):
+        assert width(judged, metric) > 1.5 * width(unclustered(judged), metric)

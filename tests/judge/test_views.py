@@ -1,0 +1,346 @@
+"""From recorded rounds to views: placement, features, knowledge, and data that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
+from foltr_audit.core.plugins.registry import make, names
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.data.normalize import normalise
+from foltr_audit.errors import DataError, TraceError, UsageError
+from foltr_audit.judge import observer
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.views import (
+    Placement,
+    check_collection,
+    features_of,
+    knowledge_of,
+    query_names,
+)
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import TraceHeader
+from tests.fixtures.tiny import FEATURES
+
+SetupOf = Callable[..., Setup]
+
+
+def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHeader]:
+    """The first round of an experiment and its header."""
+    record, _ = Federation(setup).play(np.linspace(-0.5, 0.5, FEATURES), 0).recorded()
+    header = trace_header(setup, setup.spec.train.click_model, record.n_messages)
+    return record, replace(header, knowledge={**header.knowledge, "lists": lists})
+
+
+def whole(record: RoundRecord, header: TraceHeader, data: Collection | None) -> View:
+    """The view of all messages of a round at once."""
+    ((rows, view, order),) = Observer(header, data).views(record)
+    assert rows == slice(0, record.n_messages)
+    assert order is None
+    return view
+
+
+def irregular(record: RoundRecord, kept: np.ndarray) -> RoundRecord:
+    """A round of which only some interactions are known."""
+    named = ("slot", "step", "part", "query", "shown")
+    return replace(record, **{name: getattr(record, name)[kept] for name in named})
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 4), min_size=0, max_size=6), st.integers(1, 3))
+def test_placement_against_a_slow_loop(counts: list[int], k: int) -> None:
+    slots = [slot for slot, count in enumerate(counts) for _ in range(count)]
+    rows, M = len(slots), len(counts)
+    record = RoundRecord(
+        round=0,
+        parameters=np.zeros(2),
+        aggregate=np.zeros(2),
+        shares=M,
+        survivors=np.ones(M, dtype=np.bool_),
+        counts=np.array(counts, dtype=np.int64),
+        messages=np.zeros((M, 2)),
+        slot=np.array(slots, dtype=np.int64),
+        step=np.array([2 * s for count in counts for s in range(count)], dtype=np.int64),
+        part=np.zeros(rows, dtype=np.int64),
+        query=np.zeros(rows, dtype=np.int64),
+        shown=np.zeros((rows, k), dtype=np.int64),
+    )
+    values = np.arange(rows * k).reshape(rows, k)
+    placement = Placement.of(record)
+    expected = np.full((M, max(counts, default=0), k), -7)
+    taken = [0] * M
+    for row, slot in enumerate(slots):
+        expected[slot, taken[slot]] = values[row]
+        taken[slot] += 1
+    spread = placement.spread(values, -7)
+    assert np.array_equal(spread, expected)
+    assert np.array_equal(spread[placement.slot, placement.place], values)
+
+
+def test_a_view_against_a_slow_loop(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of(clients=5, learner="fpdgd:interactions=3"))
+    record = irregular(record, np.array([0, 1, 2, 4, 6, 7, 8, 13]))
+    seen = whole(record, header, collection)
+    assert seen.shown.shape == (5, 3, 10)
+    data = collection.train
+    for slot in range(5):
+        rows = [row for row in range(record.n_interactions) if record.slot[row] == slot]
+        for b in range(3):
+            if b >= len(rows):
+                assert (seen.shown[slot, b] == -1).all()
+                assert not seen.features[slot, b].any()
+                continue
+            row = rows[b]
+            assert np.array_equal(seen.shown[slot, b], record.shown[row])
+            for rank, document in enumerate(record.shown[row]):
+                expected = data.features[data.offsets[record.query[row]] + document] if document >= 0 else 0.0
+                assert np.array_equal(seen.features[slot, b, rank], np.broadcast_to(expected, FEATURES))
+    assert np.array_equal(seen.messages, record.messages)
+    assert np.array_equal(seen.parameters, np.tile(record.parameters, (5, 1)))
+
+
+def test_updates_and_scores_of_a_view(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of())
+    update, other = recorded(setup_of(message="update"))
+    seen = whole(record, header, collection)
+    assert (seen.kind, seen.observer) == ("model", "individual")
+    assert np.array_equal(seen.updates, record.messages - record.parameters)
+    assert np.array_equal(whole(update, other, collection).updates, update.messages)
+    x = seen.features.astype(np.float64)
+    np.testing.assert_allclose(
+        seen.score_changes, (x * seen.updates[:, None, None, :]).sum(-1), rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(seen.scores_before, (x * record.parameters).sum(-1), rtol=1e-12, atol=1e-14)
+    assert not seen.score_changes[~seen.is_document].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_view_is_read_only_and_exact(dtype: str, setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of(dtype=dtype))
+    seen = whole(record, header, collection)
+    for name in ("parameters", "messages", "shown", "features"):
+        assert not getattr(seen, name).flags.writeable
+    assert np.array_equal(seen.messages, record.messages)
+    assert seen.messages.dtype == np.float64
+    assert len(seen) == record.n_messages
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 5, 7, 8, 100])
+def test_chunks_change_no_answer(
+    chunk: int, setup_of: SetupOf, collection: Collection, monkeypatch: Any
+) -> None:
+    record, header = recorded(setup_of(clients=8))
+    record = irregular(record, np.arange(record.n_interactions) % 5 != 0)
+    together = whole(record, header, collection)
+    monkeypatch.setattr(observer, "_CHUNK", chunk)
+    pieces = list(Observer(header, collection).views(record))
+    assert [seen.rows.start for seen in pieces] == list(range(0, 8, chunk))
+    assert pieces[-1].rows.stop == 8
+    for name in names(Attack):
+        attack = make(Attack, name)
+        if attack.why_not(together) is not None or name in ("joint-map", "raifle"):
+            continue  # those two take their time; the contract has them one by one
+        at_once = attack.infer(together, np.random.default_rng(0))
+        parts = [attack.infer(seen.view, np.random.default_rng(0)) for seen in pieces]
+        assert np.concatenate([part.scores for part in parts]).tobytes() == at_once.scores.tobytes()
+        assert np.array_equal(np.concatenate([part.guess for part in parts]), at_once.guess)
+
+
+def test_a_round_without_messages_has_no_view(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of())
+    empty = replace(
+        irregular(record, np.zeros(record.n_interactions, dtype=np.bool_)),
+        messages=record.messages[:0],
+        survivors=record.survivors[:0],
+        counts=record.counts[:0],
+    )
+    assert list(Observer(header, collection).views(empty)) == []
+    assert query_names(empty, header, collection).shape == (0,)
+
+
+def test_messages_without_a_known_interaction(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of())
+    silent = irregular(record, np.zeros(record.n_interactions, dtype=np.bool_))
+    seen = whole(silent, header, collection)
+    assert seen.shown.shape == (8, 0, 10)
+    assert seen.features.shape == (8, 0, 10, FEATURES)
+
+
+# --- features and data sets -----------------------------------------------------------------------
+
+
+def test_embedded_features_are_those_of_the_data_set(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of(embed_features=True))
+    assert record.features is not None
+    bare = replace(record, features=None)
+    assert np.array_equal(features_of(bare, header, collection), record.features)
+    with_data, without = whole(bare, header, collection), whole(record, header, None)
+    for field in fields(View):
+        mine, other = getattr(with_data, field.name), getattr(without, field.name)
+        if isinstance(mine, np.ndarray) and isinstance(other, np.ndarray):
+            assert np.array_equal(mine, other)
+    assert with_data.candidates is not None
+    assert without.candidates is None
+    assert without.labels is None
+    assert (without.knowledge.candidates, without.knowledge.relevance, without.knowledge.belief) == (
+        False,
+        False,
+        None,
+    )
+
+
+def test_without_features_and_data_nothing_is_seen(setup_of: SetupOf) -> None:
+    record, header = recorded(setup_of())
+    with pytest.raises(UsageError, match=r"features are not embedded; .*--data"):
+        whole(record, header, None)
+
+
+def test_parts_are_looked_up_by_the_names_of_the_trace(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of())
+    turned = replace(header, dataset=replace(header.dataset, parts=("test", "vali", "train")))
+    moved = replace(record, part=np.full(record.n_interactions, 2))
+    assert np.array_equal(features_of(moved, turned, collection), features_of(record, header, collection))
+    assert query_names(moved, turned, collection).tolist() == query_names(record, header, collection).tolist()
+    strange = replace(header, dataset=replace(header.dataset, parts=("logs", "vali", "test")))
+    with pytest.raises(DataError, match="no part 'logs'"):
+        features_of(record, strange, collection)
+
+
+@pytest.mark.parametrize("beyond", ["query", "shown"])
+def test_documents_outside_the_data_set_are_refused(
+    beyond: str, setup_of: SetupOf, collection: Collection
+) -> None:
+    record, header = recorded(setup_of())
+    values = getattr(record, beyond).copy()
+    if beyond == "query":
+        values[3] = collection.train.n_queries
+    else:
+        values[3, 0] = collection.train.lengths[record.query[3]]
+    with pytest.raises(TraceError, match="round 0 shows documents that the data set does not have"):
+        whole(replace(record, **{beyond: values}), header, collection)
+
+
+def test_another_data_set_is_refused(setup_of: SetupOf, collection: Collection) -> None:
+    _, header = recorded(setup_of())
+    check_collection(header, collection)
+    other = replace(collection, fingerprint="ab" * 32)
+    with pytest.raises(TraceError, match=r"recorded on tiny \(fingerprint .*\(abababababab\); .*--data"):
+        check_collection(header, other)
+
+
+def test_another_normalisation_is_refused(setup_of: SetupOf, collection: Collection) -> None:
+    _, header = recorded(setup_of())
+    scaled = normalise(collection, "zscore")
+    assert scaled.fingerprint == collection.fingerprint
+    with pytest.raises(TraceError, match=r"recorded on none features, not zscore; expected the recorded"):
+        check_collection(header, scaled)
+
+
+def test_names_of_queries(setup_of: SetupOf, collection: Collection) -> None:
+    record, header = recorded(setup_of())
+    assert query_names(record, header, collection).tolist() == [f"train{q}" for q in record.query]
+    assert query_names(record, header, None).tolist() == [f"train:{q}" for q in record.query]
+
+
+# --- knowledge ------------------------------------------------------------------------------------
+
+
+def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
+    setup = setup_of(
+        clients=40,
+        learner="fpdgd:learning_rate=0.2,pairs=all",
+        defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
+    )
+    known = knowledge_of(trace_header(setup, "navigational", 40))
+    assert known == Knowledge(
+        interactions=4,
+        lists="sampled",
+        learning_rate=0.2,
+        pairs="all",
+        normaliser="candidates",
+        clip=Ball(norm=1.5, ord=2),
+        noise="gamma-share:n=40,scale=2.5",
+        number_format="float64",
+        click_model="navigational",
+    )
+    assert knowledge_of(trace_header(setup_of(), "perfect", 8)).clip is None
+    not_here = {
+        "candidates",
+        "relevance",
+        "intents",
+        "belief",
+        "sigma",
+        "metric",
+    }  # of the data, and of FOLtR-ES
+    assert all(known.has(field.name) for field in fields(Knowledge) if field.name not in not_here)
+    assert knowledge_of(trace_header(setup_of(), "perfect", 8)).noise == "none"
+
+
+def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
+    header = replace(trace_header(setup_of(), "perfect", 8), knowledge={})
+    known = knowledge_of(header)
+    assert known == Knowledge(number_format="float64")
+    assert [field.name for field in fields(Knowledge) if known.has(field.name)] == [
+        "features",
+        "shown",
+        "order",
+        "query",
+        "ranker",
+        "rank_with",
+        "clip_without_pairs",
+        "antithetic",
+        "perturbation",
+        "number_format",
+        "feature_format",
+    ]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"learning_rate": "quick"},
+        {"pairs": 3, "normaliser": ["shown"]},
+        {"clip_ord": 2},
+        {"noise": 1.5, "click_model": False},
+        {"something": "else"},
+    ],
+)
+def test_facts_of_an_unknown_form_are_no_knowledge(facts: dict[str, Any], setup_of: SetupOf) -> None:
+    header = replace(trace_header(setup_of(), "perfect", 8), knowledge=facts)
+    assert knowledge_of(header) == Knowledge(number_format="float64")
+
+
+def test_a_ball_of_any_norm_is_read(setup_of: SetupOf) -> None:
+    header = trace_header(setup_of(), "perfect", 8)
+    l1 = replace(header, knowledge={"clip_norm": 3, "clip_ord": 1})
+    assert knowledge_of(l1).clip == Ball(norm=3.0, ord=1)
+    assert knowledge_of(replace(header, knowledge={"clip_norm": 3.0})).clip == Ball(norm=3.0, ord=2)
+
+
+def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collection) -> None:
+    setup = setup_of(
+        defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"), seed=7, dtype="float32"
+    )
+    header = trace_header(setup, "perfect", 8, setup.learner.interactions)
+    assert (header.kind, header.dtype, header.parameters, header.k) == ("model", "float32", FEATURES, 10)
+    assert header.spec_hash == setup.spec.hash
+    assert header.dataset.fingerprint == collection.fingerprint
+    assert header.dataset.parts == Collection.PARTS
+    assert header.knowledge["eps_claimed"] == 1.2
+    assert header.knowledge["defense"] == ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
+    assert trace_header(setup, "perfect", 8, 1).knowledge["interactions"] == 1
+    assert trace_header(setup, "perfect", 8).knowledge["interactions"] == 4
+    assert trace_header(setup, "perfect", 10**9).rounds_per_part == 1
+    assert header.rounds_per_part == 4_000_000 // (8 * FEATURES * 4)

@@ -1,0 +1,165 @@
+"""Interleaving: fair by enumeration, lists of the right law, credit against brute force."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foltr_audit.kernels.interleaving import preference, ranking
+from tests.fixtures.plain_interleaving import (
+    assignment_law,
+    drafted,
+    filled,
+    independent_law,
+    list_law,
+    numbers_for,
+    orders,
+    outcome,
+)
+from tests.fixtures.reference import chi_square_p
+
+
+def test_a_ranking_breaks_ties_by_position() -> None:
+    scores = np.array([0.0, 2.0, -0.0, 2.0, -1e300, 1e300, 0.0])
+    assert ranking(scores).tolist() == [5, 1, 3, 0, 2, 6, 4]
+    assert ranking(np.zeros(100)).tolist() == list(range(100))
+
+
+# --- team draft ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 4), (2, 4), (3, 3), (4, 4), (4, 2), (5, 4), (4, 10)])
+def test_team_draft_is_the_published_algorithm_for_all_coins(n: int, k: int) -> None:
+    for current, candidate in orders(n):
+        for coins in product((False, True), repeat=(min(n, k) + 1) // 2):
+            u = np.where([*coins, *[True] * k], 0.7, 0.3)
+            shown, odds = filled("team-draft", current, candidate, u, k)
+            expected, teams = drafted(current, candidate, coins, k)
+            assert shown.tolist() == expected + [-1] * (k - len(expected))
+            assert odds.tolist() == teams + [0] * (k - len(expected))
+
+
+def balance(n: int, k: int, clicks: tuple[bool, ...], coins: list[tuple[float, ...]]) -> set[int]:
+    """Wins minus losses of the candidate over some coins, for every pair of rankings."""
+    found = set()
+    for current, candidate in orders(n):
+        signs = [
+            np.sign(preference(filled("team-draft", current, candidate, np.array(u), k)[1], np.array(clicks)))
+            for u in coins
+        ]
+        found.add(int(sum(signs)))
+    return found
+
+
+@pytest.mark.parametrize(("n", "k"), [(3, 3), (4, 4), (4, 3)])
+def test_clicks_on_places_prefer_nobody_in_a_team_draft(n: int, k: int) -> None:
+    """Over all coins; a draft that the candidate always begins is caught."""
+    fair = list(product((0.3, 0.7), repeat=(k + 1) // 2))
+    for clicks in product((False, True), repeat=k):
+        assert balance(n, k, clicks, fair) == {0}
+    first = (True, *[False] * (k - 1))
+    assert balance(n, k, first, [u for u in fair if min(u) > 0.5]) != {0}
+
+
+# --- probabilistic ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("team", [0, 1])
+def test_odds_are_those_of_all_assignments(team: int) -> None:
+    """Whoever drew the list: its odds, and what clicks on it say, as Bayes has it over all assignments."""
+    k = 3
+    for current, candidate in orders(4):
+        for shown in list_law(current, candidate, k):
+            law = assignment_law(current, candidate, shown)
+            got, odds = filled(
+                "probabilistic", current, candidate, numbers_for(current, candidate, shown, team), k
+            )
+            assert tuple(got) == shown
+            expected = [sum(p for teams, p in law.items() if teams[place]) for place in range(k)]
+            np.testing.assert_allclose(odds, expected, rtol=1e-12)
+            for clicks in product((False, True), repeat=k):
+                assert preference(odds, np.array(clicks)) == pytest.approx(outcome(law, clicks), abs=1e-13)
+
+
+def test_clicks_on_places_prefer_nobody_in_expectation() -> None:
+    """Over all lists; with the lists of the current ranker alone they do."""
+    k = 3
+    for current, candidate in orders(4):
+        for clicks in list(product((False, True), repeat=k))[1:]:
+            expected, alone = 0.0, 0.0
+            for shown, p in list_law(current, candidate, k).items():
+                u = numbers_for(current, candidate, shown, 0)
+                odds = filled("probabilistic", current, candidate, u, k)[1]
+                expected += p * preference(odds, np.array(clicks))
+                alone += list_law(current, current, k)[shown] * preference(odds, np.array(clicks))
+            assert abs(expected) < 1e-13
+            if clicks == (True, False, False) and candidate[0] != current[0]:
+                assert alone < -0.1
+
+
+def test_lists_follow_their_law() -> None:
+    """Chi-square over all lists of 20,000 draws; the laws of a gentler softmax and of one ranker fail."""
+    current, candidate, k = (0, 1, 2, 3), (2, 0, 3, 1), 3
+    law = list_law(current, candidate, k)
+    u = np.random.default_rng(6).random((20_000, 2 * k))
+    drawn = [tuple(filled("probabilistic", current, candidate, row, k)[0]) for row in u]
+    counts = [drawn.count(shown) for shown in law]
+    assert chi_square_p(counts, list(law.values())) > 1e-3
+    assert chi_square_p(counts, list(list_law(current, candidate, k, steepness=2.5).values())) < 1e-6
+    assert chi_square_p(counts, list(list_law(current, current, k).values())) < 1e-6
+
+
+def test_equal_rankings_have_even_odds_and_short_queries_are_padded() -> None:
+    order = np.random.default_rng(3).permutation(200)
+    for seed in range(20):
+        shown, odds = filled("probabilistic", order, order, np.random.default_rng(seed).random(20), 10)
+        assert (odds == 0.5).all()
+        assert np.unique(shown).size == 10
+        assert preference(odds, np.ones(10, dtype=np.bool_)) == 0.0
+    shown, odds = filled("probabilistic", [0], [0], np.random.default_rng(0).random(20), 10)
+    assert shown.tolist() == [0] + [-1] * 9
+    assert odds.tolist() == [0.5] + [0.0] * 9
+
+
+def test_numbers_at_the_ends_still_draw_documents() -> None:
+    for number in (1e-300, np.nextafter(1.0, 0.0)):
+        shown, odds = filled("probabilistic", range(50), range(49, -1, -1), np.full(20, number), 10)
+        assert np.unique(shown).size == 10
+        assert shown.min() >= 0
+        assert ((odds > 0) & (odds < 1)).all()
+
+
+# --- credit ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=8))
+def test_preference_is_that_of_all_assignments(places: list[tuple[float, bool]]) -> None:
+    odds = [p for p, _ in places]
+    clicks = np.array([click for _, click in places], dtype=np.bool_)
+    law = independent_law(odds)
+    got = preference(np.array(odds), clicks)
+    assert got == pytest.approx(outcome(law, clicks), abs=1e-12)
+    assert preference(1.0 - np.array(odds), clicks) == pytest.approx(-got, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["team-draft", "probabilistic"])
+def test_the_better_ranker_wins_more_often(kind: str) -> None:
+    """Clicks on the relevant documents alone, which the candidate has at the top; roles change the sign."""
+    good, bad = list(range(12)), list(range(11, -1, -1))
+    u = np.random.default_rng(8).random((2000, 20))
+
+    def won(current: list[int], candidate: list[int]) -> float:
+        signs = []
+        for row in u:
+            shown, odds = filled(kind, current, candidate, row, 10)
+            signs.append(np.sign(preference(odds, shown < 3)))
+        return float(np.mean(signs))
+
+    limit = 4 / np.sqrt(len(u))
+    assert won(bad, good) > 0.5
+    assert won(good, bad) < -0.5
+    assert abs(won(good, good)) < limit

@@ -1,0 +1,376 @@
+"""Least absolute deviations against linear programs, medians, and the conditions of an optimum."""
+
+from __future__ import annotations
+
+import itertools
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from foltr_audit.kernels.lad import least_absolute
+from foltr_audit.kernels.scaling import largest_exponent, scaled, typical_exponent
+from foltr_audit.kernels.weighted_median import median_event
+from tests.fixtures.tiny import Floats
+
+NOISES = ("none", "rounding", "sparse", "laplace", "cauchy")
+P, M = 46, 11
+
+
+def noise(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Noise of size about 1: none, that of float32, 8 % of large entries, or dense."""
+    dense = {
+        "none": np.zeros(shape),
+        "rounding": 1e-8 * rng.normal(size=shape),
+        "sparse": np.where(rng.random(shape) < 0.08, rng.laplace(size=shape), 0.0),
+        "laplace": rng.laplace(size=shape),
+        "cauchy": rng.standard_cauchy(size=shape),
+    }
+    return dense[kind]
+
+
+def systems(n: int, rows: int, m: int, kind: str, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Random columns (n, rows, m), values (n, rows) and the unknowns (n, m) behind them."""
+    rng = np.random.default_rng(seed)
+    columns, b = rng.normal(size=(n, rows, m)), rng.normal(size=(n, m))
+    return columns, np.einsum("npm,nm->np", columns, b) + noise(kind, (n, rows), rng), b
+
+
+def misfit(X: Floats, y: Floats, b: Floats) -> float:
+    return float(np.abs(y - X @ b).sum())
+
+
+def least_by_program(X: Floats, y: Floats) -> float:
+    """The least sum of absolute residuals, from HiGHS."""
+    rows, m = X.shape
+    size = float(np.median(np.abs(y[y != 0]))) if y.any() else 1.0
+    answer = linprog(
+        np.concatenate([np.zeros(m), np.ones(2 * rows)]),
+        A_eq=np.hstack([X, np.eye(rows), -np.eye(rows)]),
+        b_eq=y / size,
+        bounds=[(None, None)] * m + [(0, None)] * (2 * rows),
+        method="highs",
+    )
+    assert answer.x is not None
+    return misfit(X, y, answer.x[:m] * size)
+
+
+def solve(X: Floats, y: Floats) -> Floats:
+    return np.asarray(least_absolute(X[np.newaxis], y[np.newaxis])[0])
+
+
+def least_squares(columns: Floats, values: Floats) -> Floats:
+    """The shortest least-squares solution of each system, from NumPy."""
+    return np.stack([np.linalg.lstsq(X, y, rcond=None)[0] for X, y in zip(columns, values, strict=True)])
+
+
+# --- it is a minimiser -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize(("rows", "m"), [(46, 11), (46, 40), (46, 46), (30, 1), (200, 8), (12, 20)])
+def test_no_linear_program_does_better(kind: str, rows: int, m: int) -> None:
+    columns, values, _ = systems(3, rows, m, kind, rows + m)
+    for X, y, b in zip(columns, values, least_absolute(columns, values), strict=True):
+        assert misfit(X, y, b) <= least_by_program(X, y) * (1 + 1e-9) + 1e-12 * np.abs(y).sum()
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    rows=st.integers(1, 25),
+    m=st.integers(1, 12),
+    largest=st.integers(1, 3),
+    twins=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=3),
+    empty=st.lists(st.integers(0, 11), max_size=3),
+    fits=st.booleans(),
+)
+def test_small_whole_numbers(
+    seed: int,
+    rows: int,
+    m: int,
+    largest: int,
+    twins: list[tuple[int, int]],
+    empty: list[int],
+    fits: bool,
+) -> None:
+    """Many residuals are 0 at once, edges tie, columns depend on each other."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-largest, largest + 1, size=(rows, m)).astype(np.float64)
+    for one, other in twins:
+        X[:, one % m] = X[:, other % m]
+    X[:, [column % m for column in empty]] = 0.0
+    y = X @ rng.integers(-2, 3, size=m) if fits else rng.integers(-3, 4, size=rows).astype(np.float64)
+    b = solve(X, y)
+    assert misfit(X, y, b) <= least_by_program(X, y) + 1e-9
+    for one, other in twins:
+        if np.array_equal(X[:, one % m], X[:, other % m]):
+            assert b[one % m] == pytest.approx(b[other % m], abs=1e-9)
+    assert not b[[column % m for column in empty]].any()
+
+
+def tied(seed: int) -> tuple[Floats, Floats]:
+    """A system of which so much is 0, 1 or -1 that a descent marks time at most vertices.
+
+    With an even seed differences of potentials on a graph, few of them not 0; else any numbers.
+    """
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(10, 60))
+    rows = int(rng.integers(m, 4 * m))
+    if seed % 2:
+        X = rng.integers(-1, 2, size=(rows, m)).astype(np.float64)
+    else:
+        X = np.zeros((rows, m))
+        ends = np.argsort(rng.random((rows, m)), axis=1)[:, :2]
+        np.put_along_axis(X, ends, np.array([1.0, -1.0]), axis=1)
+    return X, (rng.random(rows) < (0.5 if seed % 2 else 0.1)).astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_descent_that_marks_time(seed: int) -> None:
+    X, y = tied(seed)
+    assert misfit(X, y, solve(X, y)) <= least_by_program(X, y) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "cauchy"])
+def test_residuals_balance(kind: str) -> None:
+    """Numbers in [-1, 1], a residual's sign where it is not 0, that are orthogonal to all columns.
+
+    As many residuals are 0 as there are unknowns, so these numbers are unique.
+    """
+    columns, values, _ = systems(40, P, M, kind, 5)
+    for X, y, b in zip(columns, values, least_absolute(columns, values), strict=True):
+        residuals = y - X @ b
+        zero = np.abs(residuals) < 1e-10
+        assert zero.sum() == M
+        multipliers = np.linalg.solve(X[zero].T, -X[~zero].T @ np.sign(residuals[~zero]))
+        assert np.abs(multipliers).max() < 1.0
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    ratios=st.lists(st.integers(-50, 50), min_size=1, max_size=15, unique=True),
+    seed=st.integers(0, 10**6),
+)
+def test_one_unknown_is_a_weighted_median(ratios: list[int], seed: int) -> None:
+    """`sum |x_i| |y_i / x_i - b|`: the ratio at which half of the weight is reached."""
+    x = np.random.default_rng(seed).normal(size=len(ratios))
+    ratio = np.array(ratios, dtype=np.float64)
+    order = np.argsort(ratio)
+    reached = np.cumsum(np.abs(x)[order])
+    median = ratio[order][np.searchsorted(reached, reached[-1] / 2)]
+    assert solve(x[:, np.newaxis], x * ratio)[0] == pytest.approx(median, abs=1e-12)
+
+
+def test_all_vertices_of_a_small_system() -> None:
+    columns, values, _ = systems(20, 9, 3, "laplace", 8)
+    for X, y, b in zip(columns, values, least_absolute(columns, values), strict=True):
+        vertices = [np.linalg.solve(X[list(i)], y[list(i)]) for i in itertools.combinations(range(9), 3)]
+        best = min(vertices, key=lambda vertex: misfit(X, y, vertex))
+        np.testing.assert_allclose(b, best, rtol=0, atol=1e-12)
+
+
+# --- what it is for ----------------------------------------------------------------------------------
+
+
+def test_a_corrupted_minority_of_the_equations_does_not_matter() -> None:
+    """Fewer than a third of 60 equations for 4 unknowns, each wrong by about 100."""
+    rng = np.random.default_rng(9)
+    columns, values, b = systems(300, 60, 4, "none", 10)
+    wrong = np.argsort(rng.random(values.shape), axis=1)[:, :19]
+    errors = np.zeros(values.shape)
+    np.put_along_axis(errors, wrong, 100 * rng.normal(size=wrong.shape), axis=1)
+    np.testing.assert_allclose(least_absolute(columns, values + errors), b, rtol=0, atol=1e-12)
+
+
+def test_sparse_noise_over_float32_values() -> None:
+    columns, values, b = systems(100, P, M, "none", 11)
+    rng = np.random.default_rng(12)
+    sent = values.astype(np.float32).astype(np.float64)
+    sent += np.where(rng.random(values.shape) < 0.08, rng.laplace(size=(100, P)), 0)
+    np.testing.assert_allclose(least_absolute(columns, sent), b, rtol=0, atol=1e-5)
+    assert np.abs(least_squares(columns, sent) - b).max() > 0.1
+
+
+# --- what does not change it -------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    m=st.integers(1, 20),
+    kind=st.sampled_from(NOISES[1:]),
+    factor=st.floats(1e-3, 1e3),
+    order=st.permutations(range(20)),
+)
+def test_shifted_scaled_and_permuted_systems(
+    seed: int, m: int, kind: str, factor: float, order: list[int]
+) -> None:
+    columns, values, _ = systems(4, 30, m, kind, seed)
+    b = least_absolute(columns, values)
+    room = 1e-9 * (1 + np.abs(b).max())
+    shift = np.random.default_rng(seed).normal(size=m)
+    permuted = [column for column in order if column < m]
+    sizes = np.exp(np.random.default_rng(seed).normal(size=m))
+    np.testing.assert_allclose(
+        least_absolute(columns, values + columns @ shift), b + shift, rtol=0, atol=room
+    )
+    np.testing.assert_allclose(least_absolute(columns, factor * values) / factor, b, rtol=0, atol=room)
+    np.testing.assert_allclose(least_absolute(-columns, values), -b, rtol=0, atol=room)
+    np.testing.assert_allclose(
+        least_absolute(columns[..., permuted], values), b[:, permuted], rtol=0, atol=room
+    )
+    np.testing.assert_allclose(least_absolute(columns * sizes, values) * sizes, b, rtol=0, atol=room)
+
+
+@pytest.mark.parametrize("pairs", range(1, 12))
+def test_ties_follow_the_numbers_of_equations(pairs: int) -> None:
+    """Between the two middle values all are medians; weights of nearly 1 say which of them it is."""
+    y = np.random.default_rng(pairs).permutation(2 * pairs).astype(np.float64)
+    heavier = np.arange(2 * pairs) * (np.sqrt(5) - 1) / 2 % 1
+    upper = heavier[y >= pairs].sum() > heavier[y < pairs].sum()
+    assert solve(np.ones((2 * pairs, 1)), y)[0] == pytest.approx(pairs if upper else pairs - 1, abs=1e-12)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), order=st.permutations(range(8)))
+def test_ties_do_not_depend_on_the_order_of_columns(seed: int, order: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, size=(int(rng.integers(2, 25)), 8)).astype(np.float64)
+    y = rng.integers(-3, 4, size=len(X)).astype(np.float64)
+    np.testing.assert_allclose(solve(X[:, order], y), solve(X, y)[order], rtol=0, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(exponent=st.integers(-900, 900), kind=st.sampled_from(NOISES), columns=st.booleans())
+def test_powers_of_two_change_no_bit(exponent: int, kind: str, columns: bool) -> None:
+    X, y, _ = systems(2, P, M, kind, 13)
+    b = least_absolute(X, y)
+    if columns:
+        exponents = np.where(np.arange(M) % 2, exponent, -exponent)
+        assert np.array_equal(least_absolute(np.ldexp(X, exponents), y), np.ldexp(b, -exponents))
+    else:
+        assert np.array_equal(least_absolute(X, np.ldexp(y, exponent)), np.ldexp(b, exponent))
+
+
+def test_systems_at_once_equal_systems_one_by_one() -> None:
+    parts = [systems(6, P, M, kind, 14) for kind in NOISES]
+    columns, values = (np.concatenate([part[i] for part in parts]) for i in range(2))
+    columns[3, :, 4] = columns[3, :, 2]
+    columns[7, :, 5] = 0.0
+    values[9] = 0.0
+    together = least_absolute(columns, values)
+    for i in range(len(columns)):
+        assert least_absolute(columns[i : i + 1], values[i : i + 1]).tobytes() == together[i].tobytes()
+    threads = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        assert least_absolute(columns, values).tobytes() == together.tobytes()
+    finally:
+        numba.set_num_threads(threads)
+
+
+def test_views_in_any_memory_order_that_may_not_be_written() -> None:
+    columns, values, _ = systems(3, P, M, "sparse", 15)
+    other = np.asfortranarray(columns).transpose(0, 2, 1).copy().transpose(0, 2, 1)
+    frozen = np.asfortranarray(values)
+    other.flags.writeable = frozen.flags.writeable = False
+    assert np.array_equal(least_absolute(other, frozen), least_absolute(columns, values))
+
+
+# --- dependent columns -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize(("rows", "m"), [(46, 80), (46, 46), (5, 9), (1, 3)])
+def test_as_many_unknowns_as_equations_answer_as_least_squares_do(kind: str, rows: int, m: int) -> None:
+    columns, values, _ = systems(4, rows, m, kind, 16)
+    columns *= np.exp(3 * np.random.default_rng(17).normal(size=m))
+    least = least_squares(columns, values)
+    room = 1e-9 * np.abs(least).max()
+    np.testing.assert_allclose(least_absolute(columns, values), least, rtol=0, atol=room)
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_of_all_unknowns_with_its_fit_it_is_the_shortest(kind: str) -> None:
+    columns, values, _ = systems(4, 20, 9, kind, 18)
+    rng = np.random.default_rng(19)
+    mixed = columns @ rng.normal(size=(9, 14)) * np.exp(rng.normal(size=14))
+    b = least_absolute(mixed, values)
+    fit = np.einsum("npm,nm->np", mixed, b)
+    np.testing.assert_allclose(b, least_squares(mixed, fit), rtol=0, atol=1e-9 * np.abs(b).max())
+    whole = np.einsum("npm,nm->np", columns, least_absolute(columns, values))
+    np.testing.assert_allclose(fit, whole, rtol=0, atol=1e-9 * np.abs(fit).max())
+
+
+def test_twins_share_their_weight_and_zero_columns_have_none() -> None:
+    columns, values, b = systems(5, P, 3, "sparse", 20)
+    wide = np.stack(
+        [columns[..., 0], columns[..., 1], columns[..., 0], np.zeros((5, P)), columns[..., 2]], -1
+    )
+    half = b[:, 0] / 2
+    expected = np.stack([half, b[:, 1], half, np.zeros(5), b[:, 2]], axis=-1)
+    np.testing.assert_allclose(least_absolute(wide, values), expected, rtol=0, atol=1e-12)
+
+
+# --- numbers of any size -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1e-9, 1e9, 1e300])
+@pytest.mark.parametrize("kind", NOISES)
+def test_values_of_any_size(kind: str, size: float) -> None:
+    columns, values, _ = systems(3, P, M, kind, 21)
+    b = least_absolute(columns, values)
+    np.testing.assert_allclose(
+        least_absolute(columns, values * size) / size, b, rtol=0, atol=1e-9 if size > 1e-310 else 1e-2
+    )
+
+
+def test_values_of_all_sizes_at_once() -> None:
+    rng = np.random.default_rng(22)
+    columns, values, b = systems(4, P, M, "none", 22)
+    values[:, ::6] = np.array([[1e300], [-1e100], [1e12], [-1e-300]]) * rng.random((4, 8))
+    np.testing.assert_allclose(least_absolute(columns, values), b, rtol=0, atol=1e-11)
+    values = rng.choice([-1.0, 1.0], size=(50, P)) * 10.0 ** rng.uniform(-300, 300, size=(50, P))
+    assert np.isfinite(least_absolute(rng.normal(size=(50, P, M)), values)).all()
+
+
+def test_systems_without_content() -> None:
+    rng = np.random.default_rng(23)
+    assert least_absolute(rng.normal(size=(2, 5, 3)), np.zeros((2, 5))).tolist() == [[0.0] * 3] * 2
+    assert least_absolute(np.zeros((2, 5, 3)), np.ones((2, 5))).tolist() == [[0.0] * 3] * 2
+    assert least_absolute(np.zeros((2, 0, 3)), np.ones((2, 0))).tolist() == [[0.0] * 3] * 2
+    assert least_absolute(np.zeros((2, 5, 0)), np.ones((2, 5))).shape == (2, 0)
+    assert least_absolute(np.zeros((0, 5, 3)), np.ones((0, 5))).shape == (0, 3)
+
+
+# --- its parts ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    kinks=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), max_size=12),
+    slope=st.integers(-30, -1),
+)
+def test_the_kink_from_which_on_a_slope_is_not_negative(kinks: list[tuple[int, int]], slope: int) -> None:
+    events = np.array(kinks, dtype=np.float64).reshape(-1, 2).T.copy()
+    order = np.arange(len(kinks))
+    found = median_event(events, order, len(kinks), float(slope))
+    times, rises = events[:, order]
+    assert sorted(order) == list(range(len(kinks)))
+    assert slope + rises[:found].sum() < 0
+    if found == len(kinks):
+        assert slope + sum(rise for _, rise in kinks) < 0
+    else:
+        assert slope + rises[: found + 1].sum() >= 0
+        assert times[:found].max(initial=0) <= times[found] <= times[found:].min()
+
+
+def test_exponents() -> None:
+    assert largest_exponent(np.array([[0.0, 0.0], [3.0, -5.0], [1e-320, 0.0]])).tolist() == [-4000, 3, -1063]
+    rows = np.array([[0.0, 0.0, 8.0, 1.0, -2.0], [1e308, 1e-300, 0.0, 0.0, 1e-300], [0.0] * 5])
+    assert typical_exponent(rows).tolist() == [2, 1024 - 900, -4000]
+    assert scaled(np.array([3.0, 1.0, 1.0]), np.array([1, 2000, -2000])).tolist() == [6.0, np.inf, 0.0]

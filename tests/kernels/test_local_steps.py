@@ -1,0 +1,303 @@
+"""The kernel that plays all local steps: the same bytes as the array path, in any chunks, on any threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.core.click_models import Navigational, Perfect
+from foltr_audit.core.plugins import Ball, Defense, RoundContext, StepDefense
+from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.records.population import Asked
+from foltr_audit.defenses.clip import Clip
+from foltr_audit.kernels.plackett_luce import draw, new_pool
+from foltr_audit.rng import ClientStreams
+from foltr_audit.simulation import client
+from foltr_audit.simulation.client import ClientRules, Clients
+from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.reference import numba_threads
+from tests.fixtures.tiny import FEATURES, Bools, Floats, Ints, ToyClick
+
+SetupOf = Callable[..., Setup]
+
+
+EVERY_RANKER = pytest.mark.parametrize("ranker", ["linear", "neural:hidden=5", "neural:hidden=4,layers=2"])
+
+
+def with_ranker(setup: Setup, text: str) -> Setup:
+    """The same experiment, chain included, with another ranker."""
+    vars(setup)["ranker"] = make_ranker(text, FEATURES)
+    return setup
+
+
+def world_of(setup: Setup) -> World:
+    """The training part, clicked as the Spec says."""
+    click_model = setup.click_model(setup.spec.train.click_model)
+    return World.alike(setup.collection.train, click_model, setup.collection.largest_label)
+
+
+def asked(setup: Setup, context: RoundContext, steps: int = 4) -> Asked:
+    """Any training query, so many a client."""
+    draws = context.streams("queries").uniform(steps)
+    return Asked.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
+
+
+def all_bytes(clients: Clients, setup: Setup, steps: int, model: Floats) -> list[bytes]:
+    """Everything that clients do in round 3."""
+    population = setup.spec.population
+    context = setup.context(3, np.arange(population.clients) * 5, steps, model)
+    local, done = clients.play(asked(setup, context, steps), context)
+    arrays = (local.models, local.steps, done.queries, done.shown, done.clicks, done.clipped)
+    return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+
+def clients_of(setup: Setup) -> Clients:
+    world = world_of(setup)
+    return Clients(setup.rules(world.click_model, sampled=True), world)
+
+
+def through_arrays(setup: Setup) -> Clients:
+    """Clients whose rules are kept from the kernel."""
+    clients = clients_of(setup)
+    vars(clients)["_declared"] = None
+    return clients
+
+
+def model_of(setup: Setup, spread: float = 1.0) -> Floats:
+    """A model whose scores lie that far apart."""
+    return np.linspace(-1.0, 1.3, setup.ranker.n_parameters) * spread
+
+
+@EVERY_RANKER
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("click_model", ["perfect", "navigational", "informational"])
+@pytest.mark.parametrize(
+    ("pairs", "normaliser", "chain"),
+    [
+        ("last-click+1", "candidates", ()),
+        ("all", "shown", (Clip(norm=0.7),)),
+        ("all", "candidates", (Clip(norm=20.0),)),
+        ("last-click+1", "shown", (Clip(norm=1e-3),)),
+    ],
+)
+def test_the_kernel_and_the_array_path_are_one_engine(
+    spread: float,
+    click_model: str,
+    pairs: str,
+    normaliser: str,
+    chain: tuple[Defense, ...],
+    ranker: str,
+    setup_of: SetupOf,
+) -> None:
+    """Also where scores lie so far apart that weights fade and products underflow."""
+    for clients, steps in ((1, 1), (9, 3), (40, 11)):
+        learner = f"fpdgd:interactions={steps},learning_rate=0.4,pairs={pairs},normaliser={normaliser}"
+        setup = with_ranker(
+            setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain), ranker
+        )
+        model = model_of(setup, spread)
+        assert clients_of(setup).rules.declared() is not None
+        expected = all_bytes(through_arrays(setup), setup, steps, model)
+        assert all_bytes(clients_of(setup), setup, steps, model) == expected
+
+
+@EVERY_RANKER
+@pytest.mark.parametrize("always", [True, False])
+def test_the_ball_acts_without_pairs_or_not(always: bool, ranker: str, setup_of: SetupOf) -> None:
+    learner = f"fpdgd:interactions=4,clip_without_pairs={str(always).lower()}"
+    setup = with_ranker(setup_of(clients=30, learner=learner, defense=("clip:norm=0.5",)), ranker)
+    model = np.ones(setup.ranker.n_parameters)
+    expected = all_bytes(through_arrays(setup), setup, 4, model)
+    assert all_bytes(clients_of(setup), setup, 4, model) == expected
+
+
+class L1Clip(StepDefense):
+    """Declares a ball of the other norm, and nothing else."""
+
+    name: ClassVar[str] = "l1-clip"
+
+    @property
+    def ball(self) -> Ball:
+        return Ball(norm=0.8, ord=1)
+
+
+def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
+    setup = setup_of(clients=30, chain=(L1Clip(),))
+    rules = clients_of(setup).rules.declared()
+    assert rules is not None
+    assert (rules.norm, rules.order) == (0.8, 1)
+    model = np.full(FEATURES, 0.3)
+    expected = all_bytes(through_arrays(setup), setup, 4, model)
+    assert all_bytes(clients_of(setup), setup, 4, model) == expected
+    context = setup.context(3, np.arange(30), 4, model)
+    local, done = clients_of(setup).play(asked(setup, context), context)
+    assert np.abs(local.models).sum(axis=1).max() <= 0.8 + 1e-12
+    assert done.clipped.any()
+
+
+@EVERY_RANKER
+@pytest.mark.parametrize("chunk", [1, 3, 8, 17, 32, 1000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_and_threads_change_no_byte(
+    chunk: int, threads: int, ranker: str, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = setup_of(clients=70, learner="fpdgd:interactions=5", defense=("clip:norm=2",))
+    model = model_of(with_ranker(setup, ranker))
+    expected = all_bytes(clients_of(setup), setup, 5, model)
+    monkeypatch.setattr(client, "CHUNK", chunk)
+    with numba_threads(threads):
+        assert all_bytes(clients_of(setup), setup, 5, model) == expected
+
+
+# --- lists ranked by the global model -------------------------------------------------------------------
+
+
+@EVERY_RANKER
+@pytest.mark.parametrize("spread", [1.0, 3000.0])
+@pytest.mark.parametrize("normaliser", ["shown", "candidates"])
+def test_both_ways_rank_with_the_global_model(
+    spread: float, normaliser: str, ranker: str, setup_of: SetupOf
+) -> None:
+    for clients, steps in ((1, 2), (40, 11)):
+        learner = f"fpdgd:interactions={steps},learning_rate=0.4,normaliser={normaliser},rank_with=global"
+        setup = with_ranker(setup_of(clients=clients, learner=learner, chain=(Clip(norm=5.0),)), ranker)
+        model = model_of(setup, spread)
+        assert clients_of(setup).rules.declared() is not None
+        expected = all_bytes(through_arrays(setup), setup, steps, model)
+        assert all_bytes(clients_of(setup), setup, steps, model) == expected
+
+
+@pytest.mark.parametrize("rank_with", ["local", "global"])
+@pytest.mark.parametrize("sampled", [True, False])
+def test_only_lists_of_the_global_model_do_not_follow_from_clicks(
+    rank_with: str, sampled: bool, setup_of: SetupOf
+) -> None:
+    """The same queries and draws, and other clicks: the local models differ, and with them the lists."""
+    learner = f"fpdgd:interactions=6,learning_rate=5,rank_with={rank_with}"
+    setup = setup_of(clients=30, learner=learner)
+    context = setup.context(3, np.arange(30), 6, model_of(setup))
+    shown, models = [], []
+    for click_model in (Perfect(), Stubborn()):
+        world = World.alike(setup.collection.train, click_model, setup.collection.largest_label)
+        clients = Clients(setup.rules(click_model, sampled=sampled), world)
+        local, done = clients.play(asked(setup, context, 6), context)
+        shown.append(done.shown)
+        models.append(local.models)
+    assert np.any(models[0] != models[1])
+    assert np.array_equal(shown[0][:, 0], shown[1][:, 0])
+    assert np.array_equal(shown[0], shown[1]) == (rank_with == "global")
+
+
+def test_given_lists_are_shown_and_learnt_from(setup_of: SetupOf) -> None:
+    """A replay of recorded lists, first steps only or all of them, computes what was computed before."""
+    setup = setup_of(clients=20, learner="fpdgd:interactions=4,learning_rate=2")
+    context = setup.context(3, np.arange(20), 4, model_of(setup))
+    queries = asked(setup, context)
+    local, done = clients_of(setup).play(queries, context)
+    for steps in (1, 2, 4):
+        again, replayed = through_arrays(setup).play(queries, context, done.shown[:, :steps])
+        assert np.array_equal(replayed.shown, done.shown)
+        assert np.array_equal(again.models, local.models)
+    turned = done.shown[:, :1].copy()
+    for row in turned[:, 0]:
+        row[row >= 0] = row[row >= 0][::-1]
+    moved, played = clients_of(setup).play(queries, context, turned)
+    assert np.array_equal(played.shown[:, :1], turned)
+    assert np.any(moved.models != local.models)
+
+
+# --- what only the array path may run ----------------------------------------------------------------
+
+
+class Stubborn(Navigational):
+    """Clicks as its parent, by code of its own."""
+
+    name: ClassVar[str] = "navigational"  # the same random numbers
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        return super().click(labels, largest_label, streams, step)
+
+
+class OwnClip(Clip):
+    """Clips as its parent, by code of its own."""
+
+    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
+        return super().apply(parameters, context)
+
+
+class OwnSteps(FPDGD):
+    """Learns as its parent, by code of its own."""
+
+    def local_step(self, parameters: Floats, *rest: object) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        return super().local_step(parameters, *rest)  # type: ignore[arg-type]
+
+
+def rules_with(setup: Setup, **changes: object) -> ClientRules:
+    from dataclasses import replace
+
+    return replace(clients_of(setup).rules, **changes)  # type: ignore[arg-type]
+
+
+def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
+    """Each of these acts as the built-in one that it replaces, and so must the whole round."""
+    setup = setup_of(clients=20, click_model="navigational", defense=("clip:norm=0.7",))
+    model = np.linspace(-1.0, 1.0, FEATURES)
+    expected = all_bytes(clients_of(setup), setup, 4, model)
+    learner = OwnSteps(**setup.learner.model_dump())
+    own = setup_of(clients=20, click_model="navigational", chain=(OwnClip(norm=0.7),))
+    for rules in (
+        rules_with(setup, click_model=Stubborn()),
+        rules_with(setup, learner=learner),
+        rules_with(setup, chain=own.chain),
+    ):
+        assert rules.declared() is None
+        assert all_bytes(Clients(rules, world_of(setup)), setup, 4, model) == expected
+
+
+@pytest.mark.parametrize(
+    "chain", [(ToyClick(),), (Clip(norm=1.0), Clip(norm=2.0)), (Clip(norm=1.0), ToyClick())]
+)
+def test_chains_that_the_kernel_does_not_know(chain: tuple[Defense, ...], setup_of: SetupOf) -> None:
+    assert clients_of(setup_of(chain=chain)).rules.declared() is None
+
+
+def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
+    assert setup_of().rules(Perfect(), sampled=False).declared() is None
+
+
+# --- numbers that are none ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["first", "last", "all"])
+def test_scores_that_are_no_numbers_give_lists_of_different_documents(bad: float, where: str) -> None:
+    sizes = (1, 7, 8, 23)
+    pool = new_pool(len(sizes), max(sizes), 10)
+    for row, size in enumerate(sizes):
+        pool.sizes[row] = size
+        pool.scores[row, :size] = np.linspace(0.0, 1.0, size)
+        at = {"first": slice(0, 1), "last": slice(size - 1, size), "all": slice(0, size)}[where]
+        pool.scores[row, at] = bad
+        pool.tops[row] = pool.scores[row, :size].max()
+    shown = np.empty((len(sizes), 10), dtype=np.int64)
+    draw(pool, len(sizes), np.random.default_rng(0).random((len(sizes), 10)), 0, shown)
+    for row, size in enumerate(sizes):
+        listed = shown[row][shown[row] >= 0].tolist()
+        assert len(listed) == min(size, 10)
+        assert len(set(listed)) == len(listed)
+        assert max(listed) < size
+
+
+def test_a_model_that_grows_beyond_all_numbers_ends_with_a_clear_error(setup_of: SetupOf) -> None:
+    from foltr_audit.errors import DataError
+
+    setup = setup_of(learner="fpdgd:interactions=3,learning_rate=1e308", clients=20, dtype="float32")
+    with pytest.raises(DataError, match="too large for float32"):
+        Federation(setup).play(np.zeros(FEATURES), 0)

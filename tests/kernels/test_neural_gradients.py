@@ -1,0 +1,201 @@
+"""Gradients of the neural ranker by other routes: automatic differentiation, Euler, kinks, PDGD."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import elementwise_grad, jacobian
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.kernels.layers import LANES
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from tests.fixtures.reference import dataset, exact_pair_weights, laplacian, pairwise_gradient
+from tests.fixtures.tiny import Floats
+
+DEPTHS = pytest.mark.parametrize("layers", [1, 2])
+
+
+def differentiable_score(ranker: NeuralRanker, theta: Floats, X: Floats) -> Floats:
+    """Scores written for automatic differentiation, from the definition."""
+    units, sizes = X, [ranker.features, *[ranker.hidden] * ranker.layers]
+    for below, above in pairwise(sizes):
+        W, b = theta[: above * below].reshape(above, below), theta[above * below : above * (below + 1)]
+        units = anp.maximum(units @ W.T + b, 0.0)
+        theta = theta[above * (below + 1) :]
+    scores: Floats = units @ theta
+    return scores
+
+
+def pieces(ranker: NeuralRanker) -> list[slice]:
+    """Where [W | b] of each hidden layer, and the output's weights, lie in a model."""
+    h, ends = ranker.hidden, [0, ranker.hidden * (ranker.features + 1)]
+    ends += [ends[-1] + h * (h + 1)] if ranker.layers == 2 else []
+    return [slice(a, b) for a, b in pairwise([*ends, ranker.n_parameters])]
+
+
+# --- automatic differentiation --------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6), hidden=st.integers(1, 9), layers=st.integers(1, 2), features=st.integers(1, 7)
+)
+def test_the_jacobian_is_that_of_automatic_differentiation(
+    seed: int, hidden: int, layers: int, features: int
+) -> None:
+    ranker, rng = NeuralRanker(features, hidden, layers), np.random.default_rng(seed)
+    theta, X = rng.normal(size=ranker.n_parameters), rng.normal(size=(6, features))
+    expected = differentiable_score(ranker, theta, X)
+    np.testing.assert_allclose(ranker.score(theta, X), expected, rtol=0, atol=1e-12)
+    J = jacobian(lambda t: differentiable_score(ranker, t, X))(theta)
+    np.testing.assert_allclose(ranker.jacobian(theta, X), J, rtol=0, atol=1e-11)
+
+
+@DEPTHS
+@pytest.mark.parametrize("hidden", [1, 3, 4, 7, 64])
+def test_kernels_are_the_derivative_of_a_weighted_sum_of_scores(hidden: int, layers: int) -> None:
+    """Also for lists longer than a tile, and where units do not come in fours."""
+    rng = np.random.default_rng(hidden)
+    lengths, k = [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5], 2 * LANES + 3
+    data = dataset(rng.normal(size=(sum(lengths), 5)), np.zeros(sum(lengths)), lengths)
+    ranker, queries = NeuralRanker(5, hidden, layers), np.array([4, 0, 3, 1, 2, 4])
+    models = np.array([ranker.initial(rng) for _ in queries]) + 0.1 * rng.normal(size=ranker.n_parameters)
+    shown, weights = np.full((queries.size, k), -1), rng.normal(size=(queries.size, k))
+    for c, query in enumerate(queries):
+        picked = rng.permutation(lengths[query])[:k]
+        shown[c, : picked.size] = picked
+    weights[0, 3], weights[4, 1] = 0.0, 0.0
+    scores, starts = ranker.scores(models, data, queries)
+    gradient = ranker.gradient(models, data, queries, shown, weights)
+    for c, query in enumerate(queries):
+        X = data.features[data.offsets[query] : data.offsets[query + 1]].astype(np.float64)
+        np.testing.assert_allclose(
+            scores[starts[c] : starts[c + 1]], ranker.score(models[c], X), rtol=0, atol=1e-11
+        )
+        listed = shown[c] >= 0
+        rows, factors = X[shown[c, listed]], weights[c, listed]
+        slopes = elementwise_grad(lambda t, r=rows, f=factors: differentiable_score(ranker, t, r) @ f)
+        np.testing.assert_allclose(gradient[c], slopes(models[c]), rtol=0, atol=1e-11)
+
+
+# --- what layers do -------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    hidden=st.integers(1, 6),
+    layers=st.integers(1, 2),
+    factor=st.floats(0.01, 100.0),
+)
+def test_layers_are_homogeneous(seed: int, hidden: int, layers: int, factor: float) -> None:
+    """f grows with the output's weights, and what the last hidden layer gains, they may lose.
+
+    So f has degree 1 in the output's weights, and in [W | b] of the last hidden layer (Euler's theorem).
+    """
+    ranker, rng = NeuralRanker(4, hidden, layers), np.random.default_rng(seed)
+    theta, X = rng.normal(size=ranker.n_parameters), rng.normal(size=(9, 4))
+    before, J = ranker.score(theta, X), ranker.jacobian(theta, X)
+    *_, last, output = pieces(ranker)
+    louder, moved = theta.copy(), theta.copy()
+    louder[output] *= factor
+    moved[last] *= factor
+    moved[output] /= factor
+    atol = 1e-13 * np.abs(theta).sum() ** (layers + 1) * np.abs(X).max()
+    np.testing.assert_allclose(ranker.score(louder, X), factor * before, rtol=1e-12, atol=factor * atol)
+    np.testing.assert_allclose(ranker.score(moved, X), before, rtol=1e-12, atol=atol)
+    for piece in (last, output):
+        np.testing.assert_allclose(J[:, piece] @ theta[piece], before, rtol=1e-12, atol=atol)
+
+
+@DEPTHS
+def test_units_that_are_always_active_are_a_linear_ranker(layers: int) -> None:
+    rng = np.random.default_rng(4)
+    data = dataset(rng.normal(size=(23, 5)), np.zeros(23), [3, 12, 1, 7])
+    linear, neural, queries = LinearRanker(5), NeuralRanker(5, 1, layers), np.array([1, 0, 3, 2, 1])
+    theta = rng.normal(size=5)
+    model = np.concatenate([theta, [64.0], *[[1.0, 0.0]] * (layers - 1), [1.0]])
+    mine, _ = neural.scores(model[np.newaxis], data, queries)
+    theirs, _ = linear.scores(theta[np.newaxis], data, queries)
+    np.testing.assert_allclose(mine, theirs + 64.0, rtol=0, atol=1e-13)
+    shown, weights = np.array([[4, 0], [2, 1], [5, 6], [0, -1], [11, 3]]), rng.normal(size=(5, 2))
+    gradient = neural.gradient(model[np.newaxis], data, queries, shown, weights)
+    expected = linear.gradient(theta[np.newaxis], data, queries, shown, weights)
+    np.testing.assert_allclose(gradient[:, :5], expected, rtol=0, atol=1e-13)
+
+
+# --- exactly at a kink ----------------------------------------------------------------------------
+
+
+def slopes_of(ranker: NeuralRanker, theta: Floats, X: Floats, weights: list[float]) -> Floats:
+    """The gradient of one list that shows all documents, in their order."""
+    data, order = dataset(X, np.zeros(len(X)), [len(X)]), np.arange(len(X))[np.newaxis]
+    gradient = ranker.gradient(theta[np.newaxis], data, np.array([0]), order, np.array([weights]))
+    only: Floats = gradient[0]
+    return only
+
+
+def test_the_slope_at_a_kink_is_zero() -> None:
+    """Unit 0 gets exactly 0 from both documents, unit 1 is active in the first one only."""
+    ranker = NeuralRanker(2, 2)
+    W1, b1, w2 = [[2.0, -1.0], [1.0, 1.0]], [0.0, -2.0], [3.0, 5.0]
+    theta = np.concatenate([np.ravel(W1), b1, w2])
+    X = np.array([[1.0, 2.0], [0.0, 0.0]])
+    expected = [[0.0, 0.0, 5.0, 10.0, 0.0, 5.0, 0.0, 1.0], [0.0] * 8]
+    np.testing.assert_array_equal(ranker.jacobian(theta, X), expected)
+    gradient = slopes_of(ranker, theta, X, [7.0, 11.0])
+    np.testing.assert_array_equal(gradient, 7.0 * np.array(expected[0]))
+
+
+def test_the_slope_at_a_kink_of_either_layer_is_zero() -> None:
+    """h1 = (0 at its kink, 1); the sums above are (0 at its kink, 2): one path is open."""
+    ranker = NeuralRanker(2, 2, 2)
+    W1, b1 = [[2.0, -1.0], [1.0, 1.0]], [0.0, -2.0]
+    W2, b2, w3 = [[4.0, 3.0], [6.0, 1.0]], [-3.0, 1.0], [5.0, 7.0]
+    theta = np.concatenate([np.ravel(W1), b1, np.ravel(W2), b2, w3])
+    X = np.array([[1.0, 2.0]])
+    assert ranker.score(theta, X).tolist() == [14.0]
+    expected = np.concatenate(
+        [[0.0, 0.0, 7.0, 14.0], [0.0, 7.0], [0.0, 0.0, 0.0, 7.0], [0.0, 7.0], [0.0, 2.0]]
+    )
+    np.testing.assert_array_equal(ranker.jacobian(theta, X)[0], expected)
+    np.testing.assert_array_equal(slopes_of(ranker, theta, X, [3.0]), 3.0 * expected)
+
+
+@DEPTHS
+def test_a_model_of_zeros_has_no_gradient(layers: int) -> None:
+    ranker, X = NeuralRanker(3, 5, layers), np.random.default_rng(0).normal(size=(4, 3))
+    theta = np.zeros(ranker.n_parameters)
+    assert not ranker.score(theta, X).any()
+    assert not ranker.jacobian(theta, X).any()
+    assert not slopes_of(ranker, theta, X, [1.0, -2.0, 3.0, 0.5]).any()
+
+
+# --- PDGD -----------------------------------------------------------------------------------------
+
+
+@DEPTHS
+def test_an_update_is_linear_in_the_clicks(layers: int) -> None:
+    """`J^T L c` (MATHS 3): for `all` pairs of the shown documents the update of clicks c is linear in c."""
+    rng, ranker = np.random.default_rng(11), NeuralRanker(6, 7, layers)
+    data = dataset(rng.normal(size=(10, 6)), np.zeros(10), [10])
+    model, query, rate = ranker.initial(rng)[np.newaxis], np.array([0]), 0.25
+    scores, starts = ranker.scores(model, data, query)
+    shown = rng.permutation(10)[np.newaxis]
+    X = data.features.astype(np.float64)
+    W = exact_pair_weights(scores.tolist(), shown[0].tolist(), False)
+    J = ranker.jacobian(model[0], X[shown[0]])
+    learner = FPDGD(learning_rate=rate, pairs="all", normaliser="shown")
+    for _ in range(20):
+        clicks = rng.random((1, 10)) < 0.4
+        after, _ = learner.local_step(model, data, query, scores, starts, shown, clicks, ranker)
+        update = (after[0] - model[0]) / rate
+        np.testing.assert_allclose(update, J.T @ laplacian(W) @ clicks[0], rtol=0, atol=1e-11)
+        by_pairs = pairwise_gradient(W, J, clicks[0].tolist(), last_click_plus_1=False)
+        np.testing.assert_allclose(update, by_pairs, rtol=0, atol=1e-11)

@@ -1,0 +1,347 @@
+"""PDGD against golden gradients, exact Plackett-Luce probabilities and its Laplacian form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.core.pdgd import (
+    PDGD_SETTINGS,
+    PDGDSetting,
+    pdgd_setting,
+)
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.errors import UsageError
+from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
+from foltr_audit.kernels.ranking import top_lists
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from tests.fixtures.reference import (
+    dataset,
+    exact_pair_weights,
+    golden,
+    laplacian,
+    list_probability,
+    numba_threads,
+    observed_length,
+    observed_pairs,
+    pair_weight,
+    pairwise_gradient,
+)
+
+SETTINGS = [
+    PDGDSetting("all", "shown"),
+    PDGDSetting("all", "candidates"),
+    PDGDSetting("last-click+1", "shown"),
+    PDGDSetting("last-click+1", "candidates"),
+]
+EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: str(setting.text))
+CASES = 28
+EVERY_CASE = pytest.mark.parametrize("case", range(CASES))
+PAIRS_IN_FILE = {"all": "all", "last-click+1": "observed"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One list: scores of all candidates, the shown ones, their clicks and Jacobian rows."""
+
+    scores: NDArray[np.float64]
+    shown: NDArray[np.int64]
+    clicks: NDArray[np.bool_]
+    J: NDArray[np.float64]
+
+    def coefficients(self, setting: PDGDSetting) -> tuple[NDArray[np.float64], int]:
+        starts = np.array([0, self.scores.size])
+        rows, pairs = pdgd_coefficients(
+            self.scores,
+            starts,
+            self.shown[np.newaxis],
+            self.clicks[np.newaxis],
+            setting.normaliser == "candidates",
+            setting.pairs == "last-click+1",
+        )
+        return rows[0], int(pairs[0])
+
+    def gradient(self, setting: PDGDSetting) -> NDArray[np.float64]:
+        return np.asarray(self.J.T @ self.coefficients(setting)[0])
+
+    def weights(self, normaliser: str) -> NDArray[np.float64]:
+        starts = np.array([0, self.scores.size])
+        over_all = normaliser == "candidates"
+        return np.asarray(pair_weights(self.scores, starts, self.shown[np.newaxis], over_all)[0])
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-12 * self.shown.size * float(np.abs(self.J).max())
+
+
+def drawn(seed: int, candidates: int, k: int, spread: float = 2.0, clicks: list[bool] | None = None) -> Shown:
+    rng = np.random.default_rng(seed)
+    given_clicks = rng.random(k) < 0.4 if clicks is None else np.array(clicks)
+    return Shown(
+        scores=rng.uniform(0, spread, size=candidates),
+        shown=rng.permutation(candidates)[:k],
+        clicks=given_clicks,
+        J=rng.normal(size=(k, 6)),
+    )
+
+
+def golden_case(case: int) -> tuple[Shown, dict[str, NDArray[Any]]]:
+    vectors = golden("pdgd-gradients.npz")
+    assert int(vectors["n_cases"]) == CASES
+    here = {key[:-3]: value for key, value in vectors.items() if key.endswith(f"_{case:02d}")}
+    features, ranking = here["features"], here["ranking"]
+    shown = Shown(scores=features @ here["theta"], shown=ranking, clicks=here["clicks"], J=features[ranking])
+    return shown, here
+
+
+@EVERY_CASE
+@EVERY_SETTING
+def test_golden_gradients(setting: PDGDSetting, case: int) -> None:
+    shown, here = golden_case(case)
+    expected = here[f"gradient_{PAIRS_IN_FILE[setting.pairs]}_{setting.normaliser}"]
+    np.testing.assert_allclose(shown.gradient(setting), expected, rtol=0, atol=shown.tolerance)
+
+
+@EVERY_CASE
+@EVERY_SETTING
+def test_golden_gradients_in_laplacian_form(setting: PDGDSetting, case: int) -> None:
+    shown, here = golden_case(case)
+    expected = here[f"gradient_{PAIRS_IN_FILE[setting.pairs]}_{setting.normaliser}"]
+    o = observed_length(shown.clicks, shown.shown.size, setting.pairs)
+    L = laplacian(shown.weights(setting.normaliser)[:o, :o])
+    message = shown.J[:o].T @ L @ shown.clicks[:o].astype(np.float64)
+    np.testing.assert_allclose(message, expected, rtol=0, atol=shown.tolerance)
+
+
+def test_finite_where_published_programs_are_not() -> None:
+    broken = 0
+    for case in range(CASES):
+        shown, here = golden_case(case)
+        for setting, name in zip(
+            (PDGD_SETTINGS["pham-2022"], PDGD_SETTINGS["oosterhuis-2018"]),
+            ("published_pham", "published_oosterhuis"),
+            strict=True,
+        ):
+            gradient = shown.gradient(setting)
+            assert np.all(np.isfinite(gradient))
+            if np.all(np.isfinite(here[name])):
+                np.testing.assert_allclose(gradient, here[name], rtol=0, atol=shown.tolerance)
+            else:
+                broken += 1
+    assert broken >= 1
+
+
+@pytest.mark.parametrize("candidates", [True, False])
+def test_weights_against_rational_arithmetic(candidates: bool) -> None:
+    """Scores that are logarithms of whole numbers have rational Plackett-Luce probabilities."""
+    whole = [Fraction(n) for n in (2, 7, 1, 3, 12)]
+    scores = np.log(np.array([2.0, 7.0, 1.0, 3.0, 12.0]))
+    for shown in ([3, 0, 4, 1], [4, 1, 3, 0], [2, 0]):
+        one = Shown(scores, np.array(shown), np.zeros(len(shown), dtype=np.bool_), np.zeros((len(shown), 1)))
+        W = one.weights("candidates" if candidates else "shown")
+        for p in range(len(shown)):
+            for q in range(len(shown)):
+                exact = float(pair_weight(whole, shown, p, q, candidates)) if p != q else 0.0
+                np.testing.assert_allclose(W[p, q], exact, rtol=1e-14)
+
+
+def test_exact_probabilities_sum_to_one() -> None:
+    """Guards the reference that the other tests lean on."""
+    from itertools import permutations
+
+    whole = [Fraction(n) for n in (2, 7, 1, 3)]
+    for k in (1, 2, 4):
+        assert sum(list_probability(whole, order, range(4)) for order in permutations(range(4), k)) == 1
+
+
+@pytest.mark.parametrize("normaliser", ["shown", "candidates"])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 10.0, 30.0, 100.0, 800.0, 3000.0])
+def test_weights_against_high_precision(spread: float, normaliser: str) -> None:
+    compared = 0
+    for seed in range(4):
+        one = drawn(seed, candidates=9, k=(2, 5, 7, 9)[seed], spread=spread)
+        W = one.weights(normaliser)
+        exact = exact_pair_weights(one.scores, one.shown.tolist(), normaliser == "candidates")
+        np.testing.assert_allclose(W, exact, rtol=0, atol=1e-13)
+        normal = exact > 1e-290  # below, float64 has fewer digits or none
+        np.testing.assert_allclose(W[normal], exact[normal], rtol=1e-11)
+        compared += int(normal.sum())
+    assert compared > 0
+
+
+@pytest.mark.parametrize("spread", [30.0, 3000.0])
+def test_close_scores_at_the_end_of_a_wide_list(spread: float) -> None:
+    """Where one common maximum underflows, and subtracting denominators cancels."""
+    scores = np.array([spread, spread - 1.0, 0.3, 0.1, 0.0, spread / 2, -0.2])
+    one = Shown(scores, np.array([0, 5, 2, 4, 3]), np.zeros(5, dtype=np.bool_), np.zeros((5, 1)))
+    for normaliser in ("shown", "candidates"):
+        exact = exact_pair_weights(scores, one.shown.tolist(), normaliser == "candidates")
+        assert exact[2:, 2:].max() > 0.05
+        np.testing.assert_allclose(one.weights(normaliser)[2:, 2:], exact[2:, 2:], rtol=1e-12)
+
+
+@EVERY_SETTING
+@pytest.mark.parametrize("apart", [0.0, 30.0, 50.0, 57.0, 58.0, 65.0, 68.5, 70.0, 100.0])
+def test_lists_far_below_a_document_that_is_not_shown(setting: PDGDSetting, apart: float) -> None:
+    """Where products of the weights that the list was drawn with would begin to underflow."""
+    rng = np.random.default_rng(3)
+    scores = np.concatenate([[0.0], -apart - rng.uniform(0, 0.5, size=10)])
+    one = Shown(scores, np.arange(1, 11), np.arange(10) == 9, rng.normal(size=(10, 4)))
+    exact = exact_pair_weights(scores, one.shown.tolist(), setting.normaliser == "candidates")
+    only_observed = setting.pairs == "last-click+1"
+    expected = np.zeros(10)
+    for winner, loser in observed_pairs(one.clicks.tolist(), only_observed):
+        expected[winner] += exact[winner, loser]
+        expected[loser] -= exact[winner, loser]
+    np.testing.assert_allclose(one.coefficients(setting)[0], expected, rtol=1e-11)
+
+
+@EVERY_SETTING
+@pytest.mark.parametrize("seed", range(6))
+def test_gradient_is_the_sum_over_pairs(setting: PDGDSetting, seed: int) -> None:
+    one = drawn(seed, candidates=8, k=6, spread=3.0)
+    exact = exact_pair_weights(one.scores, one.shown.tolist(), setting.normaliser == "candidates")
+    only_observed = setting.pairs == "last-click+1"
+    expected = pairwise_gradient(exact, one.J, one.clicks.tolist(), only_observed)
+    np.testing.assert_allclose(one.gradient(setting), expected, rtol=0, atol=one.tolerance)
+    assert one.coefficients(setting)[1] == len(observed_pairs(one.clicks.tolist(), only_observed))
+
+
+@pytest.mark.parametrize("normaliser", ["shown", "candidates"])
+def test_laplacian_form_takes_the_observed_weights_only(normaliser: Any) -> None:
+    differs = 0
+    for seed in range(10):
+        one = drawn(seed, candidates=12, k=10)
+        W, c = one.weights(normaliser), one.clicks.astype(np.float64)
+        whole = one.gradient(PDGDSetting("all", normaliser))
+        np.testing.assert_allclose(one.J.T @ laplacian(W) @ c, whole, rtol=0, atol=one.tolerance)
+        observed = one.gradient(PDGDSetting("last-click+1", normaliser))
+        o = observed_length(one.clicks, 10, "last-click+1")
+        own = one.J[:o].T @ laplacian(W[:o, :o]) @ c[:o]
+        np.testing.assert_allclose(own, observed, rtol=0, atol=one.tolerance)
+        cut = one.J[:o].T @ laplacian(W)[:o, :o] @ c[:o]  # degrees of all documents: another update
+        differs += int(np.abs(cut - observed).max() > 1e-3)
+    assert differs >= 1
+
+
+@pytest.mark.parametrize(
+    ("clicks", "pairs", "length"),
+    [
+        ([0, 0, 0, 0], "last-click+1", 0),
+        ([1, 0, 0, 0], "last-click+1", 2),
+        ([0, 1, 1, 0], "last-click+1", 4),
+        ([0, 0, 0, 1], "last-click+1", 4),
+        ([1, 0, 0, 0], "all", 4),
+        ([0, 0, 0, 0], "all", 4),
+    ],
+)
+def test_observed_length(clicks: list[int], pairs: Any, length: int) -> None:
+    assert observed_length(np.array(clicks, dtype=np.bool_), 4, pairs) == length
+
+
+@EVERY_SETTING
+@pytest.mark.parametrize("clicked", [True, False])
+@pytest.mark.parametrize("k", [1, 2, 10])
+def test_all_clicked_and_none_clicked_teach_nothing(setting: PDGDSetting, clicked: bool, k: int) -> None:
+    one = drawn(k, candidates=10, k=k, clicks=[clicked] * k)
+    coefficients, pairs = one.coefficients(setting)
+    assert coefficients.tolist() == [0.0] * k
+    assert pairs == 0
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.data())
+def test_huge_scores_stay_finite(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 8))
+    size = data.draw(st.sampled_from([1.0, 700.0, 1e4, 1e300]))
+    scores = data.draw(st.lists(st.floats(-size, size), min_size=n, max_size=n))
+    k = data.draw(st.integers(1, n))
+    shown = data.draw(st.permutations(range(n)))[:k]
+    clicks = data.draw(st.lists(st.booleans(), min_size=k, max_size=k))
+    one = Shown(np.array(scores), np.array(shown), np.array(clicks), np.zeros((k, 1)))
+    for setting in SETTINGS:
+        W = one.weights(setting.normaliser)
+        assert np.all((W >= 0) & (W <= 0.25))  # u/(1+u)^2 is at most 1/4, rho at most 1
+        np.testing.assert_array_equal(W, W.T)
+        assert not np.diag(W).any()
+        coefficients, _ = one.coefficients(setting)
+        assert np.all(np.isfinite(coefficients))
+        assert np.all(coefficients[one.clicks] >= 0)
+        assert np.all(coefficients[~one.clicks] <= 0)
+        assert abs(coefficients.sum()) < 1e-14 * k
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), moved=st.permutations(range(9)))
+def test_the_order_of_candidates_does_not_matter(seed: int, moved: list[int]) -> None:
+    one = drawn(seed, candidates=9, k=5, spread=5.0)
+    place = np.argsort(moved)  # candidate i is now at place[i]
+    other = Shown(one.scores[moved], place[one.shown], one.clicks, one.J)
+    for setting in SETTINGS:
+        np.testing.assert_allclose(
+            other.coefficients(setting)[0], one.coefficients(setting)[0], rtol=0, atol=1e-14
+        )
+
+
+@EVERY_SETTING
+def test_the_learner_takes_one_step_along_the_gradient(setting: PDGDSetting) -> None:
+    rng = np.random.default_rng(8)
+    lengths = [12, 4, 1]
+    data = dataset(rng.normal(size=(17, 6)), np.zeros(17), lengths)
+    queries, theta = np.array([1, 0, 2, 0]), rng.normal(size=(4, 6))
+    ranker = LinearRanker(6)
+    scores, starts = ranker.scores(theta, data, queries)
+    shown = top_lists(scores, starts, 10)
+    clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
+    clicks[3] = shown[3] >= 0  # nothing to learn from
+    learner = FPDGD(interactions=1, learning_rate=0.3, pairs=setting.pairs, normaliser=setting.normaliser)
+    after, moved = learner.local_step(theta, data, queries, scores, starts, shown, clicks, ranker)
+    assert learner.setting == setting
+    for c, query in enumerate(queries):
+        X = data.features[data.offsets[query] : data.offsets[query + 1]].astype(np.float64)
+        listed = shown[c][shown[c] >= 0]
+        W = exact_pair_weights(X @ theta[c], listed.tolist(), setting.normaliser == "candidates")
+        clicked = clicks[c, : listed.size].tolist()
+        only_observed = setting.pairs == "last-click+1"
+        gradient = pairwise_gradient(W, X[listed], clicked, only_observed)
+        np.testing.assert_allclose(after[c], theta[c] + 0.3 * gradient, rtol=0, atol=1e-11)
+        assert moved[c] == bool(observed_pairs(clicked, only_observed))
+    assert moved.any()
+    assert not moved[3]
+    np.testing.assert_array_equal(after[~moved], theta[~moved])
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    rng = np.random.default_rng(9)
+    lengths = rng.integers(1, 40, size=400)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    scores = rng.normal(size=starts[-1]) * 5
+    shown = top_lists(scores, starts, 10)
+    clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
+
+    def all_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            arrays: list[NDArray[Any]] = [pair_weights(scores, starts, shown, True)]
+            for setting in SETTINGS:
+                flags = setting.normaliser == "candidates", setting.pairs == "last-click+1"
+                arrays += pdgd_coefficients(scores, starts, shown, clicks, *flags)
+            return [array.tobytes() for array in arrays]
+
+    assert all_bytes(2) == all_bytes(1)
+
+
+def test_settings_have_names() -> None:
+    assert pdgd_setting("oosterhuis-2018") == PDGDSetting("last-click+1", "candidates")
+    assert pdgd_setting("pham-2022") == PDGDSetting("all", "shown")
+    for setting in SETTINGS:
+        assert pdgd_setting(f"{setting.pairs}/{setting.normaliser}") == setting
+        assert pdgd_setting(setting.text) == setting
+    with pytest.raises(UsageError, match=r"--pdgd: unknown setting 'pham-2021'; did you mean 'pham-2022'"):
+        pdgd_setting("pham-2021")

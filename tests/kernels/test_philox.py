@@ -1,0 +1,159 @@
+"""The random streams: Philox against its published answers, and what a stream's name promises."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.kernels.philox import philox, uniforms
+from foltr_audit.rng import ClientStreams, Streams
+from tests.fixtures.reference import LOW, Words, chi_square_p, numba_threads, philox_counter, philox_words
+
+# kat_vectors of the Random123 distribution, "philox4x32 10": counter, key words, answer.
+KNOWN = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((LOW, LOW, LOW, LOW), (LOW, LOW), (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+WORD = st.integers(0, LOW)
+COUNTER = st.tuples(WORD, WORD, WORD, WORD)
+KEY = st.integers(0, 2**64 - 1)
+CLIENTS = np.arange(100)
+
+
+def kernel_words(counter: Words, key: int) -> tuple[int, ...]:
+    return tuple(int(word) for word in philox(*counter, np.uint64(key)))
+
+
+def uniform(n: int, client: int, round_: int, purpose: int, key: int) -> float:
+    return float(uniforms(n, 1, np.array([client]), round_, purpose, np.uint64(key))[0, 0])
+
+
+def numbers(streams: ClientStreams, size: int = 400) -> NDArray[np.float64]:
+    return streams.uniform(size).ravel()
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN)
+def test_known_answers(counter: Words, key: tuple[int, int], answer: Words) -> None:
+    whole = key[0] | key[1] << 32
+    assert kernel_words(counter, whole) == answer
+    assert philox_words(counter, whole) == answer
+    assert philox_counter(answer, whole) == counter
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(COUNTER, KEY)
+def test_equals_philox_on_python_integers(counter: Words, key: int) -> None:
+    words = philox_words(counter, key)
+    assert kernel_words(counter, key) == words
+    block, client, round_, purpose = counter
+    for half in (0, 1):  # a block gives two numbers
+        high, low = words[2 * half : 2 * half + 2]
+        middle = Fraction(2 * ((high << 32 | low) >> 12) + 1, 2**53)
+        assert Fraction(uniform(2 * block + half, client, round_, purpose, key)) == middle
+
+
+@pytest.mark.parametrize(
+    "word",
+    [0, LOW],
+)
+def test_the_ends_of_the_interval_are_open(word: int) -> None:
+    """Counters found by running Philox backwards from the smallest and the largest words."""
+    key = Streams(1).key
+    counter = philox_counter((word, word, 0, 0), key)
+    assert kernel_words(counter, key) == (word, word, 0, 0)
+    assert 0.0 < uniform(2 * counter[0], *counter[1:], key) < 1.0
+
+
+def test_numbers_are_uniform() -> None:
+    u = numbers(Streams(1).clients("test", 0, CLIENTS), 4000)
+    even = np.full(50, 1 / 50)
+
+    def p_value(values: NDArray[np.float64]) -> float:
+        return chi_square_p(np.bincount((values * 50).astype(np.int64), minlength=50), even)
+
+    assert 1e-4 < p_value(u) < 1 - 1e-4
+    assert p_value(u**1.03) < 1e-9
+    for bits in (8, 16, 24, 32, 40):  # the low bits of a number, not only its high ones
+        assert 1e-4 < p_value(np.mod(u * 2.0**bits, 1.0)) < 1 - 1e-4
+
+
+def test_streams_of_different_names_are_independent() -> None:
+    clients = np.arange(200)
+    base = Streams(1).clients("clicks", 3, clients)
+    others = {
+        "purpose": Streams(1).clients("show", 3, clients),
+        "round": Streams(1).clients("clicks", 4, clients),
+        "client": Streams(1).clients("clicks", 3, clients + 1),
+        "far client": Streams(1).clients("clicks", 3, clients + 1000),
+        "seed": Streams(2).clients("clicks", 3, clients),
+        "repetition": Streams(1, 1).clients("clicks", 3, clients),
+    }
+    even = np.full(256, 1 / 256)
+
+    def p_value(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+        cells = (one * 16).astype(np.int64) * 16 + (two * 16).astype(np.int64)
+        return chi_square_p(np.bincount(cells, minlength=256), even)
+
+    u = numbers(base)
+    for name, streams in others.items():
+        v = numbers(streams)
+        assert p_value(u, v) > 1e-4, name
+        if name != "client":  # its streams are the base's, one place on
+            assert not np.intersect1d(u, v).size, name
+    table = base.uniform(401)
+    assert p_value(table[:, :-1].ravel(), table[:, 1:].ravel()) > 1e-4
+    assert p_value(u, u) == 0.0
+
+
+def test_no_number_comes_twice() -> None:
+    u = np.concatenate(
+        [numbers(Streams(5).clients(p, r, CLIENTS), 100) for p in ("a", "b") for r in range(5)]
+    )
+    assert np.unique(u).size == u.size
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    clients=st.lists(st.integers(0, 2**31), min_size=1, max_size=6),
+    round_=st.integers(0, 10**6),
+    first=st.integers(0, 10**6),
+    size=st.integers(1, 8),
+)
+def test_a_number_depends_on_its_name_only(clients: list[int], round_: int, first: int, size: int) -> None:
+    ids = np.array(clients, dtype=np.int64)
+    streams = Streams(9).clients("queries", round_, ids)
+    together = streams.uniform(size, first=first)
+    assert together.shape == (ids.size, size)
+    for row, client in zip(together, ids, strict=True):
+        alone = Streams(9).clients("queries", round_, np.array([client]))
+        backwards = [alone.uniform(1, first=first + i)[0, 0] for i in reversed(range(size))]
+        assert row.tolist() == backwards[::-1]
+    np.testing.assert_array_equal(streams.uniform(size, first=first), together)
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    ids = np.arange(1000)
+    with numba_threads(2):
+        two = uniforms(0, 50, ids, 1, 2, np.uint64(3)).tobytes()
+    with numba_threads(1):
+        assert uniforms(0, 50, ids, 1, 2, np.uint64(3)).tobytes() == two
+
+
+def test_generators_of_the_server_are_named_too() -> None:
+    def draw(seed: int, repetition: int, purpose: str) -> float:
+        return float(Streams(seed, repetition).generator(purpose).random())
+
+    names = [(1, 0, "bootstrap"), (2, 0, "bootstrap"), (1, 1, "bootstrap"), (1, 0, "attack")]
+    first = [draw(*name) for name in names]
+    assert len(set(first)) == len(names)
+    assert [draw(*name) for name in reversed(names)] == first[::-1]

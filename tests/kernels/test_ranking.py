@@ -1,0 +1,193 @@
+"""Scores, lists in score order, lists sampled from Plackett-Luce, and weighted sums of features."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.records import Dataset
+from foltr_audit.kernels.plackett_luce import sampled_lists
+from foltr_audit.kernels.ranking import top_lists, weighted_features
+from tests.fixtures.reference import chi_square_p, dataset, list_probability, numba_threads
+
+KEY = np.uint64(20240607)
+LENGTHS = [3, 12, 1, 7]
+QUERIES = np.array([1, 0, 3, 2, 1])
+
+
+def ragged(seed: int = 0, features: int = 5) -> Dataset:
+    rng = np.random.default_rng(seed)
+    rows = sum(LENGTHS)
+    return dataset(rng.normal(size=(rows, features)), np.zeros(rows), LENGTHS)
+
+
+def rows_of(data: Dataset, query: int) -> NDArray[np.float64]:
+    return data.features[data.offsets[query] : data.offsets[query + 1]].astype(np.float64)
+
+
+def sample(scores: list[float], k: int, clients: NDArray[np.int64], first: int = 0) -> NDArray[np.int64]:
+    starts = np.arange(clients.size + 1) * len(scores)
+    flat = np.tile(np.array(scores, dtype=np.float64), clients.size)
+    return sampled_lists(flat, starts, k, first, clients, 3, 17, KEY)
+
+
+def plackett_luce(scores: list[float], k: int) -> dict[tuple[int, ...], float]:
+    """Probability of every list of k documents."""
+    weights = [Decimal(score).exp() for score in scores]
+    pool = range(len(scores))
+    return {shown: float(list_probability(weights, shown, pool)) for shown in permutations(pool, k)}
+
+
+def fit(shown: NDArray[np.int64], law: dict[tuple[int, ...], float]) -> float:
+    """How well sampled lists agree with a law, as a p-value."""
+    number = {order: i for i, order in enumerate(law)}
+    found, times = np.unique(shown, axis=0, return_counts=True)
+    counts = np.zeros(len(law))
+    for order, count in zip(found.tolist(), times, strict=True):
+        counts[number[tuple(order)]] = count
+    return chi_square_p(counts, list(law.values()))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_scores_are_weighted_sums_of_features(shared: bool) -> None:
+    data = ragged()
+    theta = np.random.default_rng(1).normal(size=(1 if shared else QUERIES.size, data.n_features))
+    scores, starts = LinearRanker(data.n_features).scores(theta, data, QUERIES)
+    assert np.diff(starts).tolist() == [12, 3, 7, 1, 12]
+    for c, query in enumerate(QUERIES):
+        expected = rows_of(data, query) @ theta[0 if shared else c]
+        np.testing.assert_allclose(scores[starts[c] : starts[c + 1]], expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("features", [1, 7, 8, 46, 136])
+def test_the_order_of_a_sum_does_not_depend_on_where_a_document_stands(features: int) -> None:
+    """Rows whose sum depends on the order of its terms: every place in a cohort must choose the same."""
+    rng = np.random.default_rng(features)
+    row = (rng.normal(size=features) * 10.0 ** rng.integers(-8, 9, size=features)).astype(np.float32)
+    theta = rng.normal(size=(1, features))
+    lengths = [1, 2, 3, 8, 17]
+    data = dataset(np.tile(row, (sum(lengths), 1)).tolist(), [0] * sum(lengths), lengths)
+    scores, _ = LinearRanker(features).scores(theta, data, np.array([3, 0, 4, 1, 2]))
+    assert len(set(scores.tolist())) == 1
+    exact = sum(Fraction(float(x)) * Fraction(t) for x, t in zip(row, theta[0], strict=True))
+    size = sum(abs(float(x) * t) for x, t in zip(row, theta[0], strict=True))
+    assert abs(scores[0] - float(exact)) <= features * 2.3e-16 * size
+
+
+def test_the_untrained_model_ranks_by_the_order_in_the_file() -> None:
+    data, ranker = ragged(), LinearRanker(5)
+    untrained = ranker.initial(np.random.default_rng(0))
+    scores, starts = ranker.scores(untrained[np.newaxis], data, np.array([1]))
+    assert top_lists(scores, starts, 10).tolist() == [list(range(10))]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    lists=st.lists(
+        st.lists(st.sampled_from([-2.5, -1.0, 0.0, 0.0, 1.0, 1e300]), min_size=1, max_size=14),
+        min_size=1,
+        max_size=5,
+    ),
+    k=st.integers(1, 12),
+)
+def test_top_lists_sort_by_score_and_then_by_position(lists: list[list[float]], k: int) -> None:
+    starts = np.concatenate([[0], np.cumsum([len(values) for values in lists])])
+    shown = top_lists(np.concatenate(lists), starts, k)
+    for values, row in zip(lists, shown.tolist(), strict=True):
+        best = sorted(range(len(values)), key=lambda i: (-values[i], i))[:k]
+        assert row == best + [-1] * (k - len(best))
+
+
+@pytest.mark.parametrize(
+    ("scores", "k"),
+    [([0.0, 0.0, 0.0], 3), ([0.3, -0.8, 1.5], 2), ([0.0, 1.0, -0.5, 2.0], 4), ([5.0, 4.0, 4.5, 1.0], 3)],
+)
+def test_sampled_lists_follow_plackett_luce(scores: list[float], k: int) -> None:
+    law = plackett_luce(scores, k)
+    np.testing.assert_allclose(sum(law.values()), 1.0, rtol=1e-12)
+    shown = sample(scores, k, np.arange(60_000))
+    assert 1e-4 < fit(shown, law) < 1 - 1e-4
+
+
+def test_the_test_of_plackett_luce_can_fail() -> None:
+    scores = [0.0, 1.0, -0.5, 2.0]
+    shown = sample(scores, 4, np.arange(60_000))
+    assert fit(shown, plackett_luce([1.1 * score for score in scores], 4)) < 1e-9
+    assert fit(shown, plackett_luce([0.0] * 4, 4)) < 1e-9
+    # Normal instead of Gumbel variates of the same variance: Thurstone's model, not Plackett-Luce.
+    normal = np.random.default_rng(0).normal(scores, np.pi / np.sqrt(6), size=(60_000, 4))
+    assert fit(np.argsort(-normal, axis=1), plackett_luce(scores, 4)) < 1e-9
+
+
+def test_a_score_spread_of_thousands_breaks_nothing() -> None:
+    log3 = float(np.log(3.0))
+    shown = sample([-1000.0, 0.0, 1000.0, 500.0, -1000.0 + log3], 5, np.arange(20_000))
+    assert np.all(shown[:, :3] == [2, 3, 1])
+    # What is left are the two worst; the sum of all exponentials would have swallowed them.
+    worse_last = np.bincount(shown[:, 3], minlength=5)[[0, 4]]
+    assert 1e-4 < chi_square_p(worse_last, [0.25, 0.75]) < 1 - 1e-4
+
+
+def test_lists_of_short_queries_are_padded() -> None:
+    data = ragged()
+    theta = np.random.default_rng(2).normal(size=(1, 5))
+    scores, starts = LinearRanker(5).scores(theta, data, QUERIES)
+    sampled = sampled_lists(scores, starts, 10, 0, np.arange(QUERIES.size), 0, 1, KEY)
+    for shown in (sampled, top_lists(scores, starts, 10)):
+        for row, query in zip(shown, QUERIES, strict=True):
+            length = min(10, LENGTHS[query])
+            assert np.all(row[length:] == -1)
+            assert len(set(row[:length])) == length
+            assert row[:length].min() >= 0
+            assert row[:length].max() < LENGTHS[query]
+
+
+def test_a_sampled_list_depends_on_the_clients_own_stream_only() -> None:
+    scores, clients = [0.1, 0.5, -0.3, 0.0, 0.2], np.array([7, 3, 11, 7])
+    together = sample(scores, 4, clients)
+    for row, client in zip(together, clients, strict=True):
+        np.testing.assert_array_equal(sample(scores, 4, np.array([client]))[0], row)
+    np.testing.assert_array_equal(together[0], together[3])
+    many = np.arange(500)
+    assert np.any(sample(scores, 4, many) != sample(scores, 4, many, first=5))
+
+
+def test_weighted_features_sum_the_shown_rows() -> None:
+    data = ragged()
+    rng = np.random.default_rng(3)
+    shown = np.full((QUERIES.size, 4), -1, dtype=np.int64)
+    weights = rng.normal(size=shown.shape)  # those at the padding must not count
+    expected = np.zeros((QUERIES.size, data.n_features))
+    for c, query in enumerate(QUERIES):
+        picked = rng.permutation(LENGTHS[query])[:4]
+        shown[c, : picked.size] = picked
+        weights[c, 0] = 0.0 if c == 1 else weights[c, 0]
+        expected[c] = weights[c, : picked.size] @ rows_of(data, query)[picked]
+    sums = weighted_features(data.features, data.offsets, QUERIES, shown, weights)
+    np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-14)
+    nothing = weighted_features(data.features, data.offsets, QUERIES, shown, np.zeros(shown.shape))
+    assert not nothing.any()
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    data = ragged(features=40)
+    queries = np.random.default_rng(5).integers(0, len(LENGTHS), size=300)
+    theta = np.random.default_rng(6).normal(size=(300, 40))
+
+    def all_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            scores, starts = LinearRanker(40).scores(theta, data, queries)
+            shown = sampled_lists(scores, starts, 10, 0, np.arange(300), 0, 1, KEY)
+            weights = np.where(shown >= 0, theta[:, :10], 0.0)
+            sums = weighted_features(data.features, data.offsets, queries, shown, weights)
+            return [a.tobytes() for a in (scores, top_lists(scores, starts, 10), shown, sums)]
+
+    assert all_bytes(2) == all_bytes(1)

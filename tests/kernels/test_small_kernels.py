@@ -1,0 +1,118 @@
+"""The balls, cascade clicks and Gamma shares against their plain forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.kernels.ball import projected
+from foltr_audit.kernels.cascade import cascade_clicks
+from foltr_audit.kernels.gamma import gamma_differences
+from foltr_audit.rng import ClientStreams, Streams
+from tests.fixtures.tiny import Floats
+
+# --- balls -------------------------------------------------------------------------------------------
+
+
+def scaled(models: Floats, norm: float, order: int) -> Floats:
+    """Models scaled by min(1, norm / their norm), one after the other, with correctly rounded sums."""
+    rows = []
+    for model in models.tolist():
+        size = math.hypot(*model) if order == 2 else math.fsum(abs(x) for x in model)
+        rows.append([x * (norm / size) for x in model] if size > norm else model)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.sampled_from([1e-300, 1e-160, 1e-3, 1.0, 1e6, 1e150, 1e200, 1e300]),
+    ratio=st.floats(0.01, 20.0),
+    parameters=st.sampled_from([1, 2, 7, 46, 136]),
+)
+def test_models_are_scaled_into_the_ball(
+    order: int, seed: int, size: float, ratio: float, parameters: int
+) -> None:
+    models = size * np.random.default_rng(seed).normal(size=(5, parameters))
+    norm, kept = size * ratio, models.copy()
+    inside = projected(models, norm, order)
+    np.testing.assert_array_equal(models, kept)
+    np.testing.assert_allclose(inside, scaled(models, norm, order), rtol=1e-13, atol=0)
+
+
+def test_what_lies_inside_is_left_alone() -> None:
+    models = np.array([[0.0, 0.0], [3.0, 4.0], [-3.0, 4.0], [3.0, 4.000001]])
+    same = projected(models, 5.0, 2)
+    assert np.array_equal(same[:3], models[:3])
+    assert not np.array_equal(same[3], models[3])
+    assert np.array_equal(projected(models, math.inf, 2), models)
+    assert projected(np.empty((0, 3)), 1.0, 2).shape == (0, 3)
+
+
+# --- cascade clicks ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(data=st.data(), seed=st.integers(0, 10**6), k=st.integers(1, 12))
+def test_cascade_clicks_one_rank_after_the_other(data: st.DataObject, seed: int, k: int) -> None:
+    chance = st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0])
+    click = data.draw(st.lists(chance, min_size=3, max_size=3))
+    stop = data.draw(st.lists(chance, min_size=3, max_size=3))
+    rng = np.random.default_rng(seed)
+    grades = rng.integers(0, 3, size=(20, k))
+    grades[np.arange(k) >= rng.integers(0, k + 1, size=(20, 1))] = -1
+    u = rng.random((20, 2 * k))
+    found = cascade_clicks(grades, u, np.array(click), np.array(stop))
+    for row in range(20):
+        reading, expected = True, []
+        for i, grade in enumerate(grades[row].tolist()):
+            clicked = reading and grade >= 0 and u[row, 2 * i] < click[grade]
+            if clicked and u[row, 2 * i + 1] < stop[grade]:
+                reading = False
+            expected.append(clicked)
+        assert found[row].tolist() == expected
+
+
+# --- Gamma shares ------------------------------------------------------------------------------------
+
+
+def gamma_by_hand(shape: float, numbers: list[float], at: int) -> tuple[float, int]:
+    """Best's algorithm RGS as Devroye 1986, section IX.3.6, prints it; the place of the next number."""
+    z = 0.07 + 0.75 * math.sqrt(1 - shape)
+    b = 1 + math.exp(-z) * shape / z
+    while True:
+        v, w = b * numbers[at], numbers[at + 1]
+        at += 2
+        if v <= 1:
+            x = z * v ** (1 / shape)
+            if w <= (2 - x) / (2 + x) or w <= math.exp(-x):
+                return x, at
+        else:
+            x = -math.log(z * (b - v) / shape)
+            y = x / z
+            if w * (shape + y - shape * y) < 1 or w <= y ** (shape - 1):
+                return x, at
+
+
+def numbers_of(streams: ClientStreams, size: int) -> list[list[float]]:
+    return [[float(u) for u in row] for row in streams.uniform(size)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 1000])
+@pytest.mark.parametrize("size", [1, 2, 46, 300])
+def test_gamma_differences_draw_by_draw(n: int, size: int) -> None:
+    streams = Streams(4).clients("noise", 7, np.array([0, 3, 1000]))
+    code, key = streams.purpose_code, np.uint64(streams.key)
+    found = gamma_differences(1.0 / n, size, streams.clients, 7, code, key)
+    for row, numbers in zip(found, numbers_of(streams, 8 * size + 400), strict=True):
+        at, expected = 0, []
+        for _ in range(size):
+            plus, at = gamma_by_hand(1.0 / n, numbers, at)
+            minus, at = gamma_by_hand(1.0 / n, numbers, at)
+            expected.append(plus - minus)
+        np.testing.assert_allclose(row, expected, rtol=1e-11, atol=1e-280)

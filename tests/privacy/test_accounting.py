@@ -1,0 +1,376 @@
+"""Upper bounds of known mechanisms by closed forms: units, views, lost shares, weights, rounds, samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.published_chain import published_chain
+from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting import Situation, UpperBound, over_rounds, upper_bound
+from foltr_audit.privacy.events import (
+    UNITS,
+    Bounded,
+    Noised,
+    Opaque,
+    PrivacyEvent,
+    RandomisedClicks,
+    Rounded,
+    Summed,
+)
+from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.privacy.observers import VIEWS, sees_lists, without_lists
+from tests.fixtures.tiny import context
+
+N, P = 1000, 46
+SHARES = Noised(law=GammaShare(n=N, scale=2.5))
+WHOLE = Noised(law=GammaShare(n=1, scale=2.5))
+L1, L2 = Bounded(norm=1.5, ord=1, of="model"), Bounded(norm=1.5, ord=2, of="model")
+
+
+def at(**values: Any) -> Situation:
+    return Situation(**{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values})
+
+
+def bound(*events: PrivacyEvent, **values: Any) -> UpperBound:
+    return upper_bound(events, at(**values))
+
+
+def epsilon(*events: PrivacyEvent, **values: Any) -> float:
+    return bound(*events, **values).epsilon
+
+
+# --- Laplace noise ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("clip", "parameters", "expected"), [(1.5, 46, 8.139), (3, 46, 16.28), (1.5, 136, 13.99), (3, 136, 27.99)]
+)
+def test_the_published_chain(clip: float, parameters: int, expected: float) -> None:
+    """MATHS section 4: sqrt(P) times the claimed 1.2, or twice that with the clip of both programs."""
+    texts = (f"clip:norm={clip}", published_chain(1.2)[1])
+    events = Chain(parse_chain(texts)).events(context([0], P=parameters, shares=N))
+    found = upper_bound(events, at(parameters=parameters))
+    assert found.epsilon == pytest.approx(expected, abs=5e-3)
+    assert found.epsilon == pytest.approx(2 * clip * math.sqrt(parameters) * 1.2 / 3)
+    assert f"sqrt({parameters})" in found.how
+    for view in ("individual", "colluding"):
+        assert upper_bound(events, at(view=view, parameters=parameters)).epsilon == math.inf
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("unit", UNITS)
+def test_laplace_noise_on_an_l1_ball_holds_its_claim_in_every_view(view: str, unit: str) -> None:
+    """But not of a client whose lists are seen: they tell what it asked."""
+    expected = math.inf if sees_lists(view) and unit == "client" else 1.2
+    assert epsilon(L1, WHOLE, view=view, unit=unit) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arriving", "one", "spread"),
+    [(900, 1.19, 2.1), (700, 1.82, 10.7), (600, 2.49, 27.8), (500, math.inf, math.inf)],
+)
+@pytest.mark.parametrize("n", [1000, 10])
+def test_shares_that_never_arrived(n: int, arriving: int, one: float, spread: float) -> None:
+    """MATHS section 4, for a claim of 1.0: the whole shift on one coordinate, or spread over 46."""
+    events = Bounded(norm=0.5, ord=1, of="update"), Noised(law=GammaShare(n=n, scale=1.0))
+    there = {"shares": n, "arriving": arriving * n // 1000}
+    assert epsilon(*events, parameters=1, **there) == pytest.approx(one, abs=0.005)
+    assert epsilon(*events, parameters=46, **there) == pytest.approx(spread, abs=0.1)
+    assert epsilon(*events, parameters=46, shares=n) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("shape", [0.51, 0.6, 0.75, 0.9, 0.99])
+def test_the_loss_of_missing_shares_is_concave_in_the_shift(shape: float) -> None:
+    """What "spread evenly" rests on; and it is the largest log ratio, by looking at many x."""
+    law = GammaShare(n=100, scale=1.0, count=round(100 * shape))
+    shifts = np.geomspace(1e-6, 50.0, 300)
+    losses = law.worst_loss(shifts)
+    slopes = np.diff(losses) / np.diff(shifts)
+    assert np.all(np.diff(slopes) <= 1e-9 * np.abs(slopes[1:]) + 1e-12)
+    x = np.concatenate([-np.geomspace(1e-8, 200.0, 4000), np.geomspace(1e-8, 200.0, 4000)])
+    for shift in (1e-3, 0.1, 1.0, 10.0):
+        ratios = law.log_density(x) - law.log_density(x - shift)
+        assert ratios.max() <= float(law.worst_loss(shift)) * (1 + 1e-9)
+        if shape >= 0.75:  # below, the density rises to its peak too slowly for any x that is tried
+            assert ratios.max() >= 0.99 * float(law.worst_loss(shift))
+
+
+@pytest.mark.parametrize("shape", [0.6, 0.8])
+def test_no_split_of_a_distance_costs_more_than_the_even_one(shape: float) -> None:
+    law = GammaShare(n=10, scale=1.0, count=round(10 * shape))
+    allowed = epsilon(
+        Bounded(norm=1.0, ord=1, of="update"),
+        Noised(law=GammaShare(n=10, scale=1.0)),
+        parameters=5,
+        shares=10,
+        arriving=law.count,
+    )
+    splits = np.random.default_rng(1).dirichlet(np.full(5, 0.7), size=2000) * 2.0
+    costs = law.worst_loss(splits).sum(axis=1)
+    assert costs.max() <= allowed
+    assert float(law.worst_loss(2.0)) < costs.max() < allowed
+    assert 5 * float(law.worst_loss(0.4)) == pytest.approx(allowed)
+
+
+def test_the_smaller_of_several_norms_counts() -> None:
+    inside = Bounded(norm=2.0, ord=2, of="model"), Bounded(norm=0.1, ord=math.inf, of="model")
+    assert epsilon(*inside, WHOLE) == pytest.approx(2 * 46 * 0.1 / 2.5)
+    assert epsilon(*inside, WHOLE, parameters=4) == pytest.approx(2 * 4 * 0.1 / 2.5)
+    assert epsilon(inside[0], WHOLE, parameters=1) == pytest.approx(4 / 2.5)
+
+
+def test_a_sum_with_unequal_weights() -> None:
+    """Shares of weighted clients sum to at least the Laplace noise of the lightest one."""
+    assert epsilon(L1, SHARES, largest_weight=3.0) == pytest.approx(3.6)
+    assert epsilon(L1, WHOLE, largest_weight=3.0) == pytest.approx(1.2), "its own noise has its own weight"
+    gaussian = Noised(law=Gaussian(sigma=0.1))
+    light, heavy = (epsilon(L2, gaussian, largest_weight=w, delta=1e-5) for w in (1.0, 3.0))
+    direct = epsilon(Bounded(norm=4.5, ord=2, of="model"), gaussian, delta=1e-5)
+    assert light < heavy == pytest.approx(direct)
+
+
+@pytest.mark.parametrize("t", [0.1, 1.0, 10.0])
+def test_weighted_shares_hold_laplace_noise(t: float) -> None:
+    """What they hold beside it has a characteristic function: `((1 + a^2 t^2) / (1 + b^2 t^2))^(1/n)`."""
+    n, light, heavy = 7, 1.0, 2.5
+    rest = ((1 + light**2 * t**2) / (1 + heavy**2 * t**2)) ** (1 / n)
+
+    def jumps(x: float) -> float:
+        density = (math.exp(-x / heavy) - math.exp(-x / light)) / (n * x)
+        assert density >= 0
+        return 2 * density * (math.cos(t * x) - 1)
+
+    exponent, _ = integrate.quad(jumps, 0, 200, limit=2000)
+    assert math.exp(exponent) == pytest.approx(rest, rel=1e-6)
+
+
+# --- views, and what happens after the noise --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_secure_sum_hides_single_messages_unless_the_others_talk(view: str) -> None:
+    expected = math.inf if without_lists(view) == "colluding" else 1.2
+    found = epsilon(L1, SHARES, Summed(at_least=N), view=view, unit="interaction")
+    assert found == pytest.approx(expected)
+
+
+def test_a_secure_sum_of_few() -> None:
+    chain = (L1, SHARES, Summed(at_least=700))
+    fewest = epsilon(L1, SHARES, arriving=700)
+    assert fewest > 1.2
+    assert epsilon(*chain) == pytest.approx(fewest), "the fewest that it sums"
+    assert epsilon(*chain, arriving=900) == pytest.approx(epsilon(L1, SHARES, arriving=900))
+    assert epsilon(*chain, arriving=300) == pytest.approx(fewest), "fewer are never summed"
+    assert epsilon(L1, SHARES, Summed(at_least=400)) == math.inf
+
+
+@pytest.mark.parametrize("after", [Opaque(mechanism="toy"), Rounded(step=0.1), L2])
+def test_what_happens_to_each_message_after_its_noise(after: PrivacyEvent) -> None:
+    """It costs nothing of a client's own noise, and all of what only the sum of the noise hides."""
+    assert epsilon(L1, WHOLE, after) == pytest.approx(1.2)
+    assert epsilon(L1, SHARES, after) == math.inf
+    assert "the sum does not hold" in bound(L1, SHARES, after).how
+
+
+def test_what_happens_to_a_secure_sum() -> None:
+    assert epsilon(L1, SHARES, Summed(at_least=N), Opaque(mechanism="toy")) == pytest.approx(1.2)
+    assert epsilon(L1, SHARES, Summed(at_least=N), Rounded(step=2.0**-16)) == math.inf
+
+
+def test_the_best_of_several_proofs() -> None:
+    more = Noised(law=GammaShare(n=1, scale=10.0))
+    assert epsilon(L1, WHOLE, more) == epsilon(L1, more, WHOLE) == pytest.approx(0.3)
+    clicks = RandomisedClicks(epsilon=0.5)
+    assert epsilon(clicks, L1, WHOLE, unit="click") == pytest.approx(0.5)
+    assert epsilon(clicks, L1, WHOLE, unit="interaction") == pytest.approx(1.2)
+
+
+def test_nothing_is_proven_of_noise_on_unbounded_messages() -> None:
+    assert "bounds" in bound(WHOLE).how
+    assert "randomises" in bound(L1).how
+    assert "toy" in bound(L1, Opaque(mechanism="toy"), WHOLE).how
+    sometimes = replace(L1, always=False)
+    assert "without a step" in bound(sometimes, WHOLE).how
+    assert epsilon(replace(sometimes, of="update"), WHOLE) == pytest.approx(1.2), "no step is the update 0"
+    assert all(math.isinf(epsilon(*chain)) for chain in ([WHOLE], [L1], [sometimes, WHOLE]))
+
+
+# --- Gaussian noise ---------------------------------------------------------------------------------------
+
+
+def hockey_stick(mu: float, eps: float) -> float:
+    """delta of N(0, 1) against N(mu, 1), by integration."""
+
+    def gained(x: float) -> float:
+        return max(0.0, stats.norm.pdf(x, mu) - math.exp(eps) * stats.norm.pdf(x))
+
+    start = eps / mu + mu / 2
+    return float(integrate.quad(gained, start, start + 40, limit=200)[0])
+
+
+@pytest.mark.parametrize(("sigma", "rounds"), [(1.0, 1), (4.0, 1), (4.0, 9), (30.0, 100)])
+def test_gaussian_noise(sigma: float, rounds: int) -> None:
+    found = bound(L2, Noised(law=Gaussian(sigma=sigma)), view="individual", rounds=rounds, delta=1e-5)
+    assert hockey_stick(3 / sigma * math.sqrt(rounds), found.epsilon) == pytest.approx(1e-5, rel=1e-6)
+    assert found.delta == 1e-5
+
+
+def test_gaussian_noise_of_a_sum() -> None:
+    local, own = Noised(law=Gaussian(sigma=2.0)), Noised(law=Gaussian(sigma=2.0 * math.sqrt(400)))
+    assert epsilon(L2, local, arriving=400, delta=1e-6) == pytest.approx(
+        epsilon(L2, own, view="individual", delta=1e-6)
+    )
+    for view in ("individual", "colluding"):
+        assert epsilon(L2, local, view=view, delta=1e-6) > 5
+    assert epsilon(L2, local) == math.inf
+    assert bound(L2, local).how == "Gaussian noise has no epsilon at delta 0"
+
+
+# --- clicks, units, rounds, samples -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    ("unit", "clicks"), [("click", 1), ("interaction", 10), ("query", 40), ("client", math.inf)]
+)
+def test_randomised_clicks(view: str, unit: str, clicks: float) -> None:
+    found = epsilon(RandomisedClicks.kept_with(0.9), view=view, unit=unit, interactions=4)
+    assert found == pytest.approx(clicks * math.log(9)), "lists follow from the randomised clicks alone"
+
+
+def test_rounds_add_up_for_what_every_round_may_touch() -> None:
+    for unit, times in [("click", 1), ("interaction", 1), ("query", 25), ("client", 25)]:
+        found = bound(L1, WHOLE, unit=unit, rounds=25)
+        assert found.epsilon == pytest.approx(times * 1.2)
+        assert ("25 rounds compose" if times > 1 else "part of one round") in found.how
+    lifetime = over_rounds([L1, WHOLE], at(), [1, 10, 100])
+    assert [found.epsilon for found in lifetime] == pytest.approx([1.2, 12, 120])
+    assert over_rounds([L1, WHOLE], at(delta=1e-6), [100])[0].epsilon < 100
+
+
+def test_a_delta_helps_or_is_left_out() -> None:
+    one = bound(L1, WHOLE, view="individual", delta=0.01)
+    assert one.epsilon == pytest.approx(1.2 + 2 * math.log(0.99))
+    assert one.delta == 0.01
+    query = {"unit": "query", "rounds": 100, "delta": 1e-6}
+    clicks = bound(RandomisedClicks.kept_with(0.55), **query)
+    assert clicks.epsilon < 0.5 * epsilon(RandomisedClicks.kept_with(0.55), unit="query", rounds=100)
+    spared = bound(Bounded(norm=0.5, ord=1, of="update"), SHARES, arriving=700, parameters=1, delta=1e-300)
+    assert spared.delta == 0.0
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3])
+def test_a_secret_sample(share: float) -> None:
+    """Exact for the pair in which the replaced client becomes like all others."""
+    chain, there = (L1, WHOLE), {"view": "individual", "sampled": share}
+    assert epsilon(*chain, **there) == pytest.approx(1.2), "the server picks who takes part"
+    found = epsilon(*chain, secret_sample=True, **there)
+    x = np.linspace(-60, 60, 100_001)
+    one, other = stats.laplace.pdf(x, 1.5, 2.5), stats.laplace.pdf(x, -1.5, 2.5)
+    exact = np.log(share * one + (1 - share) * other) - np.log(other)
+    assert found == pytest.approx(np.abs(exact).max(), rel=1e-9)
+    assert epsilon(*chain, secret_sample=True, rounds=7, **there) == pytest.approx(7 * found)
+    hidden = {"sampled": share, "secret_sample": True}
+    assert epsilon(*chain, view="colluding", **hidden) == pytest.approx(1.2), "the others tell"
+    assert epsilon(*chain, largest_weight=2.0, **hidden) == pytest.approx(1.2)
+    clicks = RandomisedClicks(epsilon=1.0)
+    assert epsilon(clicks, unit="click", **hidden) == pytest.approx(1.0), "amplification needs clients alike"
+    seen = epsilon(*chain, view="individual+lists", unit="interaction", **hidden)
+    assert seen == pytest.approx(1.2), "lists tell who took part"
+
+
+def test_a_secret_sample_of_several_rounds_meets_a_click_at_last() -> None:
+    """A click is learnt from when its client is sampled: within 20 rounds of a tenth with probability .88.
+
+    Then one round is as if nobody had been sampled away: at least ln(1 + .88 (e^eps - 1)) = 1.11 is lost.
+    """
+    share, rounds = 0.1, 20
+    there = {"view": "individual", "sampled": share, "secret_sample": True}
+    used = 1 - (1 - share) ** rounds
+    lost = math.log1p(used * math.expm1(1.2))
+    for unit in ("click", "interaction"):
+        assert epsilon(L1, WHOLE, unit=unit, **there) == pytest.approx(math.log1p(share * math.expm1(1.2)))
+        assert lost <= epsilon(L1, WHOLE, unit=unit, rounds=rounds, **there) <= 1.2 * (1 + 1e-9)
+    query = epsilon(L1, WHOLE, unit="query", rounds=rounds, **there)
+    assert query == pytest.approx(rounds * math.log1p(share * math.expm1(1.2)))
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_a_secret_sample_under_gaussian_noise(rounds: int) -> None:
+    hidden = {"view": "individual", "sampled": 0.05, "secret_sample": True, "rounds": rounds, "delta": 1e-5}
+    found = epsilon(L2, Noised(law=Gaussian(sigma=3.0)), **hidden)
+    assert found < 0.7 * epsilon(L2, Noised(law=Gaussian(sigma=3.0)), **{**hidden, "secret_sample": False})
+    if rounds == 1:
+        x = np.linspace(-40, 60, 2_000_001)
+        mixed = 0.05 * stats.norm.pdf(x, 1.0) + 0.95 * stats.norm.pdf(x)
+        delta = integrate.trapezoid(np.maximum(0, mixed - math.exp(found) * stats.norm.pdf(x)), x)
+        assert delta == pytest.approx(1e-5, rel=1e-4), "exact for this pair"
+
+
+# --- order relations --------------------------------------------------------------------------------------
+
+SIZES = st.floats(0.05, 20.0)
+
+
+@given(
+    norm=SIZES,
+    order=st.sampled_from([1, 2, math.inf]),
+    scale=SIZES,
+    factor=st.floats(1.0, 3.0),
+    rounds=st.integers(1, 5),
+    arriving=st.integers(51, 100),
+    gaussian=st.booleans(),
+)
+def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more(
+    norm: float, order: float, scale: float, factor: float, rounds: int, arriving: int, gaussian: bool
+) -> None:
+    def cost(norm: float, scale: float, rounds: int, arriving: int) -> float:
+        law = Gaussian(sigma=scale / 10) if gaussian else GammaShare(n=100, scale=scale)
+        there = at(
+            shares=100, arriving=arriving, rounds=rounds, delta=1e-6 if gaussian else 0.0, parameters=7
+        )
+        return upper_bound([Bounded(norm=norm, ord=order, of="update"), Noised(law=law)], there).epsilon
+
+    base = cost(norm, scale, rounds, arriving)
+    more = 1 + 1e-9
+    assert cost(norm, scale * factor, rounds, arriving) <= base * more
+    assert cost(norm * factor, scale, rounds, arriving) * more >= base
+    assert cost(norm, scale, rounds + 1, arriving) * more >= base
+    assert cost(norm, scale, rounds, arriving - 1) * more >= base
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"view": "agregate"},
+        {"unit": "list"},
+        {"parameters": 0},
+        {"shares": 0},
+        {"arriving": 0},
+        {"arriving": N + 1},
+        {"interactions": 0},
+        {"largest_weight": 0.5},
+        {"largest_weight": math.nan},
+        {"rounds": 0},
+        {"delta": 1.0},
+        {"delta": math.nan},
+        {"sampled": 0.0},
+        {"colluders": -1},
+        {"colluders": N},
+    ],
+)
+def test_situations_that_cannot_be_meant(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=rf"accounting: |--{next(iter(wrong))}: "):
+        at(**wrong)

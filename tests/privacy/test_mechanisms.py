@@ -1,0 +1,257 @@
+"""Noise mechanisms: their scale, their shares with and without drop-outs, their claims, what they refuse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import MessageDefense
+from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.privacy.events import Noised, Rounded
+from foltr_audit.privacy.gaussian_dp import gaussian_delta
+from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.observers import VIEWS
+from tests.fixtures import tiny
+
+FALSE_ALARM = 1e-4
+LOCAL = ["laplace:eps=1.2,sensitivity=3", "gaussian:delta=1e-05,eps=1.2,sensitivity=3", "gaussian:sigma=0.7"]
+SHARED = [
+    "gamma-laplace:eps=1.2,sensitivity=3",
+    "gaussian-shares:delta=1e-05,eps=1.2,sensitivity=3",
+    "gaussian-shares:sigma=0.7",
+    "discrete-gaussian:sigma=3,step=0.05",
+    "skellam:sigma=3,step=0.05",
+]
+GRID = SHARED[3:]
+
+
+def made(text: str) -> MessageDefense:
+    (defense,) = parse_chain([text])
+    assert isinstance(defense, MessageDefense)
+    return defense
+
+
+def noise(text: str, n: int, senders: int, size: int, seed: int = 1) -> tiny.Floats:
+    """Noise of some of n clients, (senders, size)."""
+    defense, here = made(text), tiny.context(range(senders), P=size, shares=n, seed=seed)
+    return defense.apply(np.zeros((senders, size)), here)
+
+
+def scale_p(x: tiny.Floats, law: object) -> float:
+    """Two-sided test of the scale: exact for normal and Laplace noise, else by the normal limit of x^2."""
+    if isinstance(law, GammaShare) and law.count == law.n:
+        chi, statistic = stats.chi2(2 * x.size), 2 * float(np.abs(x).sum()) / law.scale
+    elif isinstance(law, GammaShare):
+        variance = law.variance
+        spread = math.sqrt((2 + 3 / law.shape) * variance**2 / x.size)
+        return float(2 * stats.norm.sf(abs(float(np.mean(x**2)) - variance) / spread))
+    else:
+        assert isinstance(law, Gaussian | Skellam | DiscreteGaussian)
+        chi, statistic = stats.chi2(x.size), float(np.sum(x**2)) / law.variance
+    return float(2 * min(chi.cdf(statistic), chi.sf(statistic)))
+
+
+# --- the law of what is added --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", LOCAL)
+def test_each_message_carries_the_whole_local_noise(text: str) -> None:
+    x = noise(text, 50, 40, 500)
+    law = made(text).law(tiny.context([0], shares=50))
+    assert law is not None
+    assert scale_p(x, law) > FALSE_ALARM
+    for wrong in (0.9, 1.1):
+        assert scale_p(wrong * x, law) < FALSE_ALARM
+    named = stats.laplace(scale=law.scale) if isinstance(law, GammaShare) else stats.norm(scale=law.scale)
+    assert stats.kstest(x.ravel(), named.cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("text", SHARED)
+@pytest.mark.parametrize(("n", "arrived"), [(1, 1), (2, 2), (7, 7), (200, 200), (10, 9), (10, 4), (200, 120)])
+def test_shares_sum_to_the_law_that_they_declare(text: str, n: int, arrived: int) -> None:
+    """For everybody, and for fewer survivors; noise that is 10 % off either way is caught."""
+    x = noise(text, n, arrived, 20_000).sum(axis=0)
+    share = made(text).law(tiny.context([0], shares=n))
+    assert share is not None
+    law = share.summed(arrived)
+    assert law.variance == pytest.approx(arrived * share.variance, rel=1e-12)
+    assert scale_p(x, law) > FALSE_ALARM
+    for wrong in (0.9, 1.1):
+        assert scale_p(wrong * x, law) < FALSE_ALARM
+    assert abs(x.mean()) < 5 * math.sqrt(law.variance / x.size)
+
+
+@pytest.mark.parametrize("text", SHARED)
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(n=st.integers(1, 60), share=st.floats(0.1, 1.0), t=st.floats(0.2, 1.5))
+def test_characteristic_functions_of_sums(text: str, n: int, share: float, t: float) -> None:
+    """E cos(t X) of the sum of any number of shares, in closed form, against draws."""
+    arrived = max(1, round(share * n))
+    x = noise(text, n, arrived, 4000, seed=n).sum(axis=0)
+    part, unit = arrived / n, math.sqrt(made(text).law(tiny.context([0], shares=1)).variance)  # type: ignore[union-attr]
+    z = t / unit
+    if text.startswith("gamma"):
+        expected = (1 + (z * 2.5) ** 2) ** -part
+    elif text.startswith("skellam"):
+        expected = math.exp(part * (3 / 0.05) ** 2 * (math.cos(z * 0.05) - 1))
+    else:
+        expected = math.exp(-0.5 * part * t * t)
+    found = np.cos(z * x)
+    assert float(found.mean()) == pytest.approx(expected, abs=5 / math.sqrt(x.size))
+
+
+@pytest.mark.parametrize("text", GRID)
+def test_messages_on_a_grid_show_whole_steps_only(text: str) -> None:
+    models = np.random.default_rng(0).normal(size=(5, 30))
+    sent = made(text).apply(models, tiny.context(range(5), P=30, shares=9))
+    steps = np.rint(sent / 0.05)
+    assert np.array_equal(sent, 0.05 * steps), "no bit beside the whole number"
+    drawn = made(text).apply(np.zeros((5, 30)), tiny.context(range(5), P=30, shares=9))
+    assert np.all(np.abs(sent - drawn - models) <= 0.025 * (1 + 1e-9)), "rounded to the nearest"
+    shifted = made(text).apply(models + 0.05 * 3, tiny.context(range(5), P=30, shares=9))
+    np.testing.assert_allclose(shifted - sent, 0.15, rtol=1e-9)
+
+
+@pytest.mark.parametrize("text", LOCAL + SHARED)
+def test_noise_is_added_to_zero_huge_and_float32_models_alike(text: str) -> None:
+    here = tiny.context([4], P=3, shares=5)
+    added = made(text).apply(np.zeros((1, 3)), here)
+    assert np.all(added != 0) or text in GRID
+    single = made(text).apply(np.zeros((1, 3), dtype=np.float32), here)
+    assert single.dtype == np.float64
+    assert single.tobytes() == added.tobytes()
+    for size in (1e-300, 1.0, 1e12):
+        models = np.full((1, 3), size)
+        off = made(text).apply(models, here) - (models + added)
+        assert np.all(np.abs(off) <= 0.03 * (text in GRID) + 4e-16 * size + 1e-15)
+    one = made(text).apply(np.zeros((1, 1)), tiny.context([4], P=1, shares=5))
+    assert one[0, 0] == added[0, 0]
+
+
+@pytest.mark.parametrize("text", GRID)
+@pytest.mark.parametrize("bad", [1e300, -1e18, math.nan, math.inf])
+def test_models_that_leave_the_grid_are_refused(text: str, bad: float) -> None:
+    with pytest.raises(
+        UsageError, match=r"defense .*: a model with a coordinate of .*expected at most 2\^52"
+    ):
+        made(text).apply(np.array([[0.0, bad]]), tiny.context([0], P=2))
+
+
+# --- claims --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(eps=st.floats(0.01, 10.0), radius=st.floats(0.01, 10.0), data=st.data())
+def test_the_laplace_claim_holds_between_any_two_models_of_the_ball(
+    eps: float, radius: float, data: st.DataObject
+) -> None:
+    """Through the clip: the largest loss over all outputs, by coordinates; the poles reach it."""
+    chain = Chain(parse_chain([f"clip:norm={radius},ord=1+laplace:eps={eps},sensitivity={2 * radius}"]))
+    pair = np.array([data.draw(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)) for _ in range(2)])
+    here = tiny.context([0, 1], P=4)
+    inside, _ = chain.on_step(pair, np.ones(2, dtype=np.bool_), 0, here)
+    (law,) = [event.law for event in chain.events(here) if isinstance(event, Noised)]
+    assert float(law.worst_loss(inside[0] - inside[1]).sum()) <= eps * (1 + 1e-9)
+    poles, _ = chain.on_step(
+        np.array([[9e9, 0, 0, 0], [-9e9, 0, 0, 0.0]]), np.ones(2, dtype=np.bool_), 0, here
+    )
+    assert float(law.worst_loss(poles[0] - poles[1]).sum()) == pytest.approx(eps, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gaussian-shares"])
+@pytest.mark.parametrize("calibration", ["", ",calibration=classical"])
+def test_the_gaussian_claim_holds_for_the_sum(name: str, calibration: str) -> None:
+    defense = made(f"{name}:delta=1e-06,eps=0.9,sensitivity=3{calibration}")
+    law = defense.law(tiny.context([0], shares=40))
+    assert isinstance(law, Gaussian)
+    sigma = law.summed(40).sigma if name == "gaussian-shares" else law.sigma
+    assert gaussian_delta(3.0 / sigma, 0.9) <= 1e-6
+    assert gaussian_delta(3.0 / (0.7 * sigma), 0.9) > 1e-6
+
+
+@pytest.mark.parametrize("kind", ["discrete-gaussian", "skellam"])
+@pytest.mark.parametrize("n", [1, 10, 1000])
+def test_claims_on_a_grid_come_near_those_of_gaussian_noise_and_not_below(kind: str, n: int) -> None:
+    """The grid is fine here: between the exact epsilon of the same sigma, and half as much again."""
+    defense = made(f"{kind}:delta=1e-05,sensitivity=3,sigma=12,step=0.001")
+    (claim,) = defense.claims(tiny.context([0], shares=n, P=46))
+    exact = next(eps for eps in np.linspace(0.5, 2, 3001) if gaussian_delta(3.0 / 12.0, float(eps)) <= 1e-5)
+    assert exact <= claim.epsilon <= 1.5 * exact
+    (wider,) = made(f"{kind}:delta=1e-05,sensitivity=3,sigma=12,step=0.2").claims(tiny.context([0], P=46))
+    assert wider.epsilon > claim.epsilon, "rounding moves models apart"
+
+
+def test_who_claims_what() -> None:
+    here = tiny.context([0], shares=10)
+    for text in LOCAL + SHARED + ["skellam:delta=1e-05,sensitivity=3,sigma=9,step=0.01"]:
+        claims = made(text).claims(here)
+        local = text in LOCAL
+        if "eps" in text or "sensitivity" in text:
+            expected = {"individual", "aggregate", "colluding"} if local else {"aggregate"}
+            if text.startswith("gamma"):  # whose authors name no observer
+                expected = set(VIEWS)
+            assert {claim.view for claim in claims} == expected
+            unit = "interaction" if text.startswith("gamma") else "client"
+            assert {(claim.unit, claim.relation) for claim in claims} == {(unit, "replace-one")}
+            assert {claim.delta for claim in claims} == ({0.0} if "laplace" in text else {1e-5})
+        else:
+            assert claims == (), "sigma alone claims nothing"
+
+
+def test_events_say_what_happens() -> None:
+    here = tiny.context([0], shares=4)
+    assert made("laplace:eps=2,sensitivity=3").events(here) == (Noised(law=GammaShare(n=1, scale=1.5)),)
+    assert made("gaussian-shares:sigma=3").events(here) == (Noised(law=Gaussian(sigma=1.5)),)
+    skellam = Noised(law=Skellam(sigma=1.5, step=0.05))
+    assert made("skellam:sigma=3,step=0.05").events(here) == (Rounded(step=0.05, nearest=True), skellam)
+
+
+# --- refusals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("laplace:eps=0,sensitivity=3", "eps=0"),
+        ("laplace:eps=1,sensitivity=nan", "sensitivity=nan"),
+        ("laplace:eps=1e-300,sensitivity=1e300", "no finite noise scale"),
+        ("gaussian", "expected either sigma, or eps, delta and sensitivity"),
+        ("gaussian:eps=1,delta=1e-5", "expected either sigma"),
+        ("gaussian:eps=1,sigma=2", "sigma makes no claim"),
+        ("gaussian:calibration=classical,sigma=2", "sigma makes no claim"),
+        ("gaussian:delta=1e-5,eps=1.1,sensitivity=1,calibration=classical", "holds up to 1"),
+        ("gaussian:delta=1e-5,eps=1,sensitivity=1,calibration=fancy", "calibration=fancy"),
+        ("gaussian:delta=1,eps=1,sensitivity=1", "delta=1"),
+        ("gaussian:delta=0,eps=1,sensitivity=1", "delta=0"),
+        ("gaussian:delta=1e-40,eps=1,sensitivity=1", "delta=1e-40"),
+        ("gaussian-shares:sigma=0", "sigma=0"),
+        ("gaussian-shares:delta=1e-5,eps=1e-6,sensitivity=1e308", "no finite noise scale"),
+        ("discrete-gaussian:sigma=1,step=1.5", "expected a finer grid"),
+        ("discrete-gaussian:sigma=1,step=1e-9", "2^24 grid steps"),
+        ("skellam:sigma=1,step=1e-9", "2^24 grid steps"),
+        ("skellam:sigma=1,step=0", "step=0"),
+        ("skellam:sigma=1,step=0.1,delta=1e-5", "needs both sensitivity and delta"),
+        ("discrete-gaussian:sigma=1,step=0.1,sensitivity=3", "needs both sensitivity and delta"),
+    ],
+)
+def test_parameters_without_a_true_claim_are_refused(text: str, message: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        parse_chain([text])
+    assert str(caught.value).startswith(f"defense {text.partition(':')[0]}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_shares_narrower_than_the_grid_are_refused_when_their_number_is_known() -> None:
+    defense = made("discrete-gaussian:sigma=1,step=0.1")
+    assert defense.law(tiny.context([0], shares=100)) is not None
+    with pytest.raises(
+        UsageError, match=r"^defense discrete-gaussian: step=0.1: one of 101 shares has sigma"
+    ):
+        defense.law(tiny.context([0], shares=101))

@@ -1,0 +1,218 @@
+"""Rows of every kind from judged lists, against counts by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.calibration import calibration
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
+from foltr_audit.rng import Streams
+from foltr_audit.utils.formatting import json_text
+from tests.fixtures.evidence import evidence, random_evidence
+
+SETTING = {
+    "trained_on": "perfect",
+    "eps_claimed": 1.2,
+    "defense": "clip:norm=1",
+    "pdgd": "pham-2022",
+    "sees": "message and lists",
+    "population.clients": 40,
+}
+WHERE = {"click_model": "navigational", **SETTING, "view": "individual"}
+
+
+def four_lists() -> Evidence:
+    """Two messages of two lists; queries a, b; one list without a click, one with every document clicked."""
+    clicks = [[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
+    guess = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]]
+    scores = [[0.75, 0.25, 0.0], [0.5, 0.25, 0.25], [0.25, 0.25, 0.25], [0.5, 1.0, 0.75]]
+    told = [[1, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
+    observed = [[1, 1, 0], [0, 0, 0], [0, 0, 0], [1, 1, 1]]
+    judged = evidence(
+        ["a", "b", "b", "a"],
+        np.array(clicks, dtype=np.bool_),
+        np.array(guess, dtype=np.bool_),
+        np.array([3, 2, 3, 3]),
+        np.array(scores),
+        message=np.array([4, 4, 7, 7]),
+        told=np.array(told, dtype=np.bool_),
+        observed=np.array(observed, dtype=np.bool_),
+        probabilities=["attack"],
+        refused={"map": "the observer does not know: order"},
+    )
+    weighed = replace(judged.guessed["attack"], surprisal=np.array([1.0, 0.5, 2.0, 1.5]))
+    return replace(judged, guessed={"attack": weighed}, surprisal=np.array([2.0, 1.5, 3.0, 1.5]))
+
+
+def rows_of(judged: Evidence, queries: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
+    return attack_rows(judged, "navigational", SETTING, Streams(1), queries)
+
+
+def test_every_row_of_every_kind_names_its_setting() -> None:
+    judged = replace(four_lists(), group=np.array([0, 1, 1, 0]), groups=("even", "odd"))
+    rows = rows_of(judged, ("a", "none such"))
+    assert tuple(rows) == KINDS
+    for kind in KINDS:
+        assert rows[kind], kind
+        for row in rows[kind]:
+            assert {name: row[name] for name in WHERE} == WHERE
+    alone = list(result_rows(four_lists(), "navigational", SETTING, Streams(1)))
+    assert json_text(rows["results"]) == json_text(alone)
+
+
+def test_results_count_their_lists() -> None:
+    rows = rows_of(four_lists())["results"]
+    assert [row["method"] for row in rows] == ["random:k=3", "random:k=4", "random:k=mean", "attack"]
+    assert [row["baseline"] for row in rows] == [True, True, True, False]
+    for row in rows:
+        assert (row["lists"], row["skipped"], row["all_clicked"], row["queries"]) == (3, 1, 1, 2)
+        assert (row["unclicked_documents"], row["finest_fpr"]) == (4, 0.25)
+    attack = rows[-1]
+    assert attack["accuracy"] == pytest.approx((1 + 0 + 1 / 3) / 3)
+    assert attack["accuracy_identifiable"] == pytest.approx((1 + 1 / 3) / 2)
+    assert attack["exact"] == pytest.approx(1 / 3)
+    assert attack["exact_message"] == 0.0
+    assert attack["tpr_at_1"] == attack["tpr_at_01"] == 1 / 5  # at .75 an unclicked document ties
+    assert rows[0]["exact_message"] is None
+    assert rows[0]["exact_message_ci95"] is None
+
+
+def test_any_click_rows_are_over_all_lists() -> None:
+    (row,) = rows_of(four_lists())["any_click"]
+    assert (row["method"], row["baseline"]) == ("attack", False)
+    assert (row["lists"], row["lists_with_click"], row["queries"]) == (4, 3, 2)
+    assert row["base_rate"] == 0.75
+    assert row["accuracy"] == 0.75  # .25 is below one half, and that list has a click
+    assert row["auc"] == pytest.approx(2 / 3)  # .75 and 1.0 are above .5; .25 is below
+    assert row["auc_ci95"] is None, "one query alone has a list without a click"
+    for name in ("accuracy", "base_rate"):
+        low, high = row[f"{name}_ci95"]
+        assert low <= row[name] <= high
+
+
+def test_calibration_rows_are_of_attacks_with_probabilities() -> None:
+    judged = four_lists()
+    (row,) = rows_of(judged)["calibration"]
+    found = calibration(judged, "attack", Resamples(judged.query, Streams(1)))
+    assert (row["method"], row["lists"], row["documents"]) == ("attack", 4, 11)
+    assert row["brier"] == found.brier.value
+    assert found.brier.ci95 is not None
+    assert row["brier_ci95"] == list(found.brier.ci95)
+    assert row["brier_base_rate"] == pytest.approx(5 / 11 * 6 / 11)
+    assert [bin_["documents"] for bin_ in row["reliability"]] == [1, 0, 5, 0, 0, 2, 0, 2, 0, 1]
+    assert rows_of(replace(judged, probabilities=frozenset()))["calibration"] == []
+
+
+def test_identifiability_counts_documents_and_messages() -> None:
+    """Two messages: 5 documents of which 3 are told, and 6 that all are."""
+    (row,) = rows_of(four_lists())["identifiability"]
+    facts = {name: value for name, value in row.items() if name not in WHERE}
+    assert facts == {
+        "lists": 4,
+        "all_clicked": 1,
+        "without_click": 1,
+        "documents": 11,
+        "not_observed": pytest.approx(6 / 11),
+        "not_told": pytest.approx(2 / 11),
+        "identifiable": pytest.approx(4 / 11),
+        "messages": 2,
+        "rank_mean": 4.5,
+        "rank_min": 3,
+        "unknowns_mean": 5.5,
+        "full_rank": 0.5,
+    }
+
+
+def test_named_queries_are_told_list_by_list() -> None:
+    rows = rows_of(four_lists(), ("b", "none such"))["queries"]
+    told = [{name: value for name, value in row.items() if name not in WHERE} for row in rows]
+    assert told == [
+        {
+            "query": "b", "method": "attack", "baseline": False, "list": 1, "message": 4, "shown": [10, 11],
+            "clicked": [False, False], "guessed": [True, False], "scores": [0.5, 0.25], "exact": False,
+        },
+        {
+            "query": "b", "method": "attack", "baseline": False, "list": 2, "message": 7,
+            "shown": [10, 11, 12], "clicked": [True] * 3, "guessed": [False] * 3, "scores": [0.25] * 3,
+            "exact": False,
+        },
+        {
+            "query": "none such", "method": None, "baseline": False, "list": None, "message": None,
+            "shown": [], "clicked": [], "guessed": [], "scores": [], "exact": None,
+        },
+    ]  # fmt: skip
+    assert rows_of(four_lists(), ("a",))["queries"][0]["exact"] is True
+    assert rows_of(four_lists())["queries"] == []
+
+
+def test_refused_attacks_say_why() -> None:
+    (row,) = rows_of(four_lists())["refused"]
+    assert row == {"method": "map", **WHERE, "reason": "the observer does not know: order"}
+
+
+@pytest.mark.parametrize("rows", [np.zeros(4, np.bool_), np.array([0, 1, 0, 0], np.bool_)])
+def test_without_a_list_or_a_click_nothing_is_a_number(rows: Any) -> None:
+    found = rows_of(four_lists().at(rows))
+    (any_click,) = found["any_click"]
+    assert any_click["auc"] is None
+    assert any_click["auc_ci95"] is None
+    (facts,) = found["identifiability"]
+    assert facts["without_click"] == facts["lists"] == rows.sum()
+    (calibrated,) = found["calibration"]
+    if not rows.any():
+        assert any_click["accuracy"] is any_click["base_rate"] is None
+        assert facts["identifiable"] is facts["rank_mean"] is facts["rank_min"] is None
+        assert calibrated["brier"] is calibrated["calibration_error"] is None
+    for row in found["results"]:
+        assert (row["lists"], row["finest_fpr"], row["unclicked_documents"]) == (0, None, 0)
+        assert np.isnan(row["accuracy"])
+        assert np.isnan(row["tpr_at_1"])
+
+
+def report_of(rows: dict[str, list[dict[str, Any]]]) -> AttackReport:
+    return AttackReport(config={}, dataset={}, utility=[], **rows)
+
+
+def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
+    judged = random_evidence(3, silent=0.3)
+    guessed = judged.guessed["attack"]
+    infinite = replace(guessed, scores=np.where(guessed.scores == 0, -np.inf, guessed.scores))
+    judged = replace(judged, guessed={"attack": infinite}, refused={"map": "no"})
+    rows = rows_of(judged, ("q0", "q1"))
+    report = report_of(rows)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    told = json.loads(report.json(), parse_constant=refuse)
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
+    assert set(told) == fields - {"groups", "places"}, "clients do not differ, and a message has one list"
+    assert told["schema"] == "foltr-audit/attack/1"
+    assert len(told["queries"]) == len(rows["queries"]) > 2
+    assert "-inf" in [score for row in told["queries"] for score in row["scores"]]
+    frame = report.to_frame()
+    assert frame["method"].to_list() == [row["method"] for row in rows["results"]]
+    assert frame.columns[:3] == ["method", "baseline", "click_model"]
+
+
+def test_rows_of_several_settings_stand_one_after_the_other() -> None:
+    one, two = rows_of(four_lists()), rows_of(random_evidence(1))
+    both = joined(iter([one, two]))
+    assert tuple(both) == KINDS
+    assert all(both[kind] == one[kind] + two[kind] for kind in KINDS)
+    assert joined([]) == {kind: [] for kind in KINDS}
+
+
+def test_baselines_are_marked_in_every_kind() -> None:
+    judged = replace(four_lists(), baselines=frozenset({"attack"}))
+    rows = rows_of(judged, ("a",))
+    for kind in ("any_click", "calibration", "queries"):
+        assert all(row["baseline"] for row in rows[kind])
+    assert rows["results"][-1]["baseline"]

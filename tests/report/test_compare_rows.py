@@ -1,0 +1,216 @@
+"""Rows of a comparison from made-up cells, against numbers by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.expansion import Label
+from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.report.results.compare import with_front
+from foltr_audit.report.results.compare_rows import Setting, attack_rows_of, curve_row, setting_row
+from foltr_audit.rng import Streams
+from tests.fixtures.comparisons import same_queries
+from tests.fixtures.evidence import random_evidence
+
+NDCG = np.array([[0.2, 0.4, np.nan, 0.9, 0.1], [0.3, 0.2, np.nan, 0.8, 0.3]])
+BASE = np.array([[0.5, 0.4, 0.2, 0.9, 0.3], [0.4, 0.6, 0.2, 0.7, 0.3]])
+ONLINE = {"none": (0.5, 0.56, 0.53), "published": (0.4, 0.42, 0.02)}
+
+
+def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> StoredCell:
+    """A made-up cell of one run."""
+    defense = ["none"] if name == "none" else ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
+    spec = Spec.parse({"repetition": run, "defense": defense, "attack": {"click_models": ["perfect"]}})
+    usual = {
+        "eps_claimed": "inf" if name == "none" else 1.2,
+        "learner": "fpdgd",
+        "pdgd": "pham-2022",
+        "groups": ["a", "b"],
+        "ndcg@10_ceiling": 0.9,
+        "ndcg@10_untrained": 0.1,
+        "ndcg@10_validation": 0.3 + run,
+        "online_mean": ONLINE[name][run],
+        "online_sum": 5.0,
+        "clipped": 0.25,
+        "bytes_per_client": 184.0 + run,
+    }
+    rounds = {
+        "round": np.arange(2.0),
+        "online_ndcg@10": np.array([0.1, 0.2]) + run,
+        "offline_ndcg@10": np.array([0.3, 0.4]) + run,
+        "online_ndcg@10/a": np.array([0.1, 0.3]),
+        "online_ndcg@10/b": np.array([0.1, np.nan]) if run else np.array([0.1, 0.2]),
+    }
+    judged = random_evidence(run, 30)
+    return StoredCell(spec=spec, facts=usual | facts, rounds=rounds, query_ndcg=ndcg, evidence=judged)
+
+
+def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> Setting:
+    label = Label("none") if name == "none" else Label("published", 1.2, 3.0)
+    return Setting(label=label, cells=[stored(name, run, row, **facts) for run, row in enumerate(values)])
+
+
+def test_utility_against_the_same_by_hand() -> None:
+    mine, base = setting("published", NDCG), setting("none", BASE)
+    row = setting_row(mine, attack_rows_of(mine), base)
+    means = NDCG.mean(axis=0)[[0, 1, 3, 4]]
+    test = ttest_rel(means, BASE.mean(axis=0)[[0, 1, 3, 4]])
+    assert row["name"] == "published, eps 1.2"
+    assert row["ndcg@10"] == pytest.approx(means.mean())
+    assert row["ndcg@10_difference"] == pytest.approx((means - BASE.mean(axis=0)[[0, 1, 3, 4]]).mean())
+    assert row["ndcg@10_p"] == pytest.approx(test.pvalue)
+    names = np.array([f"0:{number:07d}" for number in (0, 1, 3, 4)])
+    low, high = Resamples(names, Streams(1)).share(means).ci95 or (0.0, 0.0)
+    assert row["ndcg@10_ci95"] == [low, high]
+    online = ttest_rel(ONLINE["published"][:2], ONLINE["none"][:2])
+    assert row["online_mean_p"] == pytest.approx(online.pvalue)
+    assert row["online_mean"] == pytest.approx(0.41)
+    assert (row["online_mean_ci95"], row["online_mean_difference_ci95"]) == (None, None)
+    assert (row["bytes_per_client"], row["runs"]) == (184.5, 2)
+
+
+def online_interval(values: np.ndarray[Any, Any]) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+
+
+def test_the_interval_over_runs_has_no_end_below_0() -> None:
+    """Student's over .4, .42 and .02 is -.28 to .84, of the difference to no defense -.77 to .27."""
+    three = np.concatenate([NDCG, NDCG[:1]])
+    row = setting_row(setting("published", three), [], setting("none", three))
+    values = np.array(ONLINE["published"])
+    half = online_interval(values)
+    assert values.mean() < half
+    assert row["online_mean_ci95"] == pytest.approx([0.0, values.mean() + half])
+    apart = values - np.array(ONLINE["none"])
+    ends = [apart.mean() - online_interval(apart), apart.mean() + online_interval(apart)]
+    assert row["online_mean_difference_ci95"] == pytest.approx([max(ends[0], -1.0), ends[1]])
+
+
+def test_one_run_has_no_interval_over_runs_and_the_base_no_difference() -> None:
+    base = setting("none", BASE[:1])
+    row = setting_row(base, [], base)
+    assert (row["online_mean_ci95"], row["ndcg@10_p"], row["attack"], row["auc"]) == (None, None, None, None)
+    mine = setting("published", NDCG[:1])
+    row = setting_row(mine, [], base)
+    assert row["online_mean_p"] is None
+    assert row["online_mean_difference"] == pytest.approx(0.4 - 0.5)
+
+
+def test_the_best_attack_is_the_one_with_the_highest_auc() -> None:
+    def attack(method: str, auc: float | None, *, baseline: bool) -> dict[str, Any]:
+        nothing = dict.fromkeys(f"{name}{end}" for name in BEST for end in ("", "_ci95"))
+        return {"method": method, "baseline": baseline, "lists": 7, **nothing, "auc": auc}
+
+    rows = [attack("prior", 0.9, baseline=True), attack("first", 0.5, baseline=True)]
+    rows += [attack("olsr", float("nan"), baseline=False), attack("lad", 0.7, baseline=False)]
+    rows += [attack("map", 0.6, baseline=False)]
+    row = setting_row(setting("none", BASE), rows, None)
+    assert (row["attack"], row["auc"], row["attacks"]) == ("lad", 0.7, 3)
+    assert (row["baseline"], row["baseline_auc"]) == ("prior", 0.9)
+
+
+BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
+
+
+def test_the_worst_served_group_and_the_curves() -> None:
+    made = setting("published", NDCG)
+    row = setting_row(made, [], None)
+    assert (row["worst_served_group"], row["groups"]) == ("b", 2)
+    assert row["worst_served_online"] == pytest.approx((0.15 + 0.1) / 2)
+    curve = curve_row(made)
+    assert curve["round"] == [0, 1]
+    assert curve["offline_ndcg@10"] == pytest.approx([0.8, 0.9])
+
+
+def found(
+    view: str, upper: float | str, unit: str = "interaction", verdict: str = "proven"
+) -> dict[str, Any]:
+    """What an audit found, made up."""
+    about = {"view": view, "unit": unit, "eps_claimed": 1.2, "delta": 0.0, "exact": None, "verdict": verdict}
+    return {**about, "upper": {"epsilon": upper}, "lower": {"epsilon": 1.0, "ceiling": 4.0}}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_several_units_the_worst_one_is_told(turned: bool) -> None:
+    several = [found("individual", 1.2), found("individual", "inf", "client", "refuted")]
+    several += [found("aggregate", 1.0), found("aggregate", 5.0, "client", "not refuted")]
+    made = Setting(
+        label=Label("none"), cells=setting("none", BASE).cells, findings=several[::-1] if turned else several
+    )
+    row = setting_row(made, [], None)
+    assert (row["verdict_individual"], row["unit_individual"]) == ("refuted", "client")
+    assert (row["verdict_aggregate"], row["eps_proven_aggregate"]) == ("not refuted", 5.0)
+
+
+def test_only_repetitions_that_both_have_are_held_against_each_other() -> None:
+    mine, base = setting("published", NDCG), setting("none", BASE)
+    row = setting_row(replace(mine, cells=mine.cells[1:]), [], base)
+    alone = setting_row(replace(mine, cells=mine.cells[1:]), [], replace(base, cells=base.cells[1:]))
+    names = [name for name in row if name.endswith(("_difference", "_p"))]
+    assert names
+    assert [row[name] for name in names] == [alone[name] for name in names]
+    nothing = setting_row(replace(mine, cells=mine.cells[:1]), [], replace(base, cells=base.cells[1:]))
+    assert nothing["ndcg@10_difference"] is None
+
+
+def test_claims_of_each_view_stand_apart() -> None:
+    finding = found
+    made = Setting(
+        label=Label("none"),
+        cells=setting("none", BASE).cells,
+        findings=[finding("individual", "inf"), finding("aggregate", 1.1)],
+    )
+    row = setting_row(made, [], None)
+    assert (row["eps_proven_individual"], row["eps_proven_aggregate"]) == (float("inf"), 1.1)
+    assert row["eps_measured_aggregate"] == 1.0
+    assert "eps_proven_colluding" not in row
+
+
+def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
+    def row(world: str, name: str, auc: float | None, ndcg: float) -> dict[str, Any]:
+        where = {"data": "d", "scenario": "s", "click_model": world, "learner": "l", "name": name}
+        return {**where, "auc": auc, "auc_ci95": None, "ndcg@10": ndcg}
+
+    rows = [row("a", "x", 0.9, 0.3), row("b", "y", 0.6, 0.5), row("a", "z", 0.8, 0.4), row("a", "w", None, 1)]
+    found = {one["name"]: one for one in with_front(rows, [same_queries(one["ndcg@10"]) for one in rows])}
+    assert found["x"]["dominated_by"] == ["z"]
+    assert (found["y"]["pareto"], found["z"]["pareto"], found["w"]["pareto"]) == (True, True, None)
+
+
+def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> None:
+    from foltr_audit.errors import TraceError
+    from foltr_audit.experiments.comparison.cells import read_cell
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.runner import run_cell
+    from foltr_audit.experiments.runner import Study
+
+    table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}, "train": {"rounds": 2}}
+    attack = {"methods": ["olsr"], "click_models": ["perfect"], "min_documents": 5}
+    spec = Spec.parse({**table, "attack": attack})
+    study = Study(with_undefended=False)
+    folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
+    folder.write(spec, run_cell(spec, study))
+    cell, found = study.run(spec), folder.read(spec)
+    assert found.facts["ndcg@10"] == cell.trained.ndcg
+    assert found.query_ndcg.mean() == pytest.approx(cell.trained.ndcg)
+    evidence = cell.evidence["perfect"]
+    assert found.evidence is not None
+    np.testing.assert_array_equal(found.evidence.clicks, evidence.clicks)
+    for label, guessed in evidence.guessed.items():
+        np.testing.assert_array_equal(found.evidence.guessed[label].scores, guessed.scores)
+    where = folder.cell(spec)
+    packed = bytearray((where / "arrays.npz").read_bytes())
+    packed[len(packed) // 2] ^= 1
+    (where / "arrays.npz").write_bytes(bytes(packed))
+    with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
+        read_cell(where, spec)

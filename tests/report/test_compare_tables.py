@@ -1,0 +1,60 @@
+"""The terminal form of a comparison."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
+from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
+from tests.fixtures.comparisons import against, claim, report, setting, where
+
+
+def printed(found: CompareReport) -> str:
+    """The terminal form in one line."""
+    out = io.StringIO()
+    print_compare(replace(found, config={"spec": {}}), Console(file=out, width=600))
+    return " ".join(out.getvalue().split())
+
+
+def settings(runs: int) -> list[dict[str, list[Row]]]:
+    more: Row = {
+        "pdgd": "none",
+        "ndcg@10_ceiling": 0.9,
+        "ndcg@10_untrained": 0.2,
+        "evaluated_on": "the training part",
+        "runs": runs,
+    }
+    noisy = setting("gaussian", 1.2, **more, **against(-0.1, 0.0321))
+    return [setting("none", **more), noisy, setting("b", 2.0, **more, **against(-0.1, 1e-9))]
+
+
+def test_it_says_what_its_values_are_not() -> None:
+    claims = [claim(where("gaussian", 1.2), "proven") | {"delta": 1e-5}, claim(where("b", 2.0), "refuted")]
+    text = printed(report(*settings(1), claims=claims))
+    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "nDCG@10 on the training part"):
+        assert words in text
+    assert "1.2 (delta 1e-05)" in text
+    assert text.count("delta") == 1
+    assert "1 run;" in text
+    assert "2 runs;" in printed(report(*settings(2)))
+
+
+def test_its_p_values_are_corrected() -> None:
+    text = printed(report(*settings(2)))
+    assert "times 2 comparisons" in text
+    assert ".100 .064 " in text
+    assert ".100 < .001 " in text
+
+
+def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
+    def row(alternative: str, eps: float | None, warning: str) -> dict[str, object]:
+        return {"alternative": alternative, "eps": eps, "warning": warning}
+
+    rows = [row("published", 1.2, "w"), row("published", 10.0, "w"), row("published", 10.0, "w")]
+    rows += [row("sign", None, "v"), row("b", 2.0, "w")]
+    assert warnings_by_defense(rows) == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]

@@ -1,0 +1,180 @@
+"""Attacks that ask something else, from the command line to their tables."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.tables.attack import print_attack
+from tests.fixtures.command import SMALL, run
+from tests.report.test_attack_tables import DATA, flat
+
+ONE = ("--click-model", "informational", "--eps", 1.2)
+SUMS = ("--view", "aggregate", "--repeats", 5)
+
+
+def methods(rows: list[dict[str, Any]]) -> list[Any]:
+    return [row["method"] for row in rows]
+
+
+# --- which query ----------------------------------------------------------------------------------
+
+
+def test_query_id_runs_alone() -> None:
+    table = run("attack", *SMALL, *ONE, "--method", "query-id", "--choices", 4, "--json").json()
+    (row,) = table["query_identification"]
+    assert (row["method"], row["choices"], row["choices_asked"], row["chance"]) == ("query-id", 4, 4, 0.25)
+    assert row["accuracy_with_pairs"] > 0.8, "a share of the noise hides no query"
+    assert all(row["baseline"] for row in table["results"]), "no other attack ran"
+    assert table["counts"] == []
+
+
+def test_query_id_beside_other_attacks_changes_none_of_them() -> None:
+    both = run("attack", *SMALL, *ONE, "--method", "query-id", "--method", "olsr", "--json").json()
+    alone = run("attack", *SMALL, *ONE, "--method", "olsr", "--json").json()
+    assert both["results"] == alone["results"]
+    assert alone["query_identification"] == []
+    assert methods(both["query_identification"]) == ["query-id"]
+
+
+def test_the_query_may_be_hidden() -> None:
+    options = ("--method", "query-id", "--method", "olsr", "--json")
+    known = run("attack", *SMALL, *ONE, *options).json()
+    hidden = run("attack", *SMALL, *ONE, *options, "--hide", "query").json()
+    ((without,), (with_,)) = (each["query_identification"] for each in (hidden, known))
+    assert without | {"sees": with_["sees"]} == with_
+    assert (with_["sees"], without["sees"]) == ("message and lists", "message")
+    assert "olsr" in methods(hidden["refused"])
+
+
+def test_sampled_lists_cannot_be_made_again() -> None:
+    done = run("attack", *SMALL, "--method", "query-id", "--target", "training")
+    assert done.code == 2
+    assert "deterministic lists" in done.one_error()
+
+
+def test_all_queries_are_used_where_there_are_fewer() -> None:
+    done = run("attack", *SMALL, *ONE, "--method", "query-id", "--choices", 1000)
+    assert done.code == 0
+    assert "not 1000: there are no more" in flat(done.out)
+
+
+def test_a_recorded_run_tells_the_same_queries(tmp_path: Path) -> None:
+    options = ("--method", "query-id", "--choices", 5, "--json")
+    direct = run("attack", *SMALL, *ONE, *options, "--out", tmp_path / "run").json()
+    again = run("attack", "--trace", tmp_path / "run", "--json").json()
+    assert again["query_identification"] == direct["query_identification"]
+    other = run("attack", "--trace", tmp_path / "run", "--choices", 2, "--json").json()
+    assert other["query_identification"][0]["chance"] == 0.5
+    done = run("attack", "--trace", tmp_path / "run", "--guesses", tmp_path / "guesses.csv")
+    assert done.code == 2
+    assert "guesses are of clicks, and it tells the query" in done.one_error()
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+def test_sums_are_counted_and_nothing_else() -> None:
+    table = run("attack", *SMALL, *ONE, *SUMS, "--method", "aggregate", "--method", "olsr", "--json").json()
+    assert table["results"] == table["any_click"] == table["query_identification"] == []
+    beside = ["constant", "position-prior", "position-prior:median", "relevance-prior"]
+    assert methods(table["counts"]) == [*beside, "aggregate"]
+    for row in table["counts"]:
+        assert (row["view"], row["clients_min"], row["clients_max"]) == ("aggregate", 5, 5)
+    errors = {row["method"]: row["error"] for row in table["counts"]}
+    assert errors["aggregate"] < errors["position-prior:median"]
+    (refused,) = table["refused"]
+    assert (refused["method"], refused["reason"]) == ("olsr", "it reads individual views, not aggregate ones")
+
+
+def test_a_recorded_run_tells_the_same_counts(tmp_path: Path) -> None:
+    options = (*SUMS, "--method", "aggregate:restarts=2", "--json")
+    direct = run("attack", *SMALL, *ONE, *options, "--out", tmp_path / "run").json()
+    again = run("attack", "--trace", tmp_path / "run", "--json").json()
+    assert again["counts"] == direct["counts"]
+    assert methods(again["counts"])[-1] == "aggregate:restarts=2"
+
+
+def test_click_attacks_do_not_read_sums() -> None:
+    done = run("attack", *SMALL, *ONE, *SUMS, "--method", "olsr")
+    assert done.code == 2
+    assert "it reads individual views, not aggregate ones" in done.one_error()
+
+
+def test_counts_need_sums() -> None:
+    done = run("attack", *SMALL, *ONE, "--method", "aggregate")
+    assert done.code == 2
+    assert "--view aggregate" in done.one_error()
+
+
+@pytest.mark.parametrize("options", [("--target", "training"), ("--attack-interactions", 2)])
+def test_sums_are_of_fresh_clients_with_one_list(options: tuple[object, ...]) -> None:
+    done = run("attack", *SMALL, "--view", "aggregate", "--method", "aggregate", *options)
+    assert done.code == 2
+    assert done.one_error()
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_tables_fit_a_terminal() -> None:
+    """Both kinds at once, with several epsilons, in 80 columns."""
+    eps = ("--eps", 1.2, "--eps", "inf", "--click-model", "perfect", "--json")
+    which = run("attack", *SMALL, *eps, "--method", "query-id").json()
+    sums = run("attack", *SMALL, *eps, *SUMS, "--method", "aggregate:restarts=0").json()
+    kinds = ("any_click", "calibration", "identifiability", "queries", "refused", "results")
+    for rows in (which, sums):
+        for row in (*rows["query_identification"], *rows["counts"]):
+            row["eps_claimed"] = float(row["eps_claimed"])
+    report = AttackReport(
+        config={"seed": 1},
+        dataset=DATA,
+        utility=[],
+        **{kind: [] for kind in kinds},
+        counts=sums["counts"],
+        query_identification=which["query_identification"],
+    )
+    text = io.StringIO()
+    print_attack(report, Console(file=text, width=80))
+    assert all(len(line) <= 80 for line in text.getvalue().splitlines())
+    told = flat(text.getvalue())
+    for word in (
+        "which query?",
+        "guessing",
+        "click counts",
+        "position-prior:median",
+        "eps none: query-id names",
+    ):
+        assert word in told
+    assert "to within" in told
+    assert "No list with a click" not in told
+    assert "PDGD pham-2022" in told
+
+
+def test_messages_of_one_client_are_pooled() -> None:
+    whole = ("--defense", "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3")
+    done = run(
+        "attack", *SMALL, *whole, "--view", "pooled", "--repeats", 5, "--method", "aggregate:restarts=0"
+    )
+    assert done.code == 0
+    assert "sums over 5 messages of one client" in " ".join(done.out.split())
+    rows = run(
+        "attack",
+        *SMALL,
+        *ONE,
+        "--view",
+        "pooled",
+        "--repeats",
+        5,
+        "--method",
+        "aggregate:restarts=1",
+        "--json",
+    ).json()["counts"]
+    assert {row["view"] for row in rows} == {"pooled"}
+    errors = {row["method"]: row["error"] for row in rows}
+    assert errors["aggregate:restarts=1"] < errors["position-prior:median"]

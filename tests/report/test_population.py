@@ -1,0 +1,245 @@
+"""Intents told and clients linked, from a Spec to rows and tables; rows against figures by hand."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from foltr_audit import api
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import UsageError
+from foltr_audit.judge.intents import IntentEvidence, Told
+from foltr_audit.judge.linkage import LinkEvidence
+from foltr_audit.judge.protocol import Inquiries, combined_inquiries
+from foltr_audit.judge.queries import Placed
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.inquiries import inquiry_rows
+from foltr_audit.report.tables.attack import print_attack
+from foltr_audit.rng import Streams
+from tests.fixtures.client_recordings import DATA, SHARES
+from tests.fixtures.command import SMALL, run
+
+WHERE = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd"}
+
+
+def told(client: Sequence[str] = ("1", "1", "2", "3")) -> Told:
+    """Four decisions on three clients: right, wrong, a tie, right."""
+    return Told(
+        client=np.array(client),
+        intent=np.array([0, 0, 0, 1]),
+        probability=np.array([[0.8, 0.2], [0.4, 0.6], [0.5, 0.5], [0.25, 0.75]]),
+        shown=np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]),
+        messages=2,
+        mixed=1,
+        left_over=3,
+    )
+
+
+def links() -> LinkEvidence:
+    """Two messages: first among four, third among four."""
+    placed = Placed(probability=np.array([0.7, 0.1]), ahead=np.array([0, 2]), tied=np.array([1, 1]))
+    ties = Placed(probability=np.full(2, 0.25), ahead=np.zeros(2, np.int64), tied=np.full(2, 4))
+    return LinkEvidence(
+        client=np.array(["1", "2"]),
+        choices=np.array([4, 4]),
+        asked=10,
+        placed={"linkage": placed},
+        baselines={"count": ties},
+    )
+
+
+def rows(inquiries: Inquiries) -> dict[str, list[dict[str, Any]]]:
+    return inquiry_rows(inquiries, "navigational", WHERE, Streams(1))
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_intent_rows_by_hand() -> None:
+    found = rows(Inquiries(intents=IntentEvidence(told={"intent-inference": told()}, refused={"x": "why"})))
+    (row,) = found["intent_inference"]
+    assert {name: row[name] for name in WHERE} == WHERE
+    assert (row["method"], row["click_model"], row["view"]) == (
+        "intent-inference",
+        "navigational",
+        "individual",
+    )
+    assert (row["intents"], row["messages_together"], row["decisions"], row["clients"]) == (2, 2, 4, 3)
+    assert (row["mixed"], row["left_over"]) == (1, 3)
+    assert (row["chance"], row["most_frequent"]) == (0.5, 0.75)
+    assert row["accuracy"] == pytest.approx((1 + 0 + 0.5 + 1) / 4)
+    assert row["balanced_accuracy"] == pytest.approx(((1 + 0 + 0.5) / 3 + 1) / 2)
+    assert (row["shown"], row["shown_balanced"]) == (0.75, 0.5)
+    assert row["probability"] == pytest.approx((0.8 + 0.4 + 0.5 + 0.75) / 4)
+    assert row["bits"] == pytest.approx(np.log2([1.6, 0.8, 1.0, 1.5]).mean())
+    low, high = row["accuracy_ci95"]
+    assert 0 <= low <= row["accuracy"] <= high <= 1
+    (refused,) = found["refused"]
+    assert (refused["method"], refused["reason"]) == ("x", "why")
+
+
+def test_link_rows_by_hand() -> None:
+    count, attack = rows(Inquiries(links=links()))["linkage"]
+    assert [row["baseline"] for row in (count, attack)] == [True, False]
+    for row in (count, attack):
+        assert (row["choices"], row["choices_asked"], row["messages"], row["clients"]) == (4, 10, 2, 2)
+        assert (row["chance"], row["chance_mrr"]) == (0.25, pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4))
+    assert (count["accuracy"], count["mrr"]) == (0.25, pytest.approx(count["chance_mrr"]))
+    assert (attack["accuracy"], attack["mrr"]) == (0.5, pytest.approx((1 + 1 / 3) / 2))
+    assert attack["rank"] == 2.0
+    assert attack["probability"] == pytest.approx(0.4)
+
+
+def test_no_link_makes_no_row() -> None:
+    nobody = LinkEvidence(
+        client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=10, refused={"x": "y"}
+    )
+    found = rows(Inquiries(links=nobody))
+    assert (found["linkage"], found["refused"][0]["reason"]) == ([], "y")
+
+
+def test_repetitions_are_pooled() -> None:
+    one = Inquiries(intents=IntentEvidence(told={"intent-inference": told()}), links=links())
+    both = combined_inquiries([one, one])
+    assert both.intents is not None
+    assert both.links is not None
+    assert both.intents.told["intent-inference"].client.size == 8
+    assert both.intents.told["intent-inference"].left_over == 6
+    assert both.links.client.size == 4
+
+
+# --- from a Spec ----------------------------------------------------------------------------------
+
+
+def spec(scenario: str, *methods: str, **attack: Any) -> Spec:
+    """Three rounds of 24 clients, all of whom take part."""
+    return Spec.parse(
+        {
+            "defense": SHARES,
+            "population": {"clients": 24, "scenario": scenario},
+            "train": {
+                "rounds": 3,
+                "learner": "fpdgd:interactions=1,pairs=all,normaliser=shown,learning_rate=0.5",
+            },
+            "attack": {"methods": methods, "target": "training", "choices": 4, **attack},
+        }
+    )
+
+
+BOTH = ("intent-inference", "intent-inference:messages=3", "linkage")
+
+
+@pytest.fixture(scope="module")
+def recorded_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, AttackReport]:
+    """An attacked training of clients with two intents, and its folder."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return folder, api.attack(spec("intent-skew", *BOTH), data=DATA, out=folder)
+
+
+def test_training_rounds_are_attacked(recorded_run: tuple[Path, AttackReport]) -> None:
+    _, report = recorded_run
+    one, three = report.intent_inference
+    assert (one["decisions"], three["decisions"], one["clients"], three["clients"]) == (72, 24, 24, 24)
+    assert (one["chance"], one["most_frequent"], one["mixed"], three["left_over"]) == (0.5, 0.5, 0, 0)
+    assert three["accuracy"] > 0.6
+    assert [row["method"] for row in report.linkage] == ["count", "same-queries", "linkage"]
+    for row in report.linkage:
+        assert (row["choices"], row["chance"], row["messages"], row["clients"]) == (4, 0.25, 48, 24)
+    assert report.linkage[0]["accuracy"] == 0.25, "everybody has as many interactions"
+
+
+def test_a_report_fits_a_terminal(recorded_run: tuple[Path, AttackReport]) -> None:
+    text = io.StringIO()
+    print_attack(recorded_run[1], Console(file=text, width=80))
+    assert all(len(line) <= 80 for line in text.getvalue().splitlines())
+    flat = " ".join(text.getvalue().split())
+    for words in (
+        "which intent?",
+        "same client?",
+        "relevant shown",
+        "most frequent (3 messages)",
+        "same-queries",
+    ):
+        assert words in flat
+    assert "of the clients' intents from 3 messages (guessing: 50 %;" in flat
+    assert "among 4 (guessing: 25 %; " in flat
+
+
+def test_fresh_clients_are_linked_by_their_own_query() -> None:
+    """The same client asks the same query again: what a server sees of that links nearly all."""
+    fresh = spec("uniform", "linkage", target="fresh", click_models=("perfect",), repeats=2, min_documents=5)
+    report = api.attack(fresh, data=DATA)
+    _, queries, _ = report.linkage
+    assert queries["accuracy"] == 1.0
+    with pytest.raises(UsageError, match="two recorded rounds"):
+        api.attack(spec("uniform", "linkage", target="fresh", click_models=("perfect",)), data=DATA)
+
+
+def test_without_intents_it_is_refused() -> None:
+    with pytest.raises(UsageError, match="the observer does not know: intents"):
+        api.attack(spec("intent-skew", "intent-inference", hide=("intents",)), data=DATA)
+    report = api.attack(spec("intent-skew", *BOTH, hide=("intents",)), data=DATA)
+    assert {row["method"] for row in report.refused} >= set(BOTH[:1])
+    assert len(report.linkage) == 3
+
+
+def test_fresh_clients_have_the_intents_of_their_groups() -> None:
+    fresh = spec("intent-skew", "intent-inference", target="fresh", click_models=("informational",))
+    (row,) = api.attack(fresh, data=DATA).intent_inference
+    assert (row["intents"], row["mixed"], row["chance"]) == (2, 0, 0.5)
+    assert row["decisions"] == row["clients"] > 40
+    assert row["accuracy"] > row["chance"]
+
+
+# --- command line ---------------------------------------------------------------------------------
+
+
+def test_counts_link_clients_on_the_command_line(tmp_path: Path) -> None:
+    options = ("--target", "training", "--scenario", "quantity-skew:batches=1/3", "--eps", 1.2)
+    run_of = (*SMALL, *options, "--method", "linkage", "--choices", 4, "--json")
+    direct = run("attack", *run_of, "--out", tmp_path / "run").json()
+    rows = {row["method"]: row for row in direct["linkage"]}
+    assert list(rows) == ["count", "same-queries", "linkage"]
+    for name in ("count", "linkage"):
+        assert rows[name]["accuracy"] > 1.2 * rows[name]["chance"]
+    again = run("attack", "--trace", tmp_path / "run", "--json").json()
+    assert again["linkage"] == direct["linkage"]
+    other = run(
+        "attack", "--trace", tmp_path / "run", "--choices", 2, "--hide", "features,order", "--json"
+    ).json()
+    assert [row["chance"] for row in other["linkage"]] == [0.5] * 3
+    done = run("attack", "--trace", tmp_path / "run", "--hide", "query")
+    assert done.one_error().endswith("the observer does not know: shown")
+
+
+def test_intents_are_told_on_the_command_line() -> None:
+    """Made-up intents, perfect users: a message says more than what was shown."""
+    world = ("--intents", "synthetic:3", "--scenario", "intent-skew", "--eps", 1.2)
+    options = ("--method", "intent-inference", "--click-model", "perfect", "--repeats", 3, "--json")
+    (row,) = run("attack", *SMALL, *world, *options).json()["intent_inference"]
+    assert (row["intents"], row["messages_together"], row["mixed"]) == (3, 1, 0)
+    assert row["accuracy_ci95"][0] > max(row["chance"], row["shown"])
+    done = run("attack", *SMALL, *world, *options[:-1], "--hide", "intents")
+    assert "the observer does not know: intents" in done.one_error()
+
+
+def test_one_intent_is_refused_on_the_command_line() -> None:
+    done = run("attack", *SMALL, "--target", "training", "--method", "intent-inference")
+    assert done.code == 2
+    assert "--intents" in done.one_error()
+
+
+def test_the_list_names_both() -> None:
+    table = run("list", "attacks", "--json").json()
+    found = {row["name"]: row for row in table["plugins"]}
+    for name in ("intent-inference", "linkage"):
+        assert found[name]["status"] == "experimental"
+    assert {row["name"] for row in found["intent-inference"]["parameters"]} >= {"messages", "shares"}
+    known = run("list", "knowledge", "--json").json()
+    assert "intents" in [row["name"] for row in known["knowledge"]]

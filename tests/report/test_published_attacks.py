@@ -1,0 +1,144 @@
+"""Published figures beside those found: means of folds and random guesses, against slow loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.presets import Preset, load_preset
+from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.stages import Trained
+from foltr_audit.judge.evidence import Evidence
+from foltr_audit.report.results.published_extent import Extent
+from foltr_audit.report.tables.published_attacks import COMPARED, AttackComparison
+from tests.fixtures.evidence import random_evidence
+
+HERE = Extent(data="made", synthetic=True)
+
+
+def cell(spec: Spec, evidence: Evidence, label: str = "olsr") -> Cell:
+    """A cell that was run, with one attack under navigational clicks."""
+    evidence = replace(evidence, guessed={label: evidence.guessed["attack"]})
+    trained = Trained(
+        parameters=np.zeros(1),
+        rounds=[],
+        untrained=0.0,
+        ceiling=1.0,
+        interactions=0,
+        seconds=0.0,
+        recording=None,
+    )
+    data = {"source": "here", "synthetic": False}
+    return Cell(
+        spec=spec, eps_claimed=1.2, learner="fpdgd", pdgd="pham-2022", data=data, trained=trained,
+        evidence={"navigational": evidence},
+    )  # fmt: skip
+
+
+def spec_of(fold: int = 0, repetition: int = 0, **changes: Any) -> Spec:
+    return Spec.parse({"data": {"fold": fold}, "repetition": repetition, **changes})
+
+
+def lists_of(evidence: Evidence) -> list[tuple[list[bool], list[bool]]]:
+    """Clicks and guesses of every list with a click, documents only."""
+    found = []
+    for here, clicks, guess in zip(
+        evidence.is_document, evidence.clicks, evidence.guessed["attack"].guess, strict=True
+    ):
+        if clicks.any():
+            found.append((clicks[here].tolist(), guess[here].tolist()))
+    return found
+
+
+def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
+    """Mean accuracy, precision and recall, list by list."""
+    precision = [
+        sum(c and g for c, g in zip(clicks, guess, strict=True)) / sum(guess)
+        for clicks, guess in pairs
+        if any(guess)
+    ]
+    return {
+        "accuracy": fmean(fmean(c == g for c, g in zip(*pair, strict=True)) for pair in pairs),
+        "precision": fmean(precision) if precision else float("nan"),
+        "recall": fmean(
+            sum(c and g for c, g in zip(clicks, guess, strict=True)) / sum(clicks) for clicks, guess in pairs
+        ),
+    }
+
+
+def compared(preset: Preset, **cells: Sequence[Cell]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Rows by cell and method."""
+    rows = AttackComparison.of(preset, cells, HERE).rows
+    found = {(row["cell"], row["method"]): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_means_of_folds_against_a_slow_loop() -> None:
+    # Fold 1 has many lists, fold 2 few and fold 1 a second repetition: each fold still weighs the same.
+    one, again, two = (
+        random_evidence(seed, lists=lists, silent=0.3) for seed, lists in ((1, 80), (2, 30), (3, 8))
+    )
+    runs = [cell(spec_of(1), one), cell(spec_of(1, 5), again), cell(spec_of(2), two)]
+    row = compared(load_preset("pham-2022"), mine=runs)["mine", "olsr"]
+    first, second, third = (slow(lists_of(evidence)) for evidence in (one, again, two))
+    for name in COMPARED:
+        assert row[name] == pytest.approx(fmean([fmean([first[name], second[name]]), third[name]]), abs=1e-12)
+    assert row["folds"] == 2
+    assert row["lists"] == sum(len(lists_of(evidence)) for evidence in (one, again, two))
+    assert [row[f"published_{name}"] for name in COMPARED] == [0.84, 0.63, 0.94]
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_random_guesses_against_all_of_them(k: int) -> None:
+    evidence = random_evidence(4, lists=25, k=6)
+    row = compared(load_preset("pham-2022"), mine=[cell(spec_of(), evidence)])["mine", f"random:k={k}"]
+    per_list = []
+    for clicks, _ in lists_of(evidence):
+        n = len(clicks)
+        guesses = [[d in named for d in range(n)] for named in combinations(range(n), min(k, n))]
+        per_list.append(slow([(clicks, guess) for guess in guesses]))
+    for name in COMPARED:
+        assert row[name] == pytest.approx(fmean(one[name] for one in per_list), abs=1e-12)
+
+
+def test_lists_without_a_guess_do_not_count_in_the_precision() -> None:
+    evidence = random_evidence(5)
+    silent = replace(evidence.guessed["attack"], guess=np.zeros_like(evidence.clicks))
+    nothing = replace(evidence, guessed={"attack": silent})
+    folds = [cell(spec_of(1), evidence), cell(spec_of(2), nothing)]
+    rows = compared(load_preset("pham-2022"), both=folds, none=folds[1:])
+    assert rows["both", "olsr"]["precision"] == pytest.approx(slow(lists_of(evidence))["precision"])
+    assert np.isnan(rows["none", "olsr"]["precision"])
+    assert rows["none", "olsr"]["recall"] == 0
+
+
+def test_settings_stay_apart_and_a_refused_attack_has_no_row() -> None:
+    evidence = random_evidence(6)
+    axis = [spec_of(defense=["clip:norm=1"]), spec_of(defense=["clip:norm=2"])]
+    cells = {"mine": [cell(spec, evidence) for spec in axis]}
+    comparison = AttackComparison.of(load_preset("pham-2022"), cells, HERE)
+    assert [row["defense"] for row in comparison.rows if row["method"] == "olsr"] == [
+        "clip:norm=1",
+        "clip:norm=2",
+    ]
+    half = [cell(spec_of(1), evidence), cell(spec_of(2), evidence, label="max-gain")]
+    assert {method for _, method in compared(load_preset("pham-2022"), mine=half)} == {
+        "random:k=3",
+        "random:k=4",
+    }
+
+
+def test_baselines_are_compared_only_where_something_was_published() -> None:
+    evidence = random_evidence(7)
+    for label, baselines, there in (("first-position", ["first-position"], False), ("map", [], True)):
+        marked = replace(evidence, baselines=frozenset(baselines))
+        rows = compared(load_preset("pham-2022"), mine=[cell(spec_of(), marked, label=label)])
+        assert (("mine", label) in rows) == there

@@ -1,0 +1,231 @@
+"""Twins and periods of real trainings: what they share, how they are stored, what a report makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import Cell, Output, Study, run_plan
+from foltr_audit.report.results.train import TrainReport
+from foltr_audit.report.results.twins import SPECIFIC
+from foltr_audit.simulation.intent_metrics import PLAYED
+from tests.conftest import SetupOf
+from tests.fixtures.tiny import collection_of, tiny_collection
+
+INTENTS = 2
+
+
+def judged(data: Dataset, seed: int) -> Dataset:
+    """The documents judged under two intents, half of the grades moved to another document of the query."""
+    rng = np.random.default_rng(seed)
+    order = np.concatenate(
+        [rng.permutation(np.arange(a, b)) for a, b in zip(data.offsets, data.offsets[1:], strict=False)]
+    )
+    return data.with_intents(np.stack([data.labels, data.labels[order]]))
+
+
+@pytest.fixture(scope="module")
+def data() -> Collection:
+    tiny = tiny_collection()
+    return collection_of(*(judged(tiny.part(part), i) for i, part in enumerate(Collection.PARTS)))
+
+
+def spec(scenario: str, **more: Any) -> Spec:
+    train = {"rounds": 6, "click_model": "perfect", **more.pop("train", {})}
+    return Spec.parse({"population": {"scenario": scenario, "clients": 6}, "train": train, **more})
+
+
+def ran(data: Collection, *specs: Spec, output: Output | None = None) -> tuple[Plan, list[Cell]]:
+    study = Study(data=data)
+    plan = study.with_twins(Plan(specs))
+    return plan, run_plan(plan, output, study)
+
+
+def test_each_twin_is_run_once_after_the_first_that_needs_it(data: Collection) -> None:
+    specs = [spec("abrupt"), spec("smooth-abrupt"), spec("abrupt", repetition=1)]
+    plan = Study(data=data).with_twins(Plan(tuple(specs)))
+    texts = [(one.population.scenario, one.repetition) for one in plan.specs]
+    assert texts == [
+        ("abrupt:period=0", 0),
+        ("fixed-intent:intent=1", 0),
+        ("fixed-intent:intent=2", 0),
+        (specs[1].population.scenario, 0),
+        ("abrupt:period=0", 1),
+        ("fixed-intent:intent=1", 1),
+        ("fixed-intent:intent=2", 1),
+    ]
+
+
+def test_twins_of_joined_scenarios_change_all_that_have_one(data: Collection) -> None:
+    joined = spec("intent-skew:strength=0.5+quantity-skew:batches=1/3")
+    found = Study(data=data).setup(joined).twins()
+    even = spec("intent-skew:strength=0+quantity-skew:batches=1/3,even=true")
+    assert found == {"evenly dealt": even}
+    found = Study(data=data).setup(spec("click-skew+abrupt")).twins()
+    texts = {name: twin.population.scenario for name, twin in found.items()}
+    clicks = spec("click-skew").population.scenario
+    assert texts["intent 2 alone"] == f"{clicks}+fixed-intent:intent=2"
+    assert texts["evenly dealt"] == spec("click-skew:strength=0+abrupt").population.scenario
+    assert len(texts) == 1 + INTENTS
+
+
+def test_the_run_equals_its_first_twin_up_to_the_change(data: Collection) -> None:
+    plan, cells = ran(data, spec("abrupt"))
+    main, first, second = (cell.trained.rounds for cell in cells)
+    assert main[:3] == first[:3]
+    assert main[3:] != first[3:]
+    assert second[0] != main[0]
+    report = TrainReport.of(plan, cells)
+    one, two = report.periods
+    assert (one["first"], one["end"], two["end"]) == (0, 72, 144)
+    assert one["ndcg_delta@10"] == 0.0
+    before = main[2]
+    old, new = before["offline_ndcg@10/intent 1"], before["offline_ndcg@10/intent 2"]
+    assert two["ndcg_drop@10"] == pytest.approx(max(old - new, 0) / old)
+    assert two["ndcg@10"] == main[-1]["offline_ndcg@10"] == main[-1]["offline_ndcg@10/intent 2"]
+    assert two["online_mean"] == pytest.approx(np.mean([row["online_ndcg@10"] for row in main[3:]]))
+    assert report.twins == report.population == []
+
+
+def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: Collection) -> None:
+    plan, cells = ran(data, spec("mixed"))
+    main, *rankers = cells
+    each = main.per_round
+    assert len(rankers) == INTENTS
+    played = np.array([[row[PLAYED] for row in ranker.trained.rounds] for ranker in rankers])
+    assert (played.sum(axis=0) == each).all()
+    assert PLAYED not in main.trained.rounds[0]
+    offline, online = TrainReport.of(plan, cells).twins
+    assert offline["twin"] == online["twin"] == SPECIFIC
+    ends = [ranker.trained.rounds[-1][f"offline_ndcg@10/intent {k + 1}"] for k, ranker in enumerate(rankers)]
+    assert offline["mean_twin"] == pytest.approx(np.mean(ends))
+
+
+def test_evenly_dealt_twins_are_held_against_their_runs(data: Collection) -> None:
+    specs = [spec("intent-skew", repetition=run) for run in range(2)]
+    plan, cells = ran(data, *specs)
+    report = TrainReport.of(plan, cells)
+    offline, online = report.twins
+    assert (offline["twin"], offline["pairs"]) == ("evenly dealt", 2)
+    ours = [cell.trained.ndcg for cell in cells if cell.spec in specs]
+    assert offline["mean"] == pytest.approx(np.mean(ours))
+    assert offline["p"] is not None
+    assert online["metric"] == "online_mean"
+    assert report.periods == []
+    (skewed,) = report.population
+    assert skewed["strengths"] == {"intent-skew": 1.0}
+    assert [row["intent"] for row in skewed["groups"]] == [1, 2]
+
+
+def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: Path) -> None:
+    plan, cells = ran(data, spec("abrupt"), output=Output(tmp_path / "out"))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        ["plan.toml", *(one.hash[:12] for one in plan.specs)]
+    )
+    _, again = ran(data, spec("abrupt"), output=Output(tmp_path / "out", resume=True))
+    assert [cell.trained.rounds for cell in again] == [cell.trained.rounds for cell in cells]
+    assert TrainReport.of(plan, again).periods == TrainReport.of(plan, cells).periods
+
+
+def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) -> None:
+    with pytest.raises(UsageError, match="--twins: scenario uniform is held against no other"):
+        Study(data=data).with_twins(Plan((spec("uniform"),)))
+
+
+# --- populations ----------------------------------------------------------------------------------
+
+
+def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[dict[str, Any]]:
+    one = spec(scenario).model_copy(
+        update={"population": spec(scenario).population.model_copy(update={"clients": clients})}
+    )
+    setup = Study(data=data).setup(one)
+    from foltr_audit.simulation.population_summary import population_facts
+
+    found = population_facts(setup)
+    assert found is not None
+    assert sum(row["clients"] for row in found["groups"]) == clients
+    group = setup.population.group_of(np.arange(clients))
+    assert [row["clients"] for row in found["groups"]] == np.bincount(
+        group, minlength=len(found["groups"])
+    ).tolist()
+    assert [row["group"] for row in found["groups"]] == list(setup.population.groups)
+    assert sum(row["share"] for row in found["groups"]) == pytest.approx(1.0)
+    rows: list[dict[str, Any]] = found["groups"]
+    return rows
+
+
+def counted(data: Dataset, labels: Any, allowed: set[int]) -> tuple[int, float]:
+    """Queries with a document of some grades, and relevant ones for each, by loops."""
+    queries = relevant = 0
+    for q in range(data.n_queries):
+        own = [row for row in range(data.offsets[q], data.offsets[q + 1]) if int(data.labels[row]) in allowed]
+        queries += bool(own)
+        relevant += sum(bool(labels[row] > 0) for row in own)
+    return queries, relevant / queries
+
+
+def test_what_clients_of_each_group_can_ask(data: Collection) -> None:
+    train = Study(data=data).setup(spec("abrupt")).collection.train  # as its intents are numbered in run 0
+    for row, grade in zip(groups_of(data, "label-skew"), range(3), strict=True):
+        expected = counted(train, train.labels, {grade})
+        assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
+        assert (row["grades"], row["intent"]) == ([grade], None)
+    both = groups_of(data, "label-skew:grades=2+intent-skew", clients=2)
+    allowed = [{0, 1}, {0, 1}, {2}, {2}]
+    for number, row in enumerate(both):
+        intent = number % 2
+        expected = counted(train, train.grades[intent], allowed[number])
+        assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
+        assert row["intent"] == intent + 1
+    changing = groups_of(data, "label-skew+abrupt")
+    means = [np.mean([counted(train, grades, {1})[1] for grades in train.grades])]
+    assert changing[1]["relevant_per_query"] == pytest.approx(means[0])
+
+
+def test_clicks_and_quantities_of_groups(data: Collection) -> None:
+    rows = groups_of(data, "quantity-skew:batches=1/9+click-skew:models=perfect/informational", clients=10)
+    found = [(row["interactions"], row["click_model"]) for row in rows]
+    assert found == [(1, "perfect"), (1, "informational"), (9, "perfect"), (9, "informational")]
+    assert {row["queries"] for row in rows} == {data.train.n_queries}
+
+
+def test_clients_that_are_alike_have_no_table(data: Collection, setup_of: SetupOf) -> None:
+    _, cells = ran(data, spec("abrupt"))
+    assert [cell.described for cell in cells] == [None] * 3
+    assert Study(data=setup_of().collection).run(setup_of().spec).described is None
+
+
+# --- every learner under every environment --------------------------------------------------------
+
+LEARNERS = ("fpdgd", "foltr-es", "foltr-es:antithetic=false", "pdgd", "dbgd", "coltr:candidates=20")
+ENVIRONMENTS = ("abrupt", "smooth-abrupt", "leaking", "swap:changes=3", "mixed", "mixed:only=2")
+NEURAL = "neural:hidden=64,layers=2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("ranker", ["linear", NEURAL])
+def test_every_learner_works_under_every_environment(data: Collection, learner: str, ranker: str) -> None:
+    for scenario in ENVIRONMENTS:
+        train = {"rounds": 8, "learner": learner, "ranker": ranker}
+        try:
+            one = spec(scenario, train=train)
+        except UsageError as refused:
+            pytest.skip(str(refused))
+        (cell,) = run_plan(Plan((one,)), None, Study(data=data))
+        rows = cell.trained.rounds
+        assert len(rows) == 8
+        assert np.isfinite(cell.trained.parameters).all()
+        assert all(0 <= row["offline_ndcg@10/intent 2"] <= 1 for row in rows)
+        report = TrainReport.of(Plan((one,)), [cell])
+        periods = 0 if cell.environment is None else len(cell.environment.change_points) + 1
+        assert len(report.periods) == (periods if periods > 1 else 0)
+        assert all(row["ndcg_drop@10"] is not None for row in report.periods[1:])

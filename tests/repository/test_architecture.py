@@ -1,0 +1,356 @@
+"""The rules of the rooms, kept by looking at every import statement, lazy ones included.
+
+Each rule is one test, which lists every violation.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN_FOLDERS = ("attacks", "defenses", "scenarios")
+LINKED_FOLDERS = (*PLUGIN_FOLDERS, "studies")
+MOST_LINES = 400
+
+ROOMS = (
+    *("utils", "kernels", "privacy", "core", "data", "trace", "inference", "simulation", "judge", "auditing"),
+    *("experiments", "report", "evidence", "cli"),
+)
+"""Every room may import those before it, and itself."""
+
+STUDIES = "foltr_audit.studies"
+"""Programs for one question, which only the command line imports."""
+
+ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
+"""`errors` and `rng` lie below all rooms, `plugins` is a facade of `core.plugins`; `api` is for users."""
+
+PLUGINS_MAY_IMPORT = {
+    "foltr_audit.plugins",
+    "foltr_audit.privacy",
+    "foltr_audit.core.records",
+    "foltr_audit.errors",
+    "foltr_audit.inference",
+    "foltr_audit.kernels",
+    "foltr_audit.utils.reading",
+    "foltr_audit.rng",
+    "numpy",
+    "pydantic",
+    "statsmodels",
+}
+HEAVY = {
+    "numba",
+    "polars",
+    "scipy",
+    "sklearn",
+    "statsmodels",
+    "pandas",
+    "matplotlib",
+    "cryptography",
+    "dp_accounting",
+    "lightgbm",
+    "optuna",
+    "joblib",
+    "distributed",
+    "ray",
+    "jinja2",
+}
+RUNS_WHAT_IT_READS = {
+    "pickle",
+    "cPickle",
+    "_pickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "marshal",
+    "shelve",
+    "subprocess",
+    "multiprocessing",
+    "pty",
+    "runpy",
+    "code",
+    "ctypes",
+}
+STARTS_PROCESSES = {
+    "foltr_audit.experiments.comparison.workers": {"joblib"},
+    "foltr_audit.experiments.comparison.pools": {"joblib"},
+}
+"""Who may hand work to processes of its own; what these send back is not read from disk."""
+
+FORBIDDEN_CALLS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "os.system",
+    "os.popen",
+    "yaml.load",
+    "yaml.unsafe_load",
+    "np.fromfile",
+    "np.genfromtxt",
+}
+
+
+# --- reading the sources --------------------------------------------------------------------------
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the packages by its dotted name."""
+    package = ROOT / "foltr_audit"
+    folders = (package, *(package / folder for folder in LINKED_FOLDERS))  # rglob does not follow links
+    found = {}
+    for path in sorted({path for folder in folders for path in folder.rglob("*.py")}):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+def package_of(name: str, level: int) -> str:
+    """The package that a relative import of some level starts from."""
+    parts = name.split(".")
+    if modules()[name].name != "__init__.py":
+        parts = parts[:-1]
+    return ".".join(parts[: len(parts) - level + 1])
+
+
+def targets(name: str, node: ast.stmt) -> Iterator[str]:
+    """Dotted names of what an import statement imports: modules where they are ours, else as written."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        start = package_of(name, node.level) if node.level else ""
+        base = ".".join(part for part in (start, node.module) if part)
+        for alias in node.names:
+            inner = f"{base}.{alias.name}"
+            yield inner if inner in modules() else base
+
+
+def statements(body: list[ast.stmt], *, lazy: bool) -> Iterator[ast.stmt]:
+    """Import statements: those that run on import, or with `lazy` every one."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif lazy:
+            yield from (inner for inner in ast.walk(node) if isinstance(inner, ast.Import | ast.ImportFrom))
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            yield from statements(node.body + node.orelse, lazy=False)
+        elif isinstance(node, ast.Try):
+            yield from statements(node.body + node.orelse + node.finalbody, lazy=False)
+
+
+@cache
+def imports(name: str, *, lazy: bool = True) -> frozenset[str]:
+    """What a module imports; `lazy` includes imports in functions and those for type checkers."""
+    found = statements(tree(name).body, lazy=lazy)
+    return frozenset(target for node in found for target in targets(name, node))
+
+
+def inside(name: str, room: str) -> bool:
+    """Whether a module is a room or in it."""
+    return name == room or name.startswith(f"{room}.")
+
+
+def room_of(name: str) -> str | None:
+    """The room of a module; None at the root and in a plug-in."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "foltr_audit" and len(parts) > 1 and parts[1] in ROOMS else None
+
+
+THEIRS = [name for name in modules() if any(inside(name, f"foltr_audit.{room}") for room in PLUGIN_FOLDERS)]
+OURS = [name for name in modules() if name != "foltr_audit" and name not in THEIRS]
+
+
+# --- directions -----------------------------------------------------------------------------------
+
+
+def edges() -> Counter[tuple[str, str]]:
+    """How often one room imports from another."""
+    pairs = ((room_of(name), room_of(target)) for name in OURS for target in imports(name))
+    return Counter((room, other) for room, other in pairs if room and other and room != other)
+
+
+def test_a_room_imports_only_from_rooms_before_it() -> None:
+    wrong = []
+    for name in OURS:
+        room = room_of(name)
+        for target in sorted(imports(name)):
+            other = room_of(target)
+            if room and other and ROOMS.index(other) > ROOMS.index(room):
+                wrong.append(f"{name} imports {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_errors_and_streams_lie_below_every_room() -> None:
+    allowed = {"foltr_audit.errors": (), "foltr_audit.rng": ("foltr_audit.errors", "foltr_audit.kernels")}
+    wrong = [
+        f"{name} imports {target}"
+        for name, below in allowed.items()
+        for target in imports(name)
+        if inside(target, "foltr_audit") and not any(inside(target, room) for room in below)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nobody_imports_what_lies_on_top() -> None:
+    """The package itself, the Python API and the facade are for users; studies for the command line alone."""
+    wrong = [
+        f"{name} imports {target}"
+        for name in OURS
+        for target in imports(name)
+        if target in ("foltr_audit", "foltr_audit.api", "foltr_audit.__main__")
+        or (
+            inside(target, "foltr_audit.cli")
+            and not inside(name, "foltr_audit.cli")
+            and "__main__" not in name
+        )
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_library_imports_no_plugin_and_no_study() -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name in OURS
+        for target in imports(name)
+        if target in THEIRS
+        or (inside(target, STUDIES) and room_of(name) != "cli" and not inside(name, STUDIES))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_kernels_know_arrays_only() -> None:
+    known = {"__future__", "collections", "llvmlite", "math", "numba", "numpy", "typing"}
+    wrong = [
+        f"{name} imports {target}"
+        for name in OURS
+        if inside(name, "foltr_audit.kernels")
+        for target in imports(name)
+        if not inside(target, "foltr_audit.kernels") and target.partition(".")[0] not in known
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_plugins_import_the_api_and_no_one_else() -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name in THEIRS
+        for target in sorted(imports(name))
+        if target.partition(".")[0] not in sys.stdlib_module_names
+        and target not in THEIRS
+        and not any(inside(target, room) for room in PLUGINS_MAY_IMPORT)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    graph = {
+        name: sorted(target for target in imports(name, lazy=False) if target in modules() and target != name)
+        for name in modules()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name not in done:
+            for target in graph[name]:
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_slow_imports_wait_until_they_are_used() -> None:
+    wrong = []
+    for name in modules():
+        if inside(name, "foltr_audit.kernels"):
+            continue
+        early = {target.partition(".")[0] for target in imports(name, lazy=False)}
+        if inside(name, "foltr_audit.trace"):
+            early -= {"polars"}  # nothing reads a trace without it, and the command line imports it late
+        wrong += [f"{name} imports {library} at its top" for library in sorted(early & HEAVY)]
+    assert not wrong, "\n".join(wrong)
+
+
+# --- nothing from disk is executed ----------------------------------------------------------------
+
+
+def test_nothing_runs_what_it_reads() -> None:
+    wrong = []
+    for name in modules():
+        refused = RUNS_WHAT_IT_READS - STARTS_PROCESSES.get(name, set())
+        found = {target.partition(".")[0] for target in imports(name)} & refused
+        wrong += [f"{name} imports {library}" for library in sorted(found)]
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Call):
+                wrong += [f"{place(name, node)}: {problem}" for problem in call_problems(node)]
+    assert not wrong, "\n".join(wrong)
+
+
+def call_problems(node: ast.Call) -> Iterator[str]:
+    """What is wrong with a call, if it may run what it reads."""
+    called = ast.unparse(node.func)
+    given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+    if called in FORBIDDEN_CALLS:
+        yield called
+    if given.get("allow_pickle", "False") != "False" or given.get("shell", "False") != "False":
+        yield f"{called} with pickles or a shell"
+    if called in ("np.load", "np.save", "np.savez", "numpy.load") and "allow_pickle" not in given:
+        yield f"{called} without allow_pickle=False"
+
+
+def place(name: str, node: ast.AST) -> str:
+    """File and line of a node."""
+    return f"{modules()[name].relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def test_no_global_randomness_and_no_assert() -> None:
+    wrong = [f"{name} imports random" for name in modules() if "random" in imports(name)]
+    for name in modules():
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Assert):
+                wrong.append(f"{place(name, node)}: assert; input is checked with errors of errors.py")
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("np.random."):
+                drawn = ast.unparse(node.func).removeprefix("np.random.")
+                if drawn not in ("Generator", "Philox"):
+                    wrong.append(f"{place(name, node)}: np.random.{drawn}")
+    assert not wrong, "\n".join(wrong)
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+
+def sources() -> list[Path]:
+    """Every Python file of the repository's own folders."""
+    return [*modules().values(), *sorted((ROOT / "tests").rglob("*.py"))]
+
+
+def test_files_stay_short() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > MOST_LINES}
+
+
+# --- the tests above can fail ---------------------------------------------------------------------
+
+
+def test_lazy_and_relative_imports_are_seen() -> None:
+    assert "foltr_audit.kernels.auc" in imports("foltr_audit.judge.roc")
+    assert "foltr_audit.kernels.auc" not in imports("foltr_audit.judge.roc", lazy=False)
+    assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
+    assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learners")
+    assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learners", lazy=False)
+    assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.experiments.runner")
+    assert (
+        package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"
+    )

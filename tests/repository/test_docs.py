@@ -1,0 +1,255 @@
+"""The pages of docs/ say what the code does: their programs and commands run, and print what they show."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import foltr_audit
+from foltr_audit.cli.main import INTERRUPTED
+from foltr_audit.core import plugins
+from foltr_audit.core.defense_chain import STAGES
+from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
+from foltr_audit.errors import FoltrAuditError
+from tests.fixtures.doc_examples import (
+    DOCUMENTS,
+    PAGES,
+    README,
+    ROOT,
+    Block,
+    anchors,
+    application,
+    blocks,
+    broken_links,
+    commands,
+    difference,
+    unknown_options,
+)
+from tests.fixtures.plugin_packages import Installer
+
+DOCS = ROOT / "docs"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LIVE = [page for page in PAGES if any(block.is_program or block.commands for block in blocks(page))]
+LONG = [page for page in LIVE if any(block.is_long for block in blocks(page))]
+PLUGINS = [page for page in LIVE if any(block.kind == "toml" for block in blocks(page))]
+
+
+def stem(page: Path) -> str:
+    return page.stem
+
+
+def install_plugins(page: Path, folder: Path, install: Installer) -> None:
+    """Save the programs of a page, and register what its pyproject.toml says."""
+    here = blocks(page)
+    modules = {block.module: block.text for block in here if block.is_program and block.module}
+    for project in [tomllib.loads(block.text)["project"] for block in here if block.kind == "toml"]:
+        install(folder, project["name"], project["entry-points"], modules)
+
+
+def run_page(page: Path, *, long: bool) -> list[str]:
+    """Run the programs and commands of a page in their order; what differs from what it shows."""
+    wrong = []
+    for block in blocks(page):
+        if block.is_program:
+            block.executed(page.name)
+        if long or not block.is_long:
+            each = [difference(block, command, printed) for command, printed in block.commands]
+            wrong += [text for text in each if text]
+    return wrong
+
+
+@pytest.mark.parametrize("page", LIVE, ids=stem)
+def test_a_page_runs_and_prints_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Installer
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    install_plugins(page, tmp_path, install)
+    wrong = run_page(page, long=False)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", LONG, ids=stem)
+def test_a_page_runs_and_prints_what_it_shows_in_long_blocks_too(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Installer
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    install_plugins(page, tmp_path, install)
+    wrong = run_page(page, long=True)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PLUGINS, ids=stem)
+def test_the_plug_ins_of_a_page_meet_the_contract(page: Path, tmp_path: Path, install: Installer) -> None:
+    install_plugins(page, tmp_path, install)
+    (line,) = re.findall(r"^ {4}python (-m pytest .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    told = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *told, "-q", "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 20
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=stem)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    assert not {command: wrong for command in commands(page) if (wrong := unknown_options(command))}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=stem)
+def test_every_block_is_seen(page: Path) -> None:
+    fences = re.findall(r"^```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) == 2 * len(blocks(page))
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert not broken_links(page)
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    trees = [block.text for block in blocks(DOCS / "index.md") if block.kind == "{toctree}"]
+    listed = {line for text in trees for line in text.splitlines() if line and not line.startswith(":")}
+    assert listed | {"index"} == {page.stem for page in PAGES}
+
+
+def test_the_readme_leads_to_every_page_but_those_that_show_a_file_of_the_root() -> None:
+    showing = {page.name for page in PAGES if any("{include}" in block.kind for block in blocks(page))}
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)", README.read_text(encoding="utf-8")))
+    assert linked == {page.name for page in PAGES} - showing - {"index.md"}
+
+
+def test_the_readme_is_plain_markdown() -> None:
+    """It is shown where nobody knows the site's directives and roles, or its whole commands' pages."""
+    text = README.read_text(encoding="utf-8")
+    assert not re.findall(r"^```\{|^:::|\{[\w-]+\}`|^\(.*\)=$", text, re.MULTILINE)
+    assert len(text.splitlines()) <= 150, "what is longer belongs to docs/"
+
+
+def test_the_page_of_commands_has_every_command_and_no_other() -> None:
+    page = (DOCS / "commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)`", page, re.MULTILINE)) == set(application().commands)
+
+
+def test_the_page_of_exit_codes_has_every_code() -> None:
+    page = (DOCS / "runs.md").read_text(encoding="utf-8")
+    errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
+        0,
+        INTERRUPTED,
+        *(error.exit_code for error in errors),
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "base"),
+    [("attacks", Attack), ("defenses", Defense), ("learners", Learner), ("worlds", Scenario)],
+)
+def test_a_page_of_plug_ins_has_every_one_and_no_other(page: str, base: type[Plugin]) -> None:
+    """Baselines are named where results are read, and no defense needs no row."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    table = re.split(r"\n\n", text[text.index(f"| {SINGULAR[base]} |") :])[0]
+    named = {name for row in table.splitlines() for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    baselines = {name for name in names(Attack) if plugin_class(Attack, name).baseline}
+    assert named == set(PROJECT["entry-points"][GROUPS[base]]) - baselines - {"none"}
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    shown = set(
+        re.findall(r"auto(?:class|function|exception):: (?:[\w.]*\.)?(\w+)", (DOCS / "api.md").read_text())
+    )
+    aliases = {"PrivacyEvent", "plain"}
+    assert set(foltr_audit.__all__) | set(plugins.__all__) <= shown | aliases
+
+
+def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:
+    page = (DOCS / "write-a-defense.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\| (\w+) \| `\w+Defense`", page, re.MULTILINE)) == STAGES
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\ntitle: {PROJECT['name']}\n" in citation
+    assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert f"\nlicense: {PROJECT['license']}\n" in citation
+    assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+    if find_spec("sphinx") is None or find_spec("furo") is None or find_spec("myst_parser") is None:
+        pytest.skip("the extra docs is not installed")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "-n",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            tmp_path / "trees",
+            DOCS,
+            tmp_path / "site",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for page in PAGES:
+        html = (tmp_path / "site" / f"{page.stem}.html").read_text(encoding="utf-8")
+        assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', html)
+
+
+# --- the tests above can fail ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("foltr-audit attack --method olsr --eps=1.2", set()),
+        ("foltr-audit attack --no-such-thing 1", {"--no-such-thing"}),
+        ("foltr-audit trace lint --method olsr", {"--method"}),
+        ("foltr-audit data cache list --json", set()),
+        ("foltr-audit data cash list", {"cash"}),
+        ("foltr-audit no-such-command --json", {"no-such-command"}),
+        ("foltr-audit", set()),
+        ("foltr-audit COMMAND --help", set()),
+    ],
+)
+def test_options_that_do_not_exist_are_found(command: str, wrong: set[str]) -> None:
+    assert unknown_options(command) == wrong
+
+
+def test_output_that_differs_is_found() -> None:
+    shown = Block(kind="console", text="$ foltr-audit attack --method olrs\nerror: unknown ...\n", line=1)
+    ((command, printed),) = shown.commands
+    assert difference(shown, command, printed) == ""
+    assert "unknown attack" in difference(shown, command, printed.replace("unknown", "no such"))
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A & b\n\n## `c` d\n[x](#a--b) [y](page.md#c-d) [z](none.md) [v](page.md#e) [w](https://w)\n"
+    )
+    assert anchors(page) == {"a--b", "c-d"}
+    assert broken_links(page) == ["none.md", "page.md#e"]

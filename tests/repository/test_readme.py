@@ -1,0 +1,55 @@
+"""The programs of README.md and CONTRIBUTING.md run as written, and so do the examples in docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import foltr_audit
+from tests.fixtures.doc_examples import README, ROOT, blocks
+
+MODULES = sorted(
+    info.name
+    for info in pkgutil.walk_packages(foltr_audit.__path__, "foltr_audit.")
+    if not info.name.endswith("__main__")
+)
+
+
+def run_program(path: Path) -> dict[str, object]:
+    """Run the only program of a document; the names that it leaves."""
+    (program,) = [block for block in blocks(path) if block.is_program]
+    return program.executed(path.name)
+
+
+def test_the_program_in_the_readme_runs() -> None:
+    names = run_program(README)
+    assert "olsr" in str(names["table"])
+
+
+@pytest.mark.parametrize("module", ["foltr_audit", *MODULES])
+def test_the_examples_in_docstrings_hold(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+def test_contributing_s_example_is_a_working_plug_in() -> None:
+    import numpy as np
+
+    from foltr_audit.core.plugins import Attack, View
+
+    kind = run_program(ROOT / "CONTRIBUTING.md")["LastPosition"]
+    assert isinstance(kind, type)
+    assert issubclass(kind, Attack)
+    shown = np.array([[[4, 2, -1]]])
+    view = View(
+        observer="individual",
+        kind="update",
+        parameters=np.zeros((1, 2)),
+        messages=np.zeros((1, 2)),
+        shown=shown,
+        features=np.zeros((1, 1, 3, 2), dtype=np.float32),
+    )
+    assert kind().infer(view, np.random.default_rng(0)).guess.tolist() == [[[False, True, False]]]

@@ -1,0 +1,153 @@
+"""Offline metrics of a global model against plain loops over the ranked labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isnan, log2
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.ranking_metrics import OFFLINE
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.setup import Setup
+from tests.conftest import SetupOf
+from tests.fixtures.tiny import FEATURES, collection_of
+
+Grades = list[int]
+
+MODEL = np.random.default_rng(11).normal(size=FEATURES)
+
+
+def by_score(data: Dataset, query: int) -> tuple[Grades, Grades]:
+    """The grades of the ten best documents in score order, ties by position, and all grades."""
+    rows = range(int(data.offsets[query]), int(data.offsets[query + 1]))
+    scores = [float(np.dot(data.features[row].astype(np.float64), MODEL)) for row in rows]
+    grades = [int(data.labels[row]) for row in rows]
+    order = sorted(range(len(scores)), key=lambda i: (-round(scores[i], 12), i))
+    return [grades[i] for i in order[:10]], grades
+
+
+def dcg(top: Grades, _: Grades) -> float:
+    return sum((2.0**grade - 1) / log2(rank + 1) for rank, grade in enumerate(top, start=1))
+
+
+def ndcg(top: Grades, grades: Grades) -> float:
+    best = dcg(sorted(grades, reverse=True)[:10], grades)
+    return dcg(top, grades) / best if best else 0.0
+
+
+def mrr(top: Grades, _: Grades) -> float:
+    return next((1 / rank for rank, grade in enumerate(top, start=1) if grade > 0), 0.0)
+
+
+def average_precision(top: Grades, grades: Grades) -> float:
+    relevant = sum(grade > 0 for grade in grades)
+    precisions = [
+        sum(grade > 0 for grade in top[:rank]) / rank for rank in range(1, len(top) + 1) if top[rank - 1] > 0
+    ]
+    return sum(precisions) / min(10, relevant) if relevant else 0.0
+
+
+def max_rr(click: tuple[float, ...]) -> Callable[[Grades, Grades], float]:
+    """P(no click before rank i) - P(none up to i), summed with 1/i."""
+
+    def expected(top: Grades, grades: Grades) -> float:
+        del grades
+        left = [1.0]
+        for grade in top:
+            left.append(left[-1] * (1 - click[grade]))
+        return sum((left[i] - left[i + 1]) / (i + 1) for i in range(len(top)))
+
+    return expected
+
+
+def by_hand(data: Dataset, click: tuple[float, ...], skip: bool) -> dict[str, float]:
+    routes = {
+        "offline_ndcg@10": ndcg,
+        "offline_mrr@10": mrr,
+        "offline_map@10": average_precision,
+        "offline_dcg@10": dcg,
+    }
+    lists = [by_score(data, query) for query in range(data.n_queries)]
+    counted = [(top, grades) for top, grades in lists if any(grades) or not skip]
+    found = {
+        name: sum(route(top, grades) for top, grades in counted) / len(counted)
+        for name, route in routes.items()
+    }
+    return found | {"offline_maxrr@10": sum(max_rr(click)(*each) for each in lists) / len(lists)}
+
+
+@pytest.mark.parametrize("no_relevant", ["zero", "skip"])
+@pytest.mark.parametrize("click_model", [Perfect, Navigational, Informational])
+def test_every_metric_by_hand(
+    setup_of: SetupOf, collection: Collection, click_model: type[Cascade], no_relevant: str
+) -> None:
+    setup = setup_of(click_model=click_model.name, no_relevant=no_relevant)
+    click = click_model.click_given_grade[1]
+    assert not all(collection.test.has_relevant)
+    found = Evaluation(setup).metrics(MODEL)
+    expected = by_hand(collection.test, click, no_relevant == "skip")
+    assert list(found) == list(OFFLINE)
+    assert found == pytest.approx(expected, rel=1e-12)
+    other = by_hand(collection.test, click, no_relevant != "skip")
+    assert all(abs(found[name] - other[name]) > 1e-3 for name in OFFLINE if "maxrr" not in name)
+    assert found["offline_maxrr@10"] == pytest.approx(other["offline_maxrr@10"]), "users click all the same"
+
+
+def test_the_short_way_to_ndcg_has_the_same_bytes(setup_of: SetupOf) -> None:
+    for no_relevant in ("zero", "skip"):
+        evaluation = Evaluation(setup_of(no_relevant=no_relevant))
+        assert evaluation.ndcg(MODEL) == evaluation.metrics(MODEL)["offline_ndcg@10"]
+
+
+def test_the_ceiling_is_what_a_ranker_by_label_reaches(setup_of: SetupOf, collection: Collection) -> None:
+    parts = {}
+    for name in Collection.PARTS:
+        part = collection.part(name)
+        features = np.zeros(part.features.shape, dtype=np.float32)
+        features[:, 0] = part.labels
+        parts[name] = Dataset(
+            features=features,
+            labels=part.labels,
+            offsets=part.offsets,
+            query_ids=part.query_ids,
+            document_ids=part.document_ids,
+        )
+    told = collection_of(parts["train"], parts["vali"], parts["test"])
+    first = np.eye(FEATURES)[0]
+    for no_relevant, ceiling in (("zero", float(collection.test.has_relevant.mean())), ("skip", 1.0)):
+        evaluation = Evaluation(setup_of(no_relevant=no_relevant, data=told))
+        assert evaluation.ceiling == pytest.approx(ceiling)
+        found = evaluation.metrics(first)
+        for name in ("offline_ndcg@10", "offline_mrr@10", "offline_map@10"):
+            assert found[name] == pytest.approx(ceiling, rel=1e-12)
+
+
+def test_no_expected_maxrr_where_clicks_are_no_cascade(
+    setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Every(ClickModel):
+        name = "every"
+
+        def click(self, labels, largest_label, streams, step):  # type: ignore[no-untyped-def]
+            return labels >= 0
+
+    monkeypatch.setattr(Setup, "click_model", lambda setup, text: Every())
+    found = Evaluation(setup_of()).metrics(MODEL)
+    assert isnan(found.pop("offline_maxrr@10"))
+    assert all(value > 0 for value in found.values())
+
+
+def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) -> None:
+    nothing = Evaluation(setup_of()).nothing()
+    assert list(nothing) == list(OFFLINE)
+    assert all(isnan(value) for value in nothing.values())
+
+
+def test_every_offline_metric_has_a_label_of_its_own_and_a_direction() -> None:
+    assert len({metric.label for metric in OFFLINE.values()}) == len(OFFLINE)
+    assert all(metric.higher_is_better for metric in OFFLINE.values())

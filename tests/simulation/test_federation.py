@@ -1,0 +1,352 @@
+"""Federated rounds: cohorts, message kinds, small experiments, and what must not change them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.click_models import Perfect
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.ranking_metrics import ideal_dcg
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.errors import DataError, UsageError
+from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.tiny import (
+    FEATURES,
+    Floats,
+    Ints,
+    ToyMessage,
+    ToyStep,
+    collection_of,
+    dataset,
+)
+
+SetupOf = Callable[..., Setup]
+Round = tuple[RoundRecord, RoundTruth]
+
+
+def played(setup: Setup, start: Floats | None = None) -> list[Round]:
+    """All rounds of an experiment."""
+    start = np.zeros(FEATURES) if start is None else start
+    return [played.recorded() for played in Federation(setup).rounds(start)]
+
+
+def same_bytes(a: object, b: object, *, but: Iterable[str] = ()) -> None:
+    """All arrays of two records are equal to the byte."""
+    for name in {field.name for field in fields(a)} - set(but):  # type: ignore[arg-type]
+        mine, other = getattr(a, name), getattr(b, name)
+        if isinstance(mine, np.ndarray):
+            assert mine.dtype == other.dtype, name
+            assert mine.tobytes() == other.tobytes(), name
+        else:
+            assert mine == other, name
+
+
+# --- from round to round ---------------------------------------------------------------------------
+
+
+def test_the_next_round_starts_where_the_last_one_ended(setup_of: SetupOf) -> None:
+    rounds = played(setup_of(rounds=4))
+    assert [record.round for record, _ in rounds] == [0, 1, 2, 3]
+    for (before, _), (after, _) in pairwise(rounds):
+        assert after.parameters.tobytes() == before.aggregate.tobytes()
+        assert not np.array_equal(after.query, before.query)
+    half = Federation(setup_of(rounds=4)).rounds(rounds[1][0].aggregate, first=2)
+    for mine, other in zip(half, rounds[2:], strict=True):
+        record, truth = mine.recorded()
+        same_bytes(record, other[0])
+        same_bytes(truth, other[1])
+
+
+# --- what does not change a round -----------------------------------------------------------------
+
+
+def test_same_spec_same_records(setup_of: SetupOf) -> None:
+    def run(**changes: Any) -> list[Round]:
+        return played(setup_of(rounds=3, cohort=5, defense=("clip:norm=1",), **changes))
+
+    for mine, other in zip(run(), run(), strict=True):
+        same_bytes(mine[0], other[0])
+        same_bytes(mine[1], other[1])
+    for changes in ({"seed": 2}, {"repetition": 1}):
+        assert not np.array_equal(run(**changes)[0][0].query, run()[0][0].query)
+
+
+def test_an_attack_changes_nothing(setup_of: SetupOf) -> None:
+    attack = {"methods": ["olsr"], "repeats": 3}
+    for mine, other in zip(played(setup_of()), played(setup_of(attack=attack)), strict=True):
+        same_bytes(mine[0], other[0])
+        same_bytes(mine[1], other[1])
+
+
+@pytest.mark.parametrize(
+    ("defense", "steps_alike"),
+    [
+        (("gamma-laplace:eps=1,sensitivity=3",), 4),
+        (("clip:norm=1e9",), 4),
+        (("clip:norm=0.01", "gamma-laplace:eps=1,sensitivity=3"), 1),
+    ],
+)
+def test_a_defense_does_not_shift_the_draws_of_round_0(
+    defense: tuple[str, ...], steps_alike: int, setup_of: SetupOf
+) -> None:
+    plain, bare = played(setup_of(rounds=1))[0]
+    defended, truth = played(setup_of(rounds=1, defense=defense))[0]
+    assert np.array_equal(plain.query, defended.query)
+    alike = plain.step < steps_alike
+    assert np.array_equal(plain.shown[alike], defended.shown[alike])
+    assert np.array_equal(bare.clicks[alike], truth.clicks[alike])
+    assert not np.array_equal(plain.messages, defended.messages) or steps_alike == 4
+
+
+def test_the_click_model_does_not_shift_queries_or_first_lists(setup_of: SetupOf) -> None:
+    perfect, _ = played(setup_of(rounds=1, click_model="perfect"))[0]
+    other, _ = played(setup_of(rounds=1, click_model="navigational"))[0]
+    assert np.array_equal(perfect.query, other.query)
+    first = perfect.step == 0
+    assert np.array_equal(perfect.shown[first], other.shown[first])
+
+
+def test_a_client_does_the_same_in_any_cohort(setup_of: SetupOf) -> None:
+    everybody, all_truth = played(setup_of(rounds=1, clients=12))[0]
+    some, truth = played(setup_of(rounds=1, clients=12, cohort=5))[0]
+    at = np.searchsorted(all_truth.clients, truth.clients)
+    assert everybody.messages[at].tobytes() == some.messages.tobytes()
+    assert all_truth.updates[at].tobytes() == truth.updates.tobytes()
+
+
+# --- cohorts --------------------------------------------------------------------------------------
+
+
+def test_everybody_plays_where_the_cohort_is_everybody(setup_of: SetupOf) -> None:
+    for cohort in (None, 8):
+        federation = Federation(setup_of(clients=8, cohort=cohort))
+        assert federation.cohort(0).tolist() == list(range(8)) == federation.cohort(7).tolist()
+
+
+def test_cohorts_are_drawn_uniformly_without_repeats(setup_of: SetupOf) -> None:
+    from scipy.stats import chi2
+
+    clients, cohort, rounds = 20, 5, 600
+    federation = Federation(setup_of(clients=clients, cohort=cohort))
+    drawn = np.array([federation.cohort(round_) for round_ in range(rounds)])
+    assert drawn.shape == (rounds, cohort)
+    assert (np.diff(drawn, axis=1) > 0).all(), "rising, so none twice"
+    assert drawn.min() >= 0
+    assert drawn.max() < clients
+    assert len({tuple(row) for row in drawn.tolist()}) > 550
+
+    def statistic(ids: Ints) -> float:
+        """Chi-square with clients - 1 degrees of freedom: draws of a round exclude each other."""
+        p = cohort / clients
+        counts = np.bincount(ids.ravel(), minlength=clients)
+        spread = rounds * p * (1 - p) * clients / (clients - 1)
+        return float(((counts - rounds * p) ** 2).sum() / spread)
+
+    low, high = float(chi2.ppf(1e-4, clients - 1)), float(chi2.ppf(1 - 1e-4, clients - 1))
+    assert low < statistic(drawn) < high
+    skewed = np.where((drawn == 0) & (np.arange(rounds) % 3 == 0)[:, np.newaxis], 19, drawn)
+    assert statistic(skewed) > high, "a client that is left out in a third of its rounds is noticed"
+    # pairs of clients: a sample without replacement has no favourite company either
+    together = sum(int(np.isin([3, 4], row).all()) for row in drawn)
+    expected = rounds * cohort * (cohort - 1) / (clients * (clients - 1))
+    assert abs(together - expected) < 4 * math.sqrt(expected)
+
+
+# --- message kinds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("defense", [("none",), ("clip:norm=0.7", "gamma-laplace:eps=2,sensitivity=3")])
+def test_models_and_updates_lead_to_the_same_ranker(defense: tuple[str, ...], setup_of: SetupOf) -> None:
+    start = np.linspace(0.3, -0.4, FEATURES)
+    for (model, _), (update, _) in zip(
+        played(setup_of(rounds=3, defense=defense), start),
+        played(setup_of(rounds=3, defense=defense, message="update"), start),
+        strict=True,
+    ):
+        np.testing.assert_allclose(model.messages - model.parameters, update.messages, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(model.aggregate, update.aggregate, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("message", ["model", "update"])
+def test_payloads_are_rounded_before_they_are_averaged(message: str, setup_of: SetupOf) -> None:
+    exact, _ = played(setup_of(rounds=1, message=message))[0]
+    short, _ = played(setup_of(rounds=1, message=message, dtype="float32"))[0]
+    assert exact.messages.dtype == np.float64
+    assert short.messages.dtype == np.float32
+    assert np.array_equal(short.messages, exact.messages.astype(np.float32))
+    received = short.messages.astype(np.float64)
+    mean = np.array([math.fsum(column) for column in received.T]) / 8
+    expected = mean if message == "model" else short.parameters + mean
+    np.testing.assert_allclose(short.aggregate, expected, rtol=1e-14)
+    np.testing.assert_allclose(short.aggregate, exact.aggregate, rtol=1e-6, atol=1e-7)
+
+
+# --- small and strange experiments ----------------------------------------------------------------
+
+
+def single_documents() -> Collection:
+    """Two queries of one document each in every part."""
+    train, vali, test = (dataset((1, 1), seed, "s") for seed in range(3))
+    return collection_of(train, vali, test)
+
+
+@pytest.mark.parametrize("defense", [("none",), ("clip:norm=0.5", "gamma-laplace:eps=1.2,sensitivity=1")])
+def test_one_client(defense: tuple[str, ...], setup_of: SetupOf) -> None:
+    record, truth = played(setup_of(rounds=1, clients=1, defense=defense))[0]
+    assert record.n_messages == 1
+    assert record.shares == 1
+    assert record.counts.tolist() == [4]
+    assert truth.clients.tolist() == [0]
+    assert record.aggregate.tobytes() == record.messages[0].tobytes()
+
+
+def test_one_query(setup_of: SetupOf, collection: Collection) -> None:
+    alone = collection_of(collection.train.select([3]), collection.vali, collection.test)
+    record, truth = played(setup_of(rounds=1, data=alone))[0]
+    assert not record.query.any()
+    assert truth.clicks.any()
+
+
+def test_one_document_a_query(setup_of: SetupOf) -> None:
+    start = np.linspace(0.3, -0.4, FEATURES)
+    setup = setup_of(data=single_documents(), rounds=2)
+    for record, truth in played(setup, start):
+        assert np.array_equal(record.shown[:, 0], np.zeros(record.n_interactions))
+        assert (record.shown[:, 1:] == -1).all()
+        assert (record.messages == record.parameters).all(), "no pairs, so nothing is learnt"
+        assert not truth.updates.any()
+        assert not truth.clicks[:, 1:].any()
+
+
+def with_nothing_relevant(collection: Collection) -> Collection:
+    """The same data with a single training query, which has no relevant document."""
+    return replace(collection, train=collection.train.select([collection.train.n_queries - 1]))
+
+
+@pytest.mark.parametrize("clips", [True, False])
+def test_a_client_without_clicks_is_normal(clips: bool, setup_of: SetupOf, collection: Collection) -> None:
+    start = np.full(FEATURES, 2.0)
+    setup = setup_of(
+        rounds=1,
+        click_model="perfect",
+        learner=f"fpdgd:clip_without_pairs={str(clips).lower()}",
+        defense=("clip:norm=1",),
+        data=with_nothing_relevant(collection),
+    )
+    record, truth = played(setup, start)[0]
+    assert not truth.clicks.any()
+    assert not truth.updates.any()
+    assert truth.metrics["maxrr"] == 0.0
+    assert truth.metrics["online_ndcg@10"] == 0.0
+    if clips:
+        np.testing.assert_allclose(record.messages, 2.0 / math.sqrt(4.0 * FEATURES), rtol=1e-15)
+        assert truth.clipped[record.step == 0].all()
+        assert truth.metrics["clipped"] >= 0.25
+    else:
+        assert np.array_equal(record.messages, np.tile(start, (8, 1)))
+        assert not truth.clipped.any()
+    assert np.isfinite(record.aggregate).all()
+
+
+def test_counts_are_interactions_also_without_clicks(setup_of: SetupOf, collection: Collection) -> None:
+    setup = setup_of(rounds=1, data=with_nothing_relevant(collection), click_model="perfect")
+    record, _ = played(setup)[0]
+    assert (record.counts == 4).all()
+    assert np.array_equal(record.slot, np.repeat(np.arange(8), 4))
+    assert np.array_equal(record.step, np.tile(np.arange(4), 8))
+
+
+@pytest.mark.parametrize("message", ["model", "update"])
+@pytest.mark.parametrize(("dtype", "factor"), [("float32", 1e60), ("float64", 1e308)])
+def test_a_model_that_is_too_large_is_refused(
+    message: str, dtype: str, factor: float, setup_of: SetupOf
+) -> None:
+    chain = (ToyMessage(factor=factor), ToyMessage(factor=1.0 if dtype == "float32" else 100.0, shift=1.0))
+    setup = setup_of(rounds=1, message=message, dtype=dtype, chain=chain)
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(DataError, match=rf"round 0: .* too large for {dtype}; ") as caught,
+    ):
+        Federation(setup).play(np.ones(FEATURES), 0)
+    assert "normalise the features" in str(caught.value)
+
+
+def test_a_learning_rate_beyond_reason_is_refused(setup_of: SetupOf) -> None:
+    with pytest.raises(DataError, match="too large for float32"):
+        played(setup_of(rounds=30, learner="fpdgd:learning_rate=1e300", dtype="float32"))
+
+
+def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:
+    setup = setup_of(learner="pdgd")
+    with pytest.raises(UsageError, match="learner pdgd: it sends clicks; expected one that sends models"):
+        setup.rules(Perfect(), sampled=True)
+
+
+def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collection) -> None:
+    record, _ = played(setup_of(rounds=1, embed_features=True))[0]
+    assert record.features is not None
+    data = collection.train
+    for row in range(record.n_interactions):
+        for rank, document in enumerate(record.shown[row]):
+            expected = data.features[data.offsets[record.query[row]] + document] if document >= 0 else 0.0
+            assert np.array_equal(record.features[row, rank], np.broadcast_to(expected, FEATURES))
+
+
+# --- evaluation and accounting --------------------------------------------------------------------
+
+
+def mean_ndcg_by_hand(data: Dataset, model: Floats, skip: bool) -> float:
+    """Mean nDCG@10 of the test part, one query after the other."""
+    values = []
+    for q in range(data.n_queries):
+        rows = slice(data.offsets[q], data.offsets[q + 1])
+        labels, scores = data.labels[rows].tolist(), (data.features[rows] * model).sum(axis=1)
+        ranked = [labels[i] for i in sorted(range(len(labels)), key=lambda i: (-scores[i], i))]
+        dcg = sum((2**r - 1) / math.log2(i + 2) for i, r in enumerate(ranked[:10]))
+        best = sum((2**r - 1) / math.log2(i + 2) for i, r in enumerate(sorted(labels)[::-1][:10]))
+        if best > 0 or not skip:
+            values.append(dcg / best if best else 0.0)
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("no_relevant", ["zero", "skip"])
+def test_offline_ndcg(no_relevant: str, setup_of: SetupOf, collection: Collection) -> None:
+    setup = setup_of(no_relevant=no_relevant, rounds=2)
+    evaluation = Evaluation(setup)
+    for record, truth in played(setup):
+        expected = mean_ndcg_by_hand(collection.test, record.aggregate, no_relevant == "skip")
+        assert truth.metrics["offline_ndcg@10"] == pytest.approx(expected, rel=1e-12)
+    relevant = ideal_dcg(collection.test) > 0
+    assert evaluation.ceiling == (1.0 if no_relevant == "skip" else relevant.mean())
+    assert 0 < relevant.mean() < 1
+
+
+def test_clipped_share_counts_changed_steps(setup_of: SetupOf) -> None:
+    wide = played(setup_of(rounds=1, defense=("clip:norm=1e6",)))[0][1]
+    tight = played(setup_of(rounds=1, defense=("clip:norm=1e-6",)))[0][1]
+    assert wide.metrics["clipped"] == 0.0
+    assert tight.metrics["clipped"] == tight.clipped.mean() > 0.5
+    moved = tight.clipped.any()
+    assert moved
+    assert played(setup_of(rounds=1, chain=(ToyStep(),)))[0][1].metrics["clipped"] == 0.0
+
+
+def test_what_a_setup_claims_and_says_of_its_noise(setup_of: SetupOf) -> None:
+    setup = setup_of(clients=50, cohort=20, defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"))
+    assert setup.claim() == 1.2
+    assert setup.noise() == "gamma-share:n=20,scale=2.5"
+    assert setup_of().claim() == math.inf
+    assert setup_of().noise() is None
+    assert parse_chain(setup.spec.defense) == setup.chain.defenses
+    assert isinstance(setup.learner, FPDGD)

@@ -1,0 +1,161 @@
+"""Federations that train a neural ranker: the engine, their traces, and what they learn."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foltr_audit.api import load_data
+from foltr_audit.core.click_models import Perfect
+from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.stages import first_model, train
+from foltr_audit.simulation.client import ClientRules
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import Trace
+from tests.fixtures.command import files, run
+from tests.fixtures.reference import dataset, numba_threads
+from tests.fixtures.tiny import FEATURES, collection_of
+
+SetupOf = Callable[..., Setup]
+
+
+def with_ranker(setup: Setup, text: str) -> Setup:
+    """The same experiment with another ranker."""
+    table = setup.spec.table()
+    table["train"]["ranker"] = text
+    return Setup(Spec.parse(table), setup.collection)
+
+
+def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: SetupOf) -> None:
+    class OwnScores(LinearRanker):
+        pass
+
+    class OwnGradient(NeuralRanker):
+        pass
+
+    def rules(text: str) -> ClientRules:
+        return with_ranker(setup_of(), text).rules(Perfect(), sampled=True)
+
+    for text, shape in (
+        ("linear", (None, None)),
+        ("neural", (64, 1)),
+        ("neural:hidden=4", (4, 1)),
+        ("neural:hidden=4,layers=2", (4, 2)),
+    ):
+        declared = rules(text).declared()
+        assert declared is not None
+        assert (declared.hidden, declared.layers) == shape
+    for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
+        own = setup_of()
+        vars(own)["ranker"] = ranker
+        assert own.rules(Perfect(), sampled=True).declared() is None
+
+
+def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:
+    one, same, other = (with_ranker(setup_of(seed=seed), "neural:hidden=4") for seed in (1, 1, 2))
+    assert first_model(one).tobytes() == first_model(same).tobytes()
+    assert not np.array_equal(first_model(one), first_model(other))
+    assert not first_model(setup_of()).any()
+
+
+def test_claims_and_noise_laws_need_no_model(setup_of: SetupOf) -> None:
+    chain = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
+    linear = setup_of(defense=chain)
+    neural = with_ranker(linear, "neural:hidden=4")
+    assert (neural.claim(), neural.noise()) == (linear.claim(), linear.noise())
+
+
+@pytest.mark.parametrize("message", ["model", "update"])
+def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
+    plain = setup_of(rounds=3, message=message, defense=("clip:norm=2",))
+    setup = with_ranker(plain, "neural:hidden=4")
+    trained = train(setup, keep=True)
+    recording = trained.recording
+    assert recording is not None
+    assert recording.header.ranker == "neural:hidden=4"
+    assert recording.header.parameters == trained.parameters.size == 4 * FEATURES + 8
+    records = list(recording.rounds())
+    assert records[0].parameters.tobytes() == first_model(setup).tobytes()
+    for before, after in pairwise(records):
+        assert after.parameters.tobytes() == before.aggregate.tobytes()
+    for record in records:
+        assert record.messages.shape == (8, 4 * FEATURES + 8)
+        models = record.messages + (record.parameters if message == "update" else 0.0)
+        np.testing.assert_allclose(models.mean(axis=0), record.aggregate, rtol=0, atol=1e-12)
+        assert np.linalg.norm(models, axis=1).max() <= 2 + 1e-12
+
+
+@pytest.mark.parametrize("text", ["neural:hidden=4", "neural:hidden=4,layers=2"])
+def test_threads_change_no_byte_of_a_neural_round(text: str, setup_of: SetupOf) -> None:
+    setup = with_ranker(setup_of(clients=70, defense=("clip:norm=2",)), text)
+
+    def round_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            played = Federation(setup).play(first_model(setup), 0)
+            done = played.sent.interactions
+            arrays = (played.sent.messages, played.sent.updates, done.shown, done.clicks, played.aggregate)
+            return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+    assert round_bytes(2) == round_bytes(1)
+
+
+def test_a_neural_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    data = ("--data", "synthetic:mq2007:60")
+    options = (*data, "--ranker", "neural:hidden=4", "--clients", 1000, "--rounds", 8, "--eps", 1.2)
+    assert run("train", *options, "--out", tmp_path / "whole").code == 0
+    expected = files(tmp_path / "whole")
+    ends = sorted(name for name in expected if name.startswith("trace/part-"))
+    assert len(ends) > 1
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    for lost in (ends[-1], "model.npy", "results.json"):
+        (tmp_path / "killed" / lost).unlink()
+    assert run("train", *options, "--out", tmp_path / "killed", "--resume").code == 0
+    assert files(tmp_path / "killed") == expected
+    header = Trace.open(tmp_path / "whole" / "trace").header
+    assert (header.ranker, header.parameters) == ("neural:hidden=4", 4 * 48)
+    again = (*options, "--init", tmp_path / "whole", "--rounds", 1)
+    assert run("train", *again).code == 0
+
+
+def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
+    np.save(tmp_path / "linear.npy", np.zeros(46), allow_pickle=False)
+    options = ("--data", "synthetic:mq2007:60", "--ranker", "neural:hidden=4")
+    line = run("train", *options, "--init", tmp_path / "linear.npy").one_error()
+    assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one a parameter")
+
+
+@pytest.mark.parametrize("ranker", ["neural", "neural:layers=2", "neural:hidden=10"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_training_makes_a_neural_ranker_better(seed: int, ranker: str) -> None:
+    data = load_data("synthetic:mq2007:200")
+    spec = {"seed": seed, "population": {"clients": 100}, "train": {"rounds": 15, "ranker": ranker}}
+    trained = train(Setup(Spec.parse(spec), data))
+    assert trained.ndcg > trained.untrained + 0.05
+
+
+def test_a_neural_ranker_learns_what_no_linear_one_can() -> None:
+    """Documents are relevant by the size of a feature, whatever its sign."""
+
+    def queries(seed: int) -> Dataset:
+        X = np.random.default_rng(seed).normal(size=(40 * 15, 3))
+        return dataset(X, np.searchsorted([1.0, 1.8], np.abs(X[:, 0])), [15] * 40)
+
+    data = collection_of(queries(1), queries(2), queries(3))
+
+    def ndcg(text: str) -> float:
+        table = {"rounds": 40, "learner": "fpdgd:interactions=8", "ranker": text}
+        spec = Spec.parse({"population": {"clients": 50}, "train": table})
+        return train(Setup(spec, data)).ndcg
+
+    assert ndcg("neural:hidden=8") > 0.95
+    assert ndcg("neural:hidden=8,layers=2") > 0.95
+    assert ndcg("linear") < 0.65

@@ -1,0 +1,131 @@
+"""Recording the messages of some rounds only, or of none, and evaluating not every round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import Trace, validate
+from tests.fixtures.command import files, run
+from tests.fixtures.tiny import FEATURES
+
+SetupOf = Callable[..., Setup]
+OPTIONS = ("--data", "synthetic:mq2007:30", "--clients", 20, "--rounds", 7, "--eps", 1.2)
+
+
+def train(folder: Path, *options: object) -> dict[str, bytes]:
+    done = run("train", *OPTIONS, *options, "--out", folder)
+    assert done.code == 0, done.err
+    assert validate(folder / "trace") == []
+    return files(folder)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 100, 0])
+def test_messages_of_every_kth_round_and_everything_else_of_all(tmp_path: Path, every: int) -> None:
+    train(tmp_path / "whole")
+    train(tmp_path / "sparse", "--trace-every", every)
+    whole, sparse = (Trace.open(tmp_path / name / "trace") for name in ("whole", "sparse"))
+    pairs = list(zip(whole.rounds(), sparse.rounds(), strict=True))
+    assert len(pairs) == 7
+    for mine, other in pairs:
+        assert np.array_equal(mine.aggregate, other.aggregate)
+        kept = every > 0 and mine.round % every == 0
+        assert other.n_messages == (20 if kept else 0)
+        assert other.n_interactions == (80 if kept else 0)
+        if kept:
+            assert np.array_equal(mine.messages, other.messages)
+            assert np.array_equal(mine.shown, other.shown)
+    for one, two in zip(whole.truths(), sparse.truths(), strict=True):
+        assert one.metrics == two.metrics
+    names = ("model.npy",)
+    assert all((tmp_path / "whole" / n).read_bytes() == (tmp_path / "sparse" / n).read_bytes() for n in names)
+
+
+def test_no_trace_is_every_0_and_can_be_resumed(tmp_path: Path) -> None:
+    whole = train(tmp_path / "run", "--no-trace")
+    assert train(tmp_path / "zero", "--trace-every", 0) == whole
+    (tmp_path / "run" / "model.npy").unlink()
+    (tmp_path / "run" / "trace" / "part-00000.json").unlink()
+    assert train(tmp_path / "run", "--no-trace", "--resume") == whole
+    refused = run("train", *OPTIONS, "--out", tmp_path / "run", "--resume")
+    assert refused.code == 2
+    assert "trace.every is 0 there and 1 here" in refused.err
+
+
+def test_a_sparse_trace_is_smaller(tmp_path: Path) -> None:
+    sizes = [
+        sum(len(data) for name, data in train(tmp_path / name, *options).items() if "trace/" in name)
+        for name, options in {"whole": (), "third": ("--trace-every", 3), "none": ("--no-trace",)}.items()
+    ]
+    assert sizes[0] > 1.5 * sizes[1] > 1.5 * 1.5 * sizes[2]
+
+
+def test_only_recorded_rounds_are_attacked(tmp_path: Path) -> None:
+    options = (*OPTIONS, "--target", "training", "--method", "olsr", "--trace-every", 4, "--json")
+    [row] = [
+        row
+        for row in run("attack", *options, "--out", tmp_path / "run").json()["results"]
+        if row["method"].startswith("olsr")
+    ]
+    assert row["lists"] + row["skipped"] == 2 * 20 * 4  # rounds 0 and 4
+    assert (
+        run("attack", *options).json()["results"]
+        == run(
+            "attack", "--trace", tmp_path / "run", "--json", "--method", "olsr", "--target", "training"
+        ).json()["results"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--trace-every", 2, "--no-trace"), "--trace-every and --no-trace: give one or the other"),
+        (("--trace-every", -1), "--trace-every=-1: "),
+        (("--evaluate-every", 0), "--evaluate-every=0: "),
+        (("--dtype", "float16"), "--dtype=float16: "),
+    ],
+)
+def test_wrong_options_are_one_line(options: tuple[object, ...], message: str) -> None:
+    done = run("train", *OPTIONS, *options)
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_an_attack_on_training_needs_its_messages() -> None:
+    done = run("attack", *OPTIONS, "--target", "training", "--method", "olsr", "--no-trace")
+    assert done.code == 2
+    assert "target training" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("every", [1, 3, 10])
+def test_evaluation_every_k_rounds_and_after_the_last(every: int, setup_of: SetupOf) -> None:
+    from dataclasses import replace
+
+    setup = setup_of(rounds=7)
+    whole = [played.metrics for played in Federation(setup).rounds(np.zeros(FEATURES))]
+    spec = setup.spec.model_copy(
+        update={"train": setup.spec.train.model_copy(update={"evaluate_every": every})}
+    )
+    sparse = Federation(replace(setup, spec=spec)).rounds(np.zeros(FEATURES))
+    for round_, (mine, played) in enumerate(zip(whole, sparse, strict=True)):
+        due = (round_ + 1) % every == 0 or round_ == 6
+        assert np.isnan(played.metrics["offline_ndcg@10"]) == (not due)
+        for name, value in played.metrics.items():
+            assert np.isnan(value) or value == mine[name]
+
+
+def test_rounds_that_were_not_evaluated_are_null_and_a_dash() -> None:
+    options = (*OPTIONS, "--evaluate-every", 3)
+    rows = run("train", *options, "--json").json()["rounds"]
+    found = [row["offline_ndcg@10"] for row in rows]
+    assert [value is None for value in found] == [True, True, False, True, True, False, False]
+    lines = [line.split() for line in run("train", *options).out.splitlines()]
+    shown = [line[3] for line in lines if len(line) == 8 and line[0] == "1.2"]
+    assert [text == "-" for text in shown] == [value is None for value in found]

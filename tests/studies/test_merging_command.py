@@ -1,0 +1,130 @@
+"""`foltr-audit merge`: tables, JSON, a folder with pictures, and one clear line for what cannot be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.command import files, run, spawn
+from tests.fixtures.merging_data import CATEGORY, write_topical
+
+QUICK = ("--trials", "1", "--trees", "3")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The options that name small data."""
+    folder = write_topical(tmp_path_factory.mktemp("topical"))
+    return ("--data", str(folder), "--category-feature", str(CATEGORY), *QUICK)
+
+
+def test_tables(data: tuple[str, ...]) -> None:
+    done = run("merge", *data, "--initial")
+    assert (done.code, done.said) == (0, "")
+    for text in (
+        "category in feature 2; first and second",
+        "linear combination: the whole test part",
+        "stacking: the whole test part",
+        "M_12a",
+        "M_21S",
+        "(.752)",
+        "(.761)",
+        "chosen hyper-parameters",
+        "weights of M_2",
+        "merged models beat",
+    ):
+        assert text in " ".join(done.out.split()), "wherever a long path breaks its line"
+    assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
+    data: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = run("merge", *data, "--split", "2", "--json", "--out", out)
+    assert (done.code, done.said) == (0, f"wrote {out}\n")
+    found = done.json()
+    assert found["schema"] == "foltr-audit/merge/1"
+    assert found["config"]["splits"] == [2]
+    assert sorted(files(out)) == ["categories.svg", "importances.svg", "results.json"]
+    assert files(out)["results.json"].decode() == done.out
+    again = tmp_path / "again"
+    assert run("merge", *data, "--split", "2", "--out", again).code == 0
+    assert files(again) == files(out)
+    assert b"<svg" in files(out)["categories.svg"]
+
+
+def test_a_folder_is_replaced_only_if_asked(data: tuple[str, ...], tmp_path: Path) -> None:
+    options = (*data, "--split", "2", "--out", tmp_path)
+    assert run("merge", *options).code == 0
+    assert "is not empty; give --overwrite" in run("merge", *options).one_error()
+    assert run("merge", *options, "--overwrite", "--picture", "png").code == 0
+    assert sorted(files(tmp_path)) == ["categories.png", "importances.png", "results.json"]
+    (tmp_path / "mine.txt").write_text("")
+    error = run("merge", *options, "--overwrite").one_error()
+    assert "holds 'mine.txt', which is no part of a merging study" in error
+
+
+@pytest.mark.parametrize("package", ["lightgbm", "optuna"])
+def test_without_the_extra_one_line_says_how_to_get_it(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    done = run("merge", "--out", tmp_path / "out")
+    assert done.code == 2
+    message = f"error: merge: the package {package} is not installed; pip install 'foltr-audit[merge]'"
+    assert done.one_error() == message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--trees", "4000"), "error: --trees=4000: "),
+        (("--split", "4"), "error: --split=4: "),
+        (("--category", "3", "--category", "3"), "error: --category: 3, 3: expected different ones"),
+        (("--data", "synthetic:mq2007"), "error: --category-feature: not given; expected the column of"),
+        (("--picture", "gif", "--out", "x"), "error: --picture: 'gif'; expected one of svg, png, pdf"),
+        (("--overwrite",), "error: --overwrite: only with --out"),
+        (("--threads", "0"), "error: --threads: 0; expected at least 1"),
+        (("--data", "synthetic:mq2007:60", "--category-feature", "47"), "error: --category-feature: 47;"),
+    ],
+)
+def test_options_that_cannot_be_meant(
+    options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("merge", *options)
+    assert done.code == 2
+    assert done.one_error().startswith(message)
+
+
+def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tuple[str, ...]) -> None:
+    wrong = run("merge", *data[:2], "--category-feature", "1", *QUICK)
+    assert wrong.code == 2
+    assert "expected a whole number, the category" in wrong.one_error()
+    assert (
+        "--category: 4; no document is of it (known: 3, 5, 8)"
+        in run("merge", *data, "--category", "4").one_error()
+    )
+
+
+def test_a_process_of_its_own_writes_nothing_else(data: tuple[str, ...]) -> None:
+    done = spawn("merge", *data, "--split", "2", "--json", PYTHONWARNINGS="error")
+    assert (done.code, done.said) == (0, "")
+    assert done.json()["dataset"]["source"] == data[1]
+
+
+def test_ctrl_c_is_one_line_and_writes_nothing(
+    data: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.Trainer.train", interrupted)
+    done = run("merge", *data, "--out", tmp_path / "out")
+    assert done.code == 130
+    assert done.one_error() == "error: interrupted; nothing was written"
+    assert files(tmp_path / "out") == {}

@@ -1,0 +1,123 @@
+"""The lint on intact chains of the built-in defenses: no false leak, and honest about what it skipped."""
+
+from __future__ import annotations
+
+import pytest
+
+from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.plugins import RoundContext
+from foltr_audit.defenses.gaussian import GaussianNoise
+from foltr_audit.trace.lint import Linted
+from tests.fixtures import lint_traces
+from tests.fixtures.lint_traces import Floats, leaks, outcome
+
+NOISE = {
+    "laplace": "laplace:eps=1.2,sensitivity=3",
+    "gaussian": "gaussian:sigma=2",
+    "gaussian-shares": "gaussian-shares:sigma=8",
+    "skellam": "skellam:sigma=8,step=0.5",
+    "skellam, fine": "skellam:sigma=8,step=0.001",
+    "discrete-gaussian": "discrete-gaussian:sigma=8,step=0.5",
+}
+OTHERS = {
+    "alone": (),
+    "top-k": ("top-k:k=30",),
+    "random-k": ("random-k:k=30",),
+    "quantise": ("quantise:range=6,step=0.01",),
+    "clip": ("clip:norm=4,at=message",),
+}
+PLACES = ("before", "after")
+CASES = [(noise, other, place) for noise in NOISE for other in OTHERS for place in PLACES]
+
+
+def of(
+    noise: str, other: str = "alone", place: str = "before", *, seed: int = 0, clients: int = 40
+) -> Linted:
+    own, more = (NOISE[noise],), OTHERS[other]
+    texts = more + own if place == "before" else own + more
+    kind, dtype = ("model", "float32") if seed % 2 else ("update", "float64")
+    chain = Chain(parse_chain(texts))
+    return lint_traces.of_chain(
+        chain, rounds=3, clients=clients, parameters=46, seed=seed, kind=kind, dtype=dtype, size=0.1
+    )
+
+
+@pytest.mark.parametrize(("noise", "other", "place"), CASES)
+def test_intact_chains_leak_nothing(noise: str, other: str, place: str) -> None:
+    for seed in (1, 2):
+        assert leaks(of(noise, other, place, seed=seed).findings) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "other", "place"), CASES)
+def test_intact_chains_leak_nothing_over_many_seeds(noise: str, other: str, place: str) -> None:
+    """100 traces of each chain, 6,000 in all."""
+    for seed in range(3, 103):
+        found = of(noise, other, place, seed=seed).findings
+        assert leaks(found) == set(), (seed, found)
+
+
+def _by_law(shares: int, texts: tuple[str, ...], seed: int) -> set[str]:
+    done = lint_traces.of_chain(
+        Chain(parse_chain(texts)), rounds=4, clients=shares, parameters=46, seed=seed, size=0.1
+    )
+    return leaks(done.findings) & {"weak-noise", "reused-noise"}
+
+
+@pytest.mark.parametrize("shares", [3, 20, 200])
+def test_narrow_shares_as_they_are_raise_no_alarm_by_their_law(shares: int) -> None:
+    """Their law alone leaves coordinates untouched; they are neither weaker than declared nor used again."""
+    assert _by_law(shares, ("gamma-laplace:eps=1.2,sensitivity=3",), 1) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", [3, 20, 200, 1000])
+def test_narrow_shares_raise_no_alarm_over_many_seeds(shares: int) -> None:
+    """60 traces each."""
+    for seed in range(60):
+        assert _by_law(shares, ("gamma-laplace:eps=1.2,sensitivity=3",), seed) == set(), seed
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise_that_is_added_last_is_looked_at(noise: str) -> None:
+    for other in OTHERS:
+        done = of(noise, other, "before", seed=1)
+        assert outcome(done, "weak-noise").state == "clean"
+        assert outcome(done, "reused-noise").state == "clean"
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("other", ["top-k", "random-k", "quantise", "clip"])
+def test_what_comes_after_the_noise_is_named(noise: str, other: str) -> None:
+    done = of(noise, other, "after", seed=1)
+    weak, reused = outcome(done, "weak-noise"), outcome(done, "reused-noise")
+    assert weak.state == reused.state == "not looked"
+    assert weak.reason is not None
+    assert weak.reason.endswith("may change a message")
+    assert weak.reason in [gap.why for gap in reused.gaps]
+    assert not done.clean
+
+
+def test_only_noise_that_nothing_changes_afterwards_is_held_against_its_law() -> None:
+    """Wide noise that is clipped away and narrow noise after it: the sum is no sum of both laws."""
+    chain = ("gaussian:sigma=50", "clip:norm=0.5,at=message", "gaussian:sigma=0.2")
+    done = lint_traces.of_chain(Chain(parse_chain(chain)), parameters=46)
+    assert done.declared == "gaussian:sigma=50+gaussian:sigma=0.2"
+    assert leaks(done.findings) == set()
+    assert outcome(done, "weak-noise").reason is None
+
+
+def test_two_noises_in_a_row_are_held_against_both_laws() -> None:
+    class Missing(GaussianNoise):
+        """Declares noise and adds none."""
+
+        def apply(self, models: Floats, context: RoundContext) -> Floats:
+            del context
+            return models.copy()
+
+    laplace = parse_chain(["laplace:eps=1,sensitivity=1"])
+    sound = lint_traces.of_chain(Chain((GaussianNoise(sigma=2.0), *laplace)), parameters=46)
+    assert leaks(sound.findings) == set()
+    assert outcome(sound, "weak-noise").reason is None
+    missing = lint_traces.of_chain(Chain((Missing(sigma=2.0), *laplace)), parameters=46)
+    assert leaks(missing.findings) >= {"weak-noise"}

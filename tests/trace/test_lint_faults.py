@@ -1,0 +1,255 @@
+"""Noise that is weaker than declared, or used again, at the size of a real run: 20 rounds, 200 clients.
+
+Every fault here was called "nothing found" once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.plugins import MessageDefense, RoundContext
+from foltr_audit.privacy.noise import AddedNoise, GammaShare, parse_law
+from foltr_audit.rng import ClientStreams
+from foltr_audit.trace.lint import Linted
+from tests.fixtures import lint_traces
+from tests.fixtures.lint_traces import Floats, leaks, only, outcome
+
+CLIENTS, P, ROUNDS = 200, 46, 20
+SKELLAM, DISCRETE = "skellam:sigma=0.85,step=0.25", "discrete-gaussian:sigma=0.85,step=0.25"
+FINE, SHARES = "skellam:sigma=0.85,step=0.0009765625", "gamma-share:n=200,scale=2.5"
+NARROW = "gamma-share:n=1000,scale=2.5"
+LAPLACE, GAUSSIAN = "gamma-share:n=1,scale=2.5", "gaussian:sigma=0.85"
+WHOLE = (LAPLACE, GAUSSIAN, SKELLAM, FINE, DISCRETE)
+
+Streamed = Callable[[ClientStreams], ClientStreams]
+
+
+class Noise(MessageDefense):
+    """Noise by other people: what it declares, less of it, or from other streams; on the law's grid."""
+
+    name: ClassVar[str] = "noise-by-others"
+    text_of_law: str = LAPLACE
+    factor: float = 1.0
+    streamed: Streamed = lambda streams: streams
+    turned: str = "nobody"
+
+    def law(self, context: RoundContext) -> AddedNoise:
+        del context
+        law = parse_law(self.text_of_law)
+        assert law is not None
+        return law
+
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
+        declared = self.law(context)
+        name = "scale" if isinstance(declared, GammaShare) else "sigma"
+        law = replace(declared, **{name: getattr(declared, name) * self.factor})  # type: ignore[type-var]
+        step = getattr(law, "step", 0.0)
+        kept = step * np.rint(models / step) if step else models
+        noise = law.sample(self.streamed(context.streams("noise")), models.shape[1])
+        odd = {
+            "nobody": np.zeros(len(models), dtype=np.bool_),
+            "odd rounds": np.full(len(models), context.round % 2 == 1),
+            "odd clients": context.clients % 2 == 1,
+        }[self.turned]
+        return np.asarray(kept + np.where(odd[:, np.newaxis], -noise, noise))
+
+
+def traced(
+    text: str, factor: float = 1.0, streamed: Streamed = lambda streams: streams, *, rounds: int = ROUNDS,
+    clients: int = CLIENTS, size: float = 0.15, turned: str = "nobody",
+) -> Linted:  # fmt: skip
+    """What the lint says of clients who change models by about `size`, and of a header with events alone."""
+    chain = Chain((Noise(text_of_law=text, factor=factor, streamed=streamed, turned=turned),))
+    return lint_traces.of_chain(
+        chain, rounds=rounds, clients=clients, parameters=P, size=size, dtype="float32"
+    )
+
+
+def _of_the_first_round(streams: ClientStreams) -> ClientStreams:
+    return replace(streams, round=0)
+
+
+def _every(rounds: int, streams: ClientStreams) -> ClientStreams:
+    return replace(streams, round=streams.round % rounds)
+
+
+def _every_client(clients: int, streams: ClientStreams) -> ClientStreams:
+    return replace(streams, clients=streams.clients % clients)
+
+
+def _of_another(one: int, other: int, streams: ClientStreams) -> ClientStreams:
+    return replace(streams, clients=np.where(streams.clients == one, other, streams.clients))
+
+
+# --- sound noise ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_sound_noise_by_other_people_is_clean(text: str) -> None:
+    done = traced(text)
+    assert leaks(done.findings) == set()
+    assert outcome(done, "weak-noise").state == outcome(done, "reused-noise").state == "clean"
+    assert done.clean
+
+
+# --- weaker noise ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [0.85, math.sqrt(0.5)])
+@pytest.mark.parametrize("text", WHOLE)
+def test_less_noise_than_declared_is_found(text: str, factor: float) -> None:
+    """15 % less, and half the variance: no test by the law ran for noise on a grid or by other people."""
+    assert "weak-noise" in leaks(traced(text, factor).findings)
+
+
+def test_half_the_variance_of_narrow_shares_is_found() -> None:
+    """Nearly all of their noise is next to 0: only windows far out tell."""
+    done = traced(SHARES, math.sqrt(0.5))
+    assert "weak-noise" in leaks(done.findings)
+
+
+def test_what_too_few_numbers_cannot_tell_is_named() -> None:
+    """184,000 numbers of 1/1,000 shares do not tell half the variance; one message tells nothing."""
+    shares, narrow = outcome(traced(SHARES), "weak-noise"), outcome(traced(NARROW), "weak-noise")
+    assert [gap.part for gap in shares.gaps] == ["noise missing in one message"]
+    assert shares.power is not None
+    assert shares.power.endswith("of the declared variance in all numbers would have been found")
+    assert [gap.part for gap in narrow.gaps] == [
+        "noise missing in one message",
+        "noise of half the declared variance",
+    ]
+    assert "184,000 numbers are too few" in narrow.gaps[1].why
+    assert narrow.power is None
+    assert shares.state == narrow.state == "not looked"
+
+
+def test_changes_that_hide_missing_noise_are_named() -> None:
+    done = traced(LAPLACE, size=500.0, rounds=3)
+    weak, reused = outcome(done, "weak-noise"), outcome(done, "reused-noise")
+    assert "noise of half the declared variance" in [gap.part for gap in weak.gaps]
+    assert {gap.part for gap in reused.gaps} >= {
+        "noise that all messages of a round share",
+        "noise that all rounds share",
+    }
+    assert not leaks(traced(LAPLACE, 0.5, size=500.0, rounds=3).findings) & {"weak-noise", "reused-noise"}
+
+
+# --- noise that is used again ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [*WHOLE, SHARES])
+def test_the_same_noise_in_every_round_is_found(text: str) -> None:
+    finding = next(
+        f for f in traced(text, streamed=_of_the_first_round).findings if f.check == "reused-noise"
+    )
+    assert finding.text.startswith("messages of the same place in successive rounds")
+
+
+@pytest.mark.parametrize("text", [LAPLACE, SKELLAM, FINE])
+@pytest.mark.parametrize(
+    ("turned", "streamed", "where"),
+    [
+        (
+            "odd rounds",
+            lambda streams: replace(streams, round=streams.round - streams.round % 2),
+            "messages of the same place in successive rounds",
+        ),
+        (
+            "odd clients",
+            lambda streams: replace(streams, clients=streams.clients - streams.clients % 2),
+            "messages of one round",
+        ),
+    ],
+)
+def test_noise_that_comes_again_with_the_opposite_sign_is_found(
+    text: str, turned: str, streamed: Streamed, where: str
+) -> None:
+    """Only differences were looked at; the sum of two such messages has no noise at all."""
+    found = only(traced(text, streamed=streamed, turned=turned).findings, "reused-noise")
+    assert found.text.startswith(where)
+    assert "their sums are free of it" in found.text
+
+
+@pytest.mark.parametrize("text", [LAPLACE, SKELLAM, SHARES])
+def test_noise_that_returns_after_some_rounds_is_found(text: str) -> None:
+    """Only successive rounds were compared."""
+    for rounds in (2, 7):
+        again = only(traced(text, streamed=partial(_every, rounds)).findings, "reused-noise")
+        assert again.text.startswith(f"messages of the same place {rounds} rounds apart")
+
+
+@pytest.mark.parametrize("text", [LAPLACE, FINE, SHARES])
+def test_noise_that_every_third_client_shares_is_found(text: str) -> None:
+    """All messages were compared with the first one of the round alone."""
+    found = [
+        f for f in traced(text, streamed=partial(_every_client, 3), rounds=4).findings
+        if f.check == "reused-noise"
+    ]  # fmt: skip
+    assert found[0].text.startswith("messages of one round, 3 places apart")
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_two_clients_with_the_same_noise_are_found(text: str) -> None:
+    """Two of 200 clients, neither of them the first; among all 4,000 messages of the trace."""
+    found = only(traced(text, streamed=partial(_of_another, 17, 5), size=0.08).findings, "reused-noise")
+    assert found.messages >= 15
+    assert found.example is not None
+    assert "message 17, with round" in found.example
+    assert found.example.endswith("message 5")
+
+
+def test_one_noise_for_another_client_in_another_round_is_found() -> None:
+    """Client 150 takes in round 9 what client 3 took in round 2: one pair of 8 million."""
+
+    def streamed(streams: ClientStreams) -> ClientStreams:
+        return _of_another(150, 3, replace(streams, round=2)) if streams.round == 9 else streams
+
+    def one_pair(streams: ClientStreams) -> ClientStreams:
+        if streams.round != 9:
+            return streams
+        clients = np.where(streams.clients == 150, 3, streams.clients + 1000)
+        return replace(streams, round=2, clients=clients)
+
+    found = only(traced(LAPLACE, streamed=one_pair).findings, "reused-noise")
+    assert (found.messages, found.example) == (1, "round 9, message 150, with round 2, message 3")
+    assert "reused-noise" in leaks(traced(LAPLACE, streamed=streamed).findings)
+
+
+def test_pairs_of_narrow_shares_are_said_not_to_be_looked_at() -> None:
+    done = traced(SHARES, streamed=partial(_of_another, 17, 5))
+    assert "reused-noise" not in leaks(done.findings)
+    (gap,) = outcome(done, "reused-noise").gaps
+    assert gap.part.startswith("noise that two single messages")
+    assert outcome(done, "reused-noise").state == "not looked"
+
+
+def test_one_draw_for_all_clients_and_rounds_is_found() -> None:
+    """A plug-in that reuses its noise was "no leak found" at 20 rounds of 200 clients."""
+
+    def one_draw(streams: ClientStreams) -> ClientStreams:
+        return replace(streams, round=0, clients=np.zeros_like(streams.clients))
+
+    done = traced(LAPLACE, streamed=one_draw)
+    assert leaks(done.findings) >= {"reused-noise", "weak-noise"}
+
+
+def test_noise_that_repeats_within_a_message_is_found() -> None:
+    """Coordinates 23 apart share their noise; only those next to the first one were compared."""
+
+    class Tiled(Noise):
+        name: ClassVar[str] = "tiled"
+
+        def apply(self, models: Floats, context: RoundContext) -> Floats:
+            half = self.law(context).sample(context.streams("noise"), P // 2)
+            return np.asarray(models + np.tile(half, (1, 2)))
+
+    done = lint_traces.of_chain(Chain((Tiled(),)), rounds=3, clients=40, parameters=P)
+    assert only(done.findings, "reused-noise").text.startswith("coordinates of one message, 23 places apart")

@@ -1,0 +1,180 @@
+"""Traces of masked messages: what is written comes back, what an observer reads in it, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.views import cohort_sum, readable
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import record_rounds, trace_header
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import Trace, TraceHeader, TraceWriter, validate
+from tests.fixtures.tiny import FEATURES
+from tests.simulation.test_federation import same_bytes
+
+SetupOf = Callable[..., Setup]
+START = np.linspace(-0.4, 0.5, FEATURES)
+SECURE = "secure-aggregation:drop_after=0.25,threshold=0.6"
+
+
+def rounds_of(setup: Setup, count: int = 6) -> tuple[TraceHeader, list[tuple[RoundRecord, RoundTruth]]]:
+    """Some rounds, with and without a sum, and their header."""
+    header = trace_header(setup, setup.spec.train.click_model, 8)
+    made = [Federation(setup).play(START, number).recorded() for number in range(count)]
+    assert {record.total is None for record, _ in made} == {True, False}
+    return replace(header, rounds_per_part=4), made
+
+
+def nothing(metrics: Any = None) -> None:
+    del metrics
+
+
+@pytest.mark.parametrize("message", ["model", "update"])
+def test_rounds_come_back(message: str, setup_of: SetupOf, tmp_path: Path) -> None:
+    header, made = rounds_of(setup_of(defense=(SECURE,), message=message, dtype="float32"))
+    assert (header.kind, header.dtype, header.content) == ("masked", "uint64", message)
+    with TraceWriter(tmp_path, header) as writer:
+        for record, truth in made:
+            writer.write(record, truth)
+    assert validate(tmp_path) == []
+    trace = Trace.open(tmp_path)
+    assert trace.header == header
+    assert trace.header.encoding == header.encoding
+    for (record, truth), found, told in zip(made, trace.rounds(), trace.truths(), strict=True):
+        same_bytes(record, found)
+        same_bytes(truth, told, but={"metrics"})
+        assert (found.total is None) == bool(found.aborted)
+
+
+def test_a_recorded_run_is_that_trace(setup_of: SetupOf, tmp_path: Path) -> None:
+    setup = setup_of(defense=(SECURE,), rounds=3)
+    header = trace_header(setup, "informational", 8)
+
+    def play(first: int, last: Any) -> Any:
+        return Federation(setup).rounds(START if last is None else last, first)
+
+    class Tick:
+        skip = staticmethod(nothing)
+
+        def __call__(self, metrics: Any = None) -> None:
+            del metrics
+
+    kept = record_rounds(play, header, None, resume=False, keep=True, tick=Tick())
+    disk = record_rounds(play, header, tmp_path / "one", resume=False, keep=True, tick=Tick())
+    for mine, other in zip(kept.rounds(), disk.rounds(), strict=True):
+        same_bytes(mine, other)
+    rare = record_rounds(play, header, tmp_path / "two", resume=False, keep=True, tick=Tick(), every=2)
+    sizes = [record.n_messages for record in rare.rounds()]
+    assert sizes == [8, 0, 8]
+    totals = zip(rare.rounds(), disk.rounds(), strict=True)
+    assert all((a.total is None) == (b.total is None) for a, b in totals), "the sum is there in each round"
+
+
+def test_the_aggregate_view_is_the_sum(setup_of: SetupOf) -> None:
+    for message in ("model", "update"):
+        header, made = rounds_of(setup_of(defense=(SECURE,), message=message))
+        plain_header = replace(
+            header,
+            kind=message,
+            dtype="float64",
+            knowledge={"learning_rate": header.knowledge["learning_rate"]},
+        )
+        for record, truth in made:
+            seen = cohort_sum(record, header)
+            assert (seen.sum is None) == bool(record.aborted) == (not record.survivors.any())
+            assert np.array_equal(seen.survivors, record.survivors)
+            sent = truth.updates + (START if message == "model" else 0.0)
+            plain = cohort_sum(replace(record, messages=sent, total=None, aborted=""), plain_header)
+            assert plain.sum is not None
+            if seen.sum is None:
+                assert seen.mean is None
+                continue
+            np.testing.assert_allclose(seen.sum, plain.sum, atol=8 * 2.0**-25)
+            assert seen.mean is not None
+            change = seen.mean if message == "update" else seen.mean - START
+            np.testing.assert_allclose(START + change, record.aggregate, rtol=0, atol=1e-12)
+
+
+def test_the_individual_view_decodes_by_the_fixed_point(setup_of: SetupOf, collection: Collection) -> None:
+    for masks in ("true", "false"):
+        setup = setup_of(defense=(f"secure-aggregation:masks={masks}",), learner="fpdgd:interactions=3")
+        header = trace_header(setup, "informational", 8)
+        record, truth = Federation(setup).play(START, 0).recorded()
+        [seen] = Observer(header, collection).views(record)
+        assert seen.view.kind == "model"
+        assert np.array_equal(seen.view.messages, readable(record, header))
+        far = np.abs(seen.view.updates - truth.updates).max(axis=1)
+        if masks == "false":
+            assert (far < 2.0**-25).all(), "counts divide the sum of three interactions"
+        else:
+            assert (far > 1000).all()
+    assert seen.view.knowledge.number_format == "float32"
+
+
+def test_headers_say_how_messages_are_encoded(setup_of: SetupOf) -> None:
+    header = trace_header(setup_of(defense=("secure-aggregation",)), "informational", 8)
+    facts = header.knowledge
+    assert [facts[name] for name in ("of", "bits", "fraction", "range")] == ["model", 48, 24, 64.0]
+    for name, value, expected in (
+        ("of", "es", "knowledge.of is 'es', expected model or update"),
+        ("bits", 4, "bits 4; expected 16 to 64"),
+        ("bits", True, "knowledge.bits is True, expected a whole number"),
+        ("fraction", 1.5, "knowledge.fraction is 1.5"),
+        ("range", "wide", "knowledge.range is 'wide', expected a number"),
+    ):
+        with pytest.raises(TraceError, match=r"^trace: header: ") as error:
+            replace(header, knowledge={**facts, name: value})
+        assert expected in str(error.value)
+    lacking = {name: value for name, value in facts.items() if name != "bits"}
+    with pytest.raises(TraceError, match=r"knowledge\.bits is None"):
+        replace(header, knowledge=lacking)
+    with pytest.raises(TraceError, match="dtype is 'float32', expected uint64 of kind masked"):
+        replace(header, dtype="float32")
+    with pytest.raises(TraceError, match="dtype is 'uint64', expected float32 or float64 of kind model"):
+        replace(header, kind="model")
+
+
+def test_rounds_that_do_not_fit_are_refused(setup_of: SetupOf, tmp_path: Path) -> None:
+    setup = setup_of(defense=("secure-aggregation:bits=40",))
+    header = trace_header(setup, "informational", 8)
+    record, truth = Federation(setup).play(START, 0).recorded()
+    large = record.messages.astype(np.uint64)
+    large[3, 2] = 2**40
+    with TraceWriter(tmp_path / "a", header) as writer, pytest.raises(UsageError, match="one below 2\\^40"):
+        writer.write(replace(record, messages=large), truth)
+    with (
+        TraceWriter(tmp_path / "b", header) as writer,
+        pytest.raises(UsageError, match="float64, expected uint64"),
+    ):
+        writer.write(replace(record, messages=truth.updates, total=None), truth)
+    with pytest.raises(UsageError, match="a secure sum of messages that are float64"):
+        replace(record, messages=truth.updates)
+    with pytest.raises(UsageError, match="total has shape"):
+        replace(record, total=np.zeros(2, dtype=np.uint64))
+
+
+def test_a_sum_of_another_length_is_damage(setup_of: SetupOf, tmp_path: Path) -> None:
+    header, made = rounds_of(setup_of(defense=(SECURE,)))
+    with TraceWriter(tmp_path, header) as writer:
+        for record, truth in made:
+            writer.write(record, truth)
+    trace = Trace.open(tmp_path)
+    part = trace.parts[0]
+    frames = {name: trace.frame(part, name) for name in ("observed/rounds", "observed/messages")}
+    frames["observed/interactions"] = trace.frame(part, "observed/interactions")
+    cut = frames["observed/rounds"].with_columns(pl.col("total").list.head(2))
+    from foltr_audit.trace import decode
+
+    with pytest.raises(TraceError, match="column total has lists of other lengths"):
+        list(decode.rounds(header, part, {**frames, "observed/rounds": cut}, tmp_path))

@@ -1,0 +1,282 @@
+"""Traces: what is written comes back, and the same rounds give the same bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
+from foltr_audit.trace.header import read_header
+from foltr_audit.utils import atomic_files
+
+DATASET = TraceDataset(
+    source="synthetic:mq2007", fold=1, fingerprint="ab" * 32, normalised="zscore", parts=("train", "vali")
+)
+HEADER = TraceHeader(
+    kind="model",
+    dtype="float32",
+    parameters=3,
+    k=4,
+    dataset=DATASET,
+    has_truth=True,
+    spec_hash="00",
+    knowledge={
+        "learning_rate": 0.1,
+        "eps_claimed": float("inf"),
+        "defense": ["clip"],
+        "clients": 9,
+        "es": False,
+    },
+    rounds_per_part=2,
+)
+
+
+def make(
+    header: TraceHeader, number: int, m: int, steps: int, d: int = 2
+) -> tuple[RoundRecord, RoundTruth | None]:
+    """A round of m messages with up to `steps` interactions each, drawn from its number alone."""
+    rng = np.random.default_rng([number, m, steps])
+    taken = rng.integers(0, steps + 1, size=m)
+    rows, k, P = int(taken.sum()), header.k, header.parameters
+    lengths = rng.integers(0, k + 1, size=rows)
+    padding = np.arange(k) >= lengths[:, None]
+    shown = np.argsort(rng.random((rows, k)), axis=1) + rng.integers(0, 500, size=(rows, 1))
+    features = rng.normal(size=(rows, k, d)).astype(np.float32)
+    features[padding] = 0
+    shown[padding] = -1
+    record = RoundRecord(
+        round=number,
+        parameters=rng.normal(size=P),
+        aggregate=rng.normal(size=P),
+        shares=m,
+        survivors=rng.random(m) < 0.9,
+        counts=taken + rng.integers(0, 2, size=m),
+        messages=rng.normal(size=(m, P)).astype(header.dtype),
+        slot=np.repeat(np.arange(m), taken),
+        step=np.concatenate([np.arange(t) for t in taken]) if m else np.empty(0, dtype=np.int64),
+        part=rng.integers(0, len(header.dataset.parts), size=rows),
+        query=rng.integers(0, 1000, size=rows),
+        shown=shown,
+        features=features if header.embeds_features else None,
+    )
+    if not header.has_truth:
+        return record, None
+    return record, RoundTruth(
+        clients=rng.integers(0, 2**40, size=m),
+        updates=rng.normal(size=(m, P)).astype(header.dtype),
+        clicks=(rng.random((rows, k)) < 0.4) & ~padding,
+        clipped=rng.random(rows) < 0.3,
+        metrics={"online_ndcg@10": float(rng.random()), "maxrr": float("nan")},
+    )
+
+
+def write(folder: Path, header: TraceHeader, sizes: list[tuple[int, int]], d: int = 2) -> None:
+    """A trace with a round per (messages, most interactions a message)."""
+    with TraceWriter(folder, header) as writer:
+        for number, (m, steps) in enumerate(sizes):
+            writer.write(*make(header, number, m, steps, d))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def same(a: RoundRecord | RoundTruth, b: RoundRecord | RoundTruth) -> None:
+    """Every field is equal, with its type and bytes."""
+    for item in fields(a):
+        mine, other = getattr(a, item.name), getattr(b, item.name)
+        if isinstance(mine, np.ndarray):
+            assert mine.dtype == other.dtype
+            assert mine.shape == other.shape
+            assert mine.tobytes() == other.tobytes()
+            assert not other.flags.writeable
+        else:
+            assert repr(mine) == repr(other)  # NaN equals NaN here
+
+
+headers = st.builds(
+    lambda dtype, P, k, truth, embeds, most, kind: replace(
+        HEADER,
+        dtype=dtype,
+        parameters=P,
+        k=k,
+        has_truth=truth,
+        embeds_features=embeds,
+        rounds_per_part=most,
+        kind=kind,
+    ),
+    st.sampled_from(["float32", "float64"]),
+    st.integers(1, 5),
+    st.integers(1, 6),
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 3),
+    st.sampled_from(["model", "update"]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(headers, st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=5), st.integers(1, 3))
+def test_round_trip(header: TraceHeader, sizes: list[tuple[int, int]], d: int) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "trace"
+        write(folder, header, sizes, d)
+        assert validate(folder) == []
+        trace = Trace.open(folder)
+        made = [make(header, i, m, steps, d) for i, (m, steps) in enumerate(sizes)]
+        assert trace.header == header
+        assert trace.n_rounds == len(sizes)
+        assert trace.n_messages == sum(m for m, _ in sizes)
+        assert trace.has_truth == header.has_truth == (folder / "truth").exists()
+        for found, (record, _) in zip(trace.rounds(), made, strict=True):
+            same(record, found)
+        if header.has_truth:
+            for truth, (_, expected) in zip(trace.truths(), made, strict=True):
+                assert expected is not None
+                same(expected, truth)
+        if sizes:
+            np.testing.assert_array_equal(trace.last_model().parameters, made[-1][0].aggregate)
+
+
+def test_metrics_keep_names_numbers_and_nan(tmp_path: Path) -> None:
+    write(tmp_path, HEADER, [(2, 1)] * 3)
+    rows = Trace.open(tmp_path).metrics()
+    assert [list(row) for row in rows] == [["round", "online_ndcg@10", "maxrr"]] * 3
+    assert [row["round"] for row in rows] == [0, 1, 2]
+    truth = make(HEADER, 2, 2, 1)[1]
+    assert truth is not None
+    assert rows[2]["online_ndcg@10"] == truth.metrics["online_ndcg@10"]
+    assert np.isnan(rows[2]["maxrr"])
+
+
+def test_updates_are_rounded_to_the_payload_format(tmp_path: Path) -> None:
+    record, truth = make(HEADER, 0, 2, 1)
+    assert truth is not None
+    fine = replace(truth, updates=np.array([[1 / 3, 1e-50, 1e39], [0.1, 0.2, 0.3]]))
+    with TraceWriter(tmp_path, HEADER) as writer:
+        writer.write(record, fine)
+    [found] = Trace.open(tmp_path).truths()
+    expected = [[float(np.float32(1 / 3)), 0.0, np.inf], [float(np.float32(x)) for x in (0.1, 0.2, 0.3)]]
+    assert found.updates.tolist() == expected
+    assert "true updates hold a value that is not finite" in validate(tmp_path)[0]
+
+
+def test_a_written_round_is_a_copy(tmp_path: Path) -> None:
+    record, truth = make(HEADER, 0, 3, 2)
+    names = [f.name for f in fields(record) if isinstance(getattr(record, f.name), np.ndarray)]
+    mutable = {name: np.array(getattr(record, name)) for name in names}
+    with TraceWriter(tmp_path, HEADER) as writer:
+        writer.write(replace(record, **mutable), truth)  # type: ignore[arg-type]
+        for array in mutable.values():
+            array[...] = 0
+    [found] = Trace.open(tmp_path).rounds()
+    same(record, found)
+
+
+def test_observed_is_the_same_with_and_without_truth(tmp_path: Path) -> None:
+    write(tmp_path / "a", HEADER, [(3, 2)] * 3)
+    write(tmp_path / "b", replace(HEADER, has_truth=False), [(3, 2)] * 3)
+    a, b = content(tmp_path / "a"), content(tmp_path / "b")
+    observed = [name for name in a if name.startswith("observed/")]
+    assert len(observed) == 6
+    assert all(a[name] == b[name] for name in observed)
+    assert not any("truth" in name for name in b)
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_same_bytes_for_any_number_of_threads(tmp_path: Path, threads: str) -> None:
+    header = replace(HEADER, embeds_features=True)
+    write(tmp_path / "here", header, [(700, 3)] * 3)
+    environment = {**os.environ, "POLARS_MAX_THREADS": threads}
+    root = str(Path(__file__).resolve().parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, __file__, str(tmp_path / "there")], check=True, env=environment)
+    assert content(tmp_path / "here") == content(tmp_path / "there")
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, order = tmp_path / "file", []
+    atomic_files.write_text(path, "old\n")
+    real_sync, real_replace = os.fsync, Path.replace
+
+    def sync(handle: int) -> None:
+        order.append("sync")
+        assert path.read_bytes() == (b"new\n" if "rename" in order else b"old\n")
+        real_sync(handle)
+
+    def rename(source: Path, target: Path) -> Path:
+        order.append("rename")
+        assert atomic_files.is_temporary(source.name)
+        assert source.read_bytes() == b"new\n"
+        return real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", rename)
+    atomic_files.write_text(path, "new\n")
+    assert order == ["sync", "rename", "sync"]  # the content, its name, the folder that holds the name
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        atomic_files.write_bytes(path, b"lost")
+    assert content(tmp_path) == {"file": b"new\n"}
+
+
+def test_info_counts_what_was_written(tmp_path: Path) -> None:
+    write(tmp_path, HEADER, [(3, 2), (0, 0), (5, 1)])
+    rounds = [make(HEADER, i, m, s)[0] for i, (m, s) in enumerate([(3, 2), (0, 0), (5, 1)])]
+    facts = info(tmp_path)
+    size = sum(len(data) for data in content(tmp_path).values())
+    expected: dict[str, object] = {
+        "rounds": 3,
+        "messages": 8,
+        "interactions": sum(r.n_interactions for r in rounds),
+        "parts": 2,
+        "bytes": size,
+        "bytes_per_message": size / 8,
+        "has_truth": True,
+    }
+    assert {name: facts[name] for name in expected} == expected
+    assert facts["knowledge"] == {**HEADER.knowledge, "eps_claimed": "inf"}
+    assert facts["dataset"] == {
+        "source": "synthetic:mq2007",
+        "fold": 1,
+        "fingerprint": "ab" * 32,
+        "normalised": "zscore",
+        "parts": ["train", "vali"],
+    }
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+facts_ = st.one_of(
+    text, st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.booleans(), st.lists(text)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(text, facts_, max_size=4), text)
+def test_header_round_trip(knowledge: dict[str, str | int | float | bool | list[str]], source: str) -> None:
+    header = replace(HEADER, knowledge=knowledge, dataset=replace(DATASET, source=source))
+    with TemporaryDirectory() as name:
+        (Path(name) / "trace.toml").write_bytes(header.to_toml().encode())
+        found, trace_id = read_header(Path(name))
+    assert found == header
+    assert trace_id == header.trace_id
+    assert header.first_difference(found) is None
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), replace(HEADER, embeds_features=True), [(700, 3)] * 3)
