@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.relaxation import Loss, RelaxedClicks
+from foltr_audit.inference.relaxation import ClickRelaxation, Loss
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -39,7 +39,7 @@ class BoxLeastSquares(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the relaxed click; the guess is where it is above one half."""
         del rng
-        relaxed = RelaxedClicks(view)
+        relaxed = ClickRelaxation(view)
         clicks = relaxed.settled(self.loss, self.turns)
         return Inference(scores=clicks, guess=(clicks > 0.5) & view.is_document)
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.inference.pattern_decoder import Decoder, Prior, why_too_long
+from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.plugins import Attack, Inference, View
 
 
@@ -44,7 +44,7 @@ class PositionPrior(Attack):
         n, B, k = view.shown.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
-        decoder, lengths = Decoder(view, self.prior), view.is_document.sum(axis=2)
+        decoder, lengths = PatternDecoder(view, self.prior), view.is_document.sum(axis=2)
         for rows in decoder.chunks():
             for b in range(B):
                 beliefs = decoder.log_priors(rows, b)

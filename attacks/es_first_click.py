@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums, reciprocal_ranks
-from foltr_audit.inference.pattern_decoder import Decoder, Prior
+from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 
 Features = NDArray[np.float32] | NDArray[np.float64]
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ _LIST = 10  # documents that clients show at most, which says how many values a 
 _EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal
 
 
-class Metric(NamedTuple):
+class ListMetric(NamedTuple):
     """An online metric of lists of up to ten documents as a function of the clicks.
 
     Attributes:
@@ -36,7 +36,7 @@ class Metric(NamedTuple):
     outcomes: Ints
 
     @classmethod
-    def of(cls, name: str) -> Metric:
+    def of(cls, name: str) -> ListMetric:
         """MaxRR: 1 / rank of the first click, 0 without; DCG: clicks discounted by log2(rank + 1)."""
         from foltr_audit.kernels.ndcg import discounts
 
@@ -98,18 +98,18 @@ class ESFirstClick(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
         del rng
-        metric = Metric.of(str(view.knowledge.metric))
+        metric = ListMetric.of(str(view.knowledge.metric))
         here = view.trimmed()
         order = None if view.knowledge.order else replayed_order(here)
         seen = here if order is None else _reordered(here, order)
-        answer = _Posterior(seen.trimmed(), metric, self.prior).answer().widened(here.shown.shape[2])
+        answer = _PatternPosterior(seen.trimmed(), metric, self.prior).answer().widened(here.shown.shape[2])
         return (answer if order is None else _restored(answer, order)).widened(view.shown.shape[2])
 
 
-def _law(view: View, values: int) -> MetricResponse | None:
+def _law(view: View, values: int) -> RandomizedResponse | None:
     """The law of one metric with so many values, where the observer knows one."""
     text = view.knowledge.noise
-    return None if text is None else MetricResponse.parse(text, values)
+    return None if text is None else RandomizedResponse.parse(text, values)
 
 
 def replayed_order(view: View) -> Ints:
@@ -123,12 +123,12 @@ def replayed_order(view: View) -> Ints:
     models = (
         view.parameters[:, np.newaxis] + np.where(later, -1.0, 1.0)[..., np.newaxis] * moved[:, np.newaxis]
     )
-    pages = _Pages(view.features.reshape(n * B * k, -1), k * np.arange(n * B + 1))
+    pages = _ListDocuments(view.features.reshape(n * B * k, -1), k * np.arange(n * B + 1))
     scores, _ = view.ranker.scores(models.reshape(n * B, -1), pages, np.arange(n * B))
     return np.lexsort((view.shown, -scores.reshape(n, B, k), ~view.is_document), axis=-1)
 
 
-class _Pages(NamedTuple):
+class _ListDocuments(NamedTuple):
     """Lists as the candidates of queries of their own (`rankers.base.Documents`)."""
 
     features: Features
@@ -203,7 +203,7 @@ def _restored(answer: Inference, order: Ints) -> Inference:
 
 
 @dataclass(frozen=True, eq=False)
-class _Posterior:
+class _PatternPosterior:
     """Click patterns of a view's lists, which stand in the order shown, weighed by their messages.
 
     Attributes:
@@ -213,14 +213,14 @@ class _Posterior:
     """
 
     view: View
-    metric: Metric
+    metric: ListMetric
     prior: Prior
 
     @cached_property
-    def law(self) -> MetricResponse:
+    def law(self) -> RandomizedResponse:
         """What is reported of a value."""
         v = self.metric.values.size
-        return _law(self.view, v) or MetricResponse((1 + 1 / v) / 2, v)
+        return _law(self.view, v) or RandomizedResponse((1 + 1 / v) / 2, v)
 
     def through(self, weights: Floats) -> Floats:
         """Weights (..., v) of true values as those of reports, or back: `weights @ law.matrix`, symmetric."""
@@ -240,7 +240,7 @@ class _Posterior:
         n, B, k = self.view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
-        believer, blind = Decoder(self.view, self.prior), Decoder(self.view, "uniform")
+        believer, blind = PatternDecoder(self.view, self.prior), PatternDecoder(self.view, "uniform")
         outcomes = self.metric.outcomes[: 1 << k]
         for rows in believer.chunks():
             likely, without = self.likelihoods(believer, blind, rows)
@@ -271,7 +271,9 @@ class _Posterior:
         given = np.where(outcomes == best[:, np.newaxis], posterior, -np.inf)
         return np.asarray(marginals(given, lengths, k)[0] > 0.5)
 
-    def likelihoods(self, believer: Decoder, blind: Decoder, rows: Ints) -> tuple[Floats, Bools]:
+    def likelihoods(
+        self, believer: PatternDecoder, blind: PatternDecoder, rows: Ints
+    ) -> tuple[Floats, Bools]:
         """P(message | outcome of a list, the others by belief) of some messages, (H, B, v).
 
         Also the lists (H, B) whose message the belief calls impossible; they are weighed without it, and
@@ -288,7 +290,7 @@ class _Posterior:
         impossible[without] = chosen & ~nothing
         return likely, impossible
 
-    def by_belief(self, decoder: Decoder, rows: Ints) -> tuple[Floats, Bools]:
+    def by_belief(self, decoder: PatternDecoder, rows: Ints) -> tuple[Floats, Bools]:
         """P(message | outcome of a list), (H, B, v), and lists whose message has no explanation, (H, B)."""
         B, v = self.view.shown.shape[1], self.metric.values.size
         beliefs = np.zeros((rows.size, B, v))

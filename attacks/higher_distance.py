@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.score_changes import RankChanges
+from foltr_audit.inference.score_changes import ScoreChangeAttack
 from foltr_audit.plugins import Inference, View
 
 
-class HigherDistance(RankChanges):
+class HigherDistance(ScoreChangeAttack):
     """Names a document whose lead grew over more than `more_than` others of its list.
 
     Counts `#{d' : f'(d) - f'(d') > f(d) - f(d')}`, which is how many documents' scores changed by less.

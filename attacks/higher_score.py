@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.inference.score_changes import RankChanges
+from foltr_audit.inference.score_changes import ScoreChangeAttack
 from foltr_audit.plugins import Inference, View
 
 
-class HigherScore(RankChanges):
+class HigherScore(ScoreChangeAttack):
     """Names every document with `f'(d) > f(d)`.
 
     Sees: the message, the global model, features of the shown documents; with `compare=positions` also

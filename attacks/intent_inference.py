@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
-from foltr_audit.inference.pattern_decoder import Decoder, why_too_long
+from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Inference, IntentAttack, View
 
@@ -69,7 +69,7 @@ class IntentInference(IntentAttack):
 
         (n, B, k), worlds = view.shown.shape, under_each(view)
         evidence, clicked = np.zeros((n, len(worlds))), np.zeros((len(worlds), n, B, k))
-        for rows, b, likely in list_likelihoods(Decoder(view), self.shortlist, self.sweeps):
+        for rows, b, likely in list_likelihoods(PatternDecoder(view), self.shortlist, self.sweeps):
             lengths = view.is_document[rows, b].sum(axis=1)
             for intent, decoder in enumerate(worlds):
                 told = marginals(likely + decoder.log_priors(rows, b), lengths, k)

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from foltr_audit.inference.joint_search import JointSearch
 from foltr_audit.inference.list_evidence import why_no_evidence
-from foltr_audit.inference.pattern_decoder import Decoder, Prior, why_too_long
+from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -64,7 +64,7 @@ class JointMaximumPosterior(Attack):
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
         told = self.lists is None and why_no_evidence(view) is None
-        search = JointSearch(Decoder(view, self.prior), self.shortlist, self.sweeps, lists=told)
+        search = JointSearch(PatternDecoder(view, self.prior), self.shortlist, self.sweeps, lists=told)
         for found in search.found():
             rows = found.best.message
             guess[rows] = found.clicks

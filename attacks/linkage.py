@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
-from foltr_audit.inference.pattern_decoder import Decoder, why_too_long
+from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Inference, LinkAttack, View
 
@@ -78,7 +78,7 @@ class Linkage(LinkAttack):
         if self._decodes(view):
             worlds = under_each(view) if self._weighs_intents(view) else []
             evidence = np.zeros((n, len(worlds)))
-            neutral = Decoder(view, "uniform")
+            neutral = PatternDecoder(view, "uniform")
             for rows, b, likely in list_likelihoods(neutral, self.shortlist, self.sweeps):
                 lengths = view.is_document[rows, b].sum(axis=1)
                 scores[rows, b] = marginals(likely, lengths, k)[0]
@@ -88,7 +88,7 @@ class Linkage(LinkAttack):
         else:
             behaviour = np.full((n, _BEHAVIOUR), np.nan)
         count = view.is_document.any(axis=2).sum(axis=1).astype(np.float64)
-        traits = _Traits(count, behaviour, above_best(evidence), view.updates)
+        traits = _MessageTraits(count, behaviour, above_best(evidence), view.updates)
         return Inference(scores=scores, guess=(scores > 0.5) & view.is_document, traits=traits.packed())
 
     def _decodes(self, view: View) -> bool:
@@ -102,7 +102,7 @@ class Linkage(LinkAttack):
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
         """The sum over what is compared, see the class."""
-        ours, theirs, used = _Traits.of(first), _Traits.of(second), self.use.split("/")
+        ours, theirs, used = _MessageTraits.of(first), _MessageTraits.of(second), self.use.split("/")
         total = np.zeros(offered.shape)
         if "count" in used:
             total += same_count(ours.sizes, theirs.sizes, offered)
@@ -115,7 +115,7 @@ class Linkage(LinkAttack):
         return total
 
 
-class _Traits(NamedTuple):
+class _MessageTraits(NamedTuple):
     """What of n messages may persist.
 
     Attributes:
@@ -138,7 +138,7 @@ class _Traits(NamedTuple):
         return np.concatenate([front, self.behaviour, self.intents, self.updates], axis=1)
 
     @classmethod
-    def of(cls, rows: Floats) -> _Traits:
+    def of(cls, rows: Floats) -> _MessageTraits:
         """From one row a message."""
         first = 2 + _BEHAVIOUR
         last = first + (int(rows[0, 0]) if len(rows) else 0)

@@ -9,7 +9,13 @@ import numpy as np
 from pydantic import Field
 
 from foltr_audit.inference.pattern_answers import Guess, answer_of
-from foltr_audit.inference.pattern_decoder import Decoder, Prior, noise_law, usual_log_density, why_too_long
+from foltr_audit.inference.pattern_decoder import (
+    PatternDecoder,
+    Prior,
+    noise_law,
+    usual_log_density,
+    why_too_long,
+)
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.noise import GammaShare, Gaussian
@@ -66,7 +72,7 @@ class MaximumPosterior(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
-        decoder = Decoder(view, self.prior)
+        decoder = PatternDecoder(view, self.prior)
         posteriors = (
             (rows, b, decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b))
             for rows, b in product(decoder.chunks(), range(view.shown.shape[1]))

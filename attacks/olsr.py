@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from foltr_audit.inference.linear_systems import (
-    Fit,
+    LeastSquaresFit,
     least_squares,
     named_by_weight,
     roundings,
@@ -44,7 +44,7 @@ class OLSR(Attack):
         del rng
         return named_by_weight(view, self._fit(view), self.tolerance)
 
-    def _fit(self, view: View) -> Fit:
+    def _fit(self, view: View) -> LeastSquaresFit:
         return least_squares(view.columns, view.updates, roundings(view), view.feature_resolution)
 
 
@@ -61,7 +61,7 @@ class OLSRTheta(OLSR):
 
     name: ClassVar[str] = "olsr-theta"
 
-    def _fit(self, view: View) -> Fit:
+    def _fit(self, view: View) -> LeastSquaresFit:
         columns = with_model_column(view)
         fit = least_squares(columns, view.updates, roundings(view), view.feature_resolution)
-        return Fit(fit.weights[:, :-1], fit.errors[:, :-1], fit.noisy)
+        return LeastSquaresFit(fit.weights[:, :-1], fit.errors[:, :-1], fit.noisy)

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.inference.score_changes import RankChanges
+from foltr_audit.inference.score_changes import ScoreChangeAttack
 from foltr_audit.plugins import Inference, View
 
 
-class ProbabilityGain(RankChanges):
+class ProbabilityGain(ScoreChangeAttack):
     """An attack on the gain in probability; `compare` says whether of documents or of positions."""
 
     def gains(self, view: View) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.inference.pattern_decoder import Decoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, patterns_as_clicks, why_too_long
 from foltr_audit.inference.replay import why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -59,7 +59,7 @@ class QueryIdentification(Attack):
 
         n, m, k = view.shown.shape
         clicked, pattern, evidence = np.zeros((n, m, k)), np.zeros((n, m), np.int64), np.zeros((n, m))
-        decoder = Decoder(view, self.prior)
+        decoder = PatternDecoder(view, self.prior)
         for rows, b in product(decoder.chunks(), range(m)):
             weighed = decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b)
             told = marginals(weighed, decoder.replay.lengths[rows, b], k)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.inference.relaxation import RelaxedClicks
+from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -45,7 +45,7 @@ class Raifle(Attack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the relaxed click; the guess is where it is above one half."""
         del rng
-        relaxed = RelaxedClicks(view)
+        relaxed = ClickRelaxation(view)
         free, mean, square = (np.zeros(view.shown.shape) for _ in range(3))
         for step in range(1, self.steps + 1) if view.shown.size else ():
             clicks = _sigmoid(free)

@@ -11,7 +11,7 @@ from foltr_audit.inference.list_decoder import ListDecoder
 from foltr_audit.inference.list_evidence import NEEDS as LIST_NEEDS
 from foltr_audit.inference.list_evidence import why_no_evidence
 from foltr_audit.inference.pattern_answers import Guess, answer_of
-from foltr_audit.inference.pattern_decoder import Decoder, Prior, why_too_long
+from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -51,7 +51,7 @@ class ShownLists(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
-        decoder = Decoder(view, self.prior)
+        decoder = PatternDecoder(view, self.prior)
         search = ListDecoder(decoder, self.histories)
         posteriors = (
             (rows, b, posterior)

@@ -10,61 +10,61 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import machine, tables
-from benchmarks.figures import Figure, Report
-from benchmarks.options import Options
+from benchmarks.figures import BenchmarkFigure, BenchmarkReport
+from benchmarks.options import BenchmarkOptions
 
-Subject = Callable[[Options], list[Figure]]
+Subject = Callable[[BenchmarkOptions], list[BenchmarkFigure]]
 
 
-def _mq2007(options: Options) -> list[Figure]:
+def _mq2007(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks import engine, shapes
 
     return engine.engine(shapes.mq2007(options), options)
 
 
-def _mslr(options: Options) -> list[Figure]:
+def _mslr(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks import engine, shapes
 
     return engine.engine(shapes.mslr(options), options)
 
 
-def _learners(options: Options) -> list[Figure]:
+def _learners(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.learners import learners
 
     return learners(options)
 
 
-def _attack(options: Options) -> list[Figure]:
+def _attack(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.attacking import attacking
 
     return attacking(options)
 
 
-def _reading(options: Options) -> list[Figure]:
+def _reading(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.reading import reading
 
     return reading(options)
 
 
-def _trace(options: Options) -> list[Figure]:
+def _trace(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.tracing import tracing
 
     return tracing(options)
 
 
-def _start(options: Options) -> list[Figure]:
+def _start(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.processes import start_up
 
     return start_up(options)
 
 
-def _order(options: Options) -> list[Figure]:
+def _order(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.fixed_order import fixed_order
 
     return fixed_order(options)
 
 
-def _papers(options: Options) -> list[Figure]:
+def _papers(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.papers import papers
 
     return papers(options)
@@ -97,22 +97,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(options: Options, subjects: Sequence[str]) -> Report:
+def measure(options: BenchmarkOptions, subjects: Sequence[str]) -> BenchmarkReport:
     """Measure some subjects, one after the other."""
-    figures: list[Figure] = []
+    figures: list[BenchmarkFigure] = []
     for name in subjects:
         print(f"measuring {name} ...", file=sys.stderr)
         figures += SUBJECTS[name](options)
-    return Report(machine.describe(), asdict(options), tuple(figures))
+    return BenchmarkReport(machine.describe(), asdict(options), tuple(figures))
 
 
-def read(paths: Sequence[Path]) -> Report:
+def read(paths: Sequence[Path]) -> BenchmarkReport:
     """The reports of some files as one.
 
     Raises:
         ValueError: a file that is no report, or reports that do not belong together.
     """
-    reports = [Report.from_json(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    reports = [BenchmarkReport.from_json(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
     whole = reports[0]
     for report in reports[1:]:
         whole = whole.with_figures_of(report)
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.repetitions < 1:
         parser.error(f"--repetitions: {given.repetitions}; expected 1 or more")
-    options = Options(quick=given.quick, full=given.full, repetitions=given.repetitions)
+    options = BenchmarkOptions(quick=given.quick, full=given.full, repetitions=given.repetitions)
     try:
         report = read(given.read) if given.read else measure(options, given.only or DEFAULT)
     except (OSError, ValueError) as error:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.engine import on_threads, threads_here
-from benchmarks.figures import Figure
-from benchmarks.options import Options
-from benchmarks.shapes import CLICK_MODEL, Shape, mq2007, mslr
-from benchmarks.timing import Contestant, interleave
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
+from benchmarks.shapes import CLICK_MODEL, WorkloadShape, mq2007, mslr
+from benchmarks.timing import TimingTask, interleave
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.experiments.stages import first_model, make_attacks
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
-from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
@@ -21,7 +21,7 @@ from foltr_audit.simulation.setup import Setup
 _ATTACKS = {"olsr": "OLSR", "lad": "LAD", "map": "MAP"}
 
 
-def attacking(options: Options) -> list[Figure]:
+def attacking(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Evaluation time and attacked updates a second on both shapes."""
     figures = []
     for shape in (mq2007(options), mslr(options)):
@@ -31,8 +31,8 @@ def attacking(options: Options) -> list[Figure]:
     return figures
 
 
-def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
-    evaluation, parameters = Evaluation(setup), first_model(setup)
+def _evaluation(shape: WorkloadShape, setup: Setup, options: BenchmarkOptions) -> list[BenchmarkFigure]:
+    evaluation, parameters = OfflineMetrics(setup), first_model(setup)
 
     def on(count: int) -> Callable[[int], None]:
         def work(n: int) -> None:
@@ -43,10 +43,10 @@ def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
         return work
 
     queries = setup.collection.test.n_queries
-    contestants = [Contestant(str(count), on(count), queries) for count in threads_here()]
+    contestants = [TimingTask(str(count), on(count), queries) for count in threads_here()]
     rates = interleave(contestants, options.turns, options.least)
     return [
-        Figure.of(
+        BenchmarkFigure.of(
             f"{shape.name}.evaluation_{count}",
             f"evaluation on {queries} test queries, threads: {count}",
             rates.rate(count),
@@ -56,7 +56,7 @@ def _evaluation(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
     ]
 
 
-def _attack(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
+def _attack(shape: WorkloadShape, setup: Setup, options: BenchmarkOptions) -> list[BenchmarkFigure]:
     clients = FreshClients(setup, AttackSpec(min_documents=1))
     header = trace_header(setup, CLICK_MODEL, clients.queries.size, 1)
     record, _ = next(clients.rounds(first_model(setup), CLICK_MODEL)).recorded()
@@ -70,9 +70,9 @@ def _attack(shape: Shape, setup: Setup, options: Options) -> list[Figure]:
 
         return work
 
-    contestants = [Contestant(name, with_one(name), record.n_messages) for name in _ATTACKS]
+    contestants = [TimingTask(name, with_one(name), record.n_messages) for name in _ATTACKS]
     rates = interleave(contestants, options.turns, options.least)
     return [
-        Figure.of(f"{shape.name}.{name}", f"{text}, lists of ten", rates.rate(name), "updates/s")
+        BenchmarkFigure.of(f"{shape.name}.{name}", f"{text}, lists of ten", rates.rate(name), "updates/s")
         for name, text in _ATTACKS.items()
     ]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
-from foltr_audit.auditing.audit import Audit, Finding
+from foltr_audit.auditing.audit import Audit, AuditResult
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.setup import Setup
 
@@ -36,7 +36,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
 """A chain for each built-in mechanism."""
 
 
-def findings(setup: Setup, models: Mapping[str, Sequence[NDArray[np.float64]]]) -> tuple[Finding, ...]:
+def findings(setup: Setup, models: Mapping[str, Sequence[NDArray[np.float64]]]) -> tuple[AuditResult, ...]:
     """What the audit of a Spec finds."""
     protocol = setup.spec.audit
     if protocol is None:
@@ -48,7 +48,7 @@ def rows(data: str, clients: int, trials: int) -> Iterator[str]:
     """The table in Markdown, mechanism by mechanism."""
     yield "| mechanism | fault | sees | proven | measured | verdict | found |"
     yield "|---|---|---|---:|---:|---|---|"
-    study = Study()
+    study = Runner()
     for name, chain in CHAINS.items():
         setup = study.setup(
             Spec.parse(
@@ -67,7 +67,7 @@ def rows(data: str, clients: int, trials: int) -> Iterator[str]:
                 yield _row(name, fault, found)
 
 
-def _row(name: str, fault: str, found: Finding) -> str:
+def _row(name: str, fault: str, found: AuditResult) -> str:
     proven = f"{found.upper.epsilon:.2f}" if np.isfinite(found.upper.epsilon) else "none"
     sees = {"individual": "message", "aggregate": "sum"}[found.view]
     why = found.declared_why.partition(": ")[2]

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators import ESTIMATORS, Trials, nearly_normal
+from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, nearly_normal
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
 from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.auditing.session import split
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
-from foltr_audit.privacy.noise import AddedNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Mechanism:
     name: str
     eps: float
     delta: float = 0.0
-    share: AddedNoise | None = None
+    share: AdditiveNoise | None = None
     clients: int = 1
 
     @property
@@ -155,7 +155,7 @@ def t_bound(zero: Floats, one: Floats, delta: float) -> float:
     return gaussian_epsilon(bound * math.sqrt(2.0 / n), delta)
 
 
-def bounds(mechanism: Mechanism, trials: Trials, streams: Streams) -> Iterator[tuple[str, float]]:
+def bounds(mechanism: Mechanism, trials: TrialScores, streams: Streams) -> Iterator[tuple[str, float]]:
     """Every lower bound of one game by its name."""
     for name, estimator in ESTIMATORS.items():
         if name != "gaussian-dp" or mechanism.default == name:

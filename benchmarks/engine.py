@@ -14,12 +14,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.figures import Figure
-from benchmarks.options import Options
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
 from benchmarks.plain_loop import PlainLoop
 from benchmarks.plain_users import click_setting
-from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, Shape
-from benchmarks.timing import Contestant, Rates, interleave
+from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, WorkloadShape
+from benchmarks.timing import TimingTask, WorkRates, interleave
 from foltr_audit.core.records import Collection
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
@@ -60,7 +60,7 @@ def threaded(work: Work, count: int) -> Work:
 
 
 @dataclass(frozen=True)
-class Workload:
+class EngineWorkload:
     """The pieces of work of one shape; `n` is always a number of rounds.
 
     Attributes:
@@ -68,7 +68,7 @@ class Workload:
         collection: its data.
     """
 
-    shape: Shape
+    shape: WorkloadShape
     collection: Collection
 
     @cached_property
@@ -150,7 +150,7 @@ class Workload:
 
         return work
 
-    def contestants(self) -> list[Contestant]:
+    def contestants(self) -> list[TimingTask]:
         """Everything that is compared, in the order of its turns."""
         work: dict[str, Work] = {
             "plain": self.plain(defended=False),
@@ -165,7 +165,7 @@ class Workload:
                 "whole_traced": self.traced(self.whole),
             }.items():
                 work[f"{name}_{count}"] = threaded(piece, count)
-        return [Contestant(name, piece, self.shape.per_round) for name, piece in work.items()]
+        return [TimingTask(name, piece, self.shape.per_round) for name, piece in work.items()]
 
 
 _TEXTS = {
@@ -179,20 +179,20 @@ _TEXTS = {
 }
 
 
-def engine(shape: Shape, options: Options) -> list[Figure]:
+def engine(shape: WorkloadShape, options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Rates and ratios of one shape."""
-    workload = Workload(shape, shape.collection())
+    workload = EngineWorkload(shape, shape.collection())
     rates = interleave(workload.contestants(), options.turns, options.least)
     figures = []
     for name in rates.by_name:
         piece, _, count = name.rpartition("_")
         known = count.isdigit()
         text = f"{_TEXTS[piece]}, {_threads(count)}" if known else _TEXTS[name]
-        figures.append(Figure.of(f"{shape.name}.{name}", text, rates.rate(name), "interactions/s"))
+        figures.append(BenchmarkFigure.of(f"{shape.name}.{name}", text, rates.rate(name), "interactions/s"))
     return figures + ratios(shape.name, rates)
 
 
-def ratios(name: str, rates: Rates) -> list[Figure]:
+def ratios(name: str, rates: WorkRates) -> list[BenchmarkFigure]:
     """The ratios that the targets speak of, and their like for other threads."""
     wanted = [
         ("engine_over_plain", "engine / plain loop, 1 thread", "engine_1", "plain"),
@@ -214,7 +214,7 @@ def ratios(name: str, rates: Rates) -> list[Figure]:
             ("two_threads", "engine, 2 threads / 1 thread", "engine_2", "engine_1"),
             ("scoring_two_threads", "scoring alone, 2 threads / 1 thread", "scoring_2", "scoring_1"),
         ]
-    return [Figure.of(f"{name}.{key}", text, rates.ratio(a, b), "x") for key, text, a, b in wanted]
+    return [BenchmarkFigure.of(f"{name}.{key}", text, rates.ratio(a, b), "x") for key, text, a, b in wanted]
 
 
 def _threads(count: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickDefense, Defense, MessageDefense, RoundContext
-from foltr_audit.privacy.events import Noised, RandomisedClicks
+from foltr_audit.privacy.events import ClickRandomization, NoiseAddition
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 
@@ -31,15 +31,15 @@ def broken(setup: Setup, fault: str) -> Setup:
     context = setup.context(0, np.empty(0, np.int64), 1, np.zeros(setup.ranker.n_parameters))
     links = tuple(_broken(link, fault, context) for link in setup.chain.defenses)
     found = Setup(setup.spec, setup.collection)
-    vars(found)["chain"] = Chain(links)
+    vars(found)["chain"] = DefenseChain(links)
     return found
 
 
 def _broken(link: Defense, fault: str, context: RoundContext) -> Defense:
     events = link.events(context)
-    if isinstance(link, MessageDefense) and any(isinstance(event, Noised) for event in events):
+    if isinstance(link, MessageDefense) and any(isinstance(event, NoiseAddition) for event in events):
         return _with(link, apply=lambda models, own: NOISE_FAULTS[fault](link, models, own))
-    if isinstance(link, ClickDefense) and any(isinstance(event, RandomisedClicks) for event in events):
+    if isinstance(link, ClickDefense) and any(isinstance(event, ClickRandomization) for event in events):
         return _with(link, apply=lambda *given: CLICK_FAULTS[fault](link, *given))
     return link
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from benchmarks.timing import Spread
+from benchmarks.timing import TimingSpread
 
 SCHEMA = "foltr-audit/bench/1"
 
 
 @dataclass(frozen=True)
-class Figure:
+class BenchmarkFigure:
     """One measured number.
 
     Attributes:
@@ -31,13 +31,13 @@ class Figure:
     high: float | None = None
 
     @classmethod
-    def of(cls, key: str, text: str, spread: Spread, unit: str) -> Figure:
+    def of(cls, key: str, text: str, spread: TimingSpread, unit: str) -> BenchmarkFigure:
         """The figure of repeated measurements."""
         return cls(key, text, spread.value, unit, spread.low, spread.high)
 
 
 @dataclass(frozen=True)
-class Target:
+class FigureTarget:
     """What a figure should be at least or at most."""
 
     kind: Literal["at least", "at most"]
@@ -48,30 +48,30 @@ class Target:
         return value >= self.limit if self.kind == "at least" else value <= self.limit
 
 
-TARGETS: Mapping[str, Target] = {
-    "mq2007.engine_over_plain": Target("at least", 50),
-    "mq2007.engine_of_limit": Target("at least", 0.30),
-    "mq2007.two_threads": Target("at least", 1.7),
-    "mq2007.whole_over_bare": Target("at most", 2),
-    "mq2007.trace_over_none": Target("at most", 1.4),
-    "mq2007.trace_over_none_1": Target("at most", 1.4),
-    "mq2007.olsr": Target("at least", 20_000),
-    "mq2007.map": Target("at least", 2_000),
-    "learners.foltr_es_over_plain": Target("at least", 50),
-    "learners.pdgd_over_plain": Target("at least", 50),
-    "mslr.engine_over_plain": Target("at least", 8),
-    "mslr.engine_of_limit": Target("at least", 0.80),
-    "mslr.whole_over_bare": Target("at most", 2),
-    "mslr.trace_over_none": Target("at most", 1.4),
-    "mslr.trace_over_none_1": Target("at most", 1.4),
-    "trace.bytes_per_float": Target("at most", 5),
-    "trace.observed_per_float": Target("at most", 5),
-    "letor.rows": Target("at least", 60_000),
-    "letor.memory": Target("at most", 3),
-    "start.help": Target("at most", 0.35),
-    "start.attack": Target("at most", 8),
+TARGETS: Mapping[str, FigureTarget] = {
+    "mq2007.engine_over_plain": FigureTarget("at least", 50),
+    "mq2007.engine_of_limit": FigureTarget("at least", 0.30),
+    "mq2007.two_threads": FigureTarget("at least", 1.7),
+    "mq2007.whole_over_bare": FigureTarget("at most", 2),
+    "mq2007.trace_over_none": FigureTarget("at most", 1.4),
+    "mq2007.trace_over_none_1": FigureTarget("at most", 1.4),
+    "mq2007.olsr": FigureTarget("at least", 20_000),
+    "mq2007.map": FigureTarget("at least", 2_000),
+    "learners.foltr_es_over_plain": FigureTarget("at least", 50),
+    "learners.pdgd_over_plain": FigureTarget("at least", 50),
+    "mslr.engine_over_plain": FigureTarget("at least", 8),
+    "mslr.engine_of_limit": FigureTarget("at least", 0.80),
+    "mslr.whole_over_bare": FigureTarget("at most", 2),
+    "mslr.trace_over_none": FigureTarget("at most", 1.4),
+    "mslr.trace_over_none_1": FigureTarget("at most", 1.4),
+    "trace.bytes_per_float": FigureTarget("at most", 5),
+    "trace.observed_per_float": FigureTarget("at most", 5),
+    "letor.rows": FigureTarget("at least", 60_000),
+    "letor.memory": FigureTarget("at most", 3),
+    "start.help": FigureTarget("at most", 0.35),
+    "start.attack": FigureTarget("at most", 8),
     **{
-        f"papers.{run}.memory": Target("at most", 1024)
+        f"papers.{run}.memory": FigureTarget("at most", 1024)
         for name in ("mq2007", "mslr")
         for run in (f"{name}_first", name, f"{name}_traced")
     },
@@ -80,7 +80,7 @@ TARGETS: Mapping[str, Target] = {
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchmarkReport:
     """Everything one or several calls of the benchmarks found.
 
     Attributes:
@@ -91,7 +91,7 @@ class Report:
 
     machine: dict[str, Any]
     options: dict[str, Any]
-    figures: tuple[Figure, ...]
+    figures: tuple[BenchmarkFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
         """A plain object, with each figure's target beside it."""
@@ -103,7 +103,7 @@ class Report:
         return {"schema": SCHEMA, "machine": self.machine, "options": self.options, "figures": rows}
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Any]) -> Report:
+    def from_json(cls, table: Mapping[str, Any]) -> BenchmarkReport:
         """The report that `to_json` made the object from.
 
         Raises:
@@ -111,11 +111,11 @@ class Report:
         """
         if table.get("schema") != SCHEMA:
             raise ValueError(f"schema {table.get('schema')!r}; expected {SCHEMA!r}")
-        names = Figure.__dataclass_fields__
-        figures = (Figure(**{name: row[name] for name in names}) for row in table["figures"])
+        names = BenchmarkFigure.__dataclass_fields__
+        figures = (BenchmarkFigure(**{name: row[name] for name in names}) for row in table["figures"])
         return cls(dict(table["machine"]), dict(table["options"]), tuple(figures))
 
-    def with_figures_of(self, other: Report) -> Report:
+    def with_figures_of(self, other: BenchmarkReport) -> BenchmarkReport:
         """Both reports' figures; a figure of both is taken from the other one.
 
         Raises:

@@ -10,9 +10,9 @@ from typing import Any, cast
 import numba
 import numpy as np
 
-from benchmarks.figures import Figure
-from benchmarks.options import Options
-from benchmarks.timing import Contestant, interleave
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
+from benchmarks.timing import TimingTask, interleave
 from foltr_audit.kernels.elementary import exp
 from foltr_audit.kernels.lanes import product_sum
 
@@ -63,17 +63,17 @@ _WORK = {
 }
 
 
-def fixed_order(options: Options) -> list[Figure]:
+def fixed_order(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Ratios of rates: sums in fixed lanes, and our own exponential."""
     rng, figures = np.random.default_rng(1), []
     for size in _FEATURES:
         features = rng.normal(size=(_DOCUMENTS, size)).astype(np.float32)
         models = rng.normal(size=(1, size))
         contestants = [
-            Contestant(name, partial(work, features, models), _DOCUMENTS) for name, work in _WORK.items()
+            TimingTask(name, partial(work, features, models), _DOCUMENTS) for name, work in _WORK.items()
         ]
         rates = interleave(contestants, options.turns, options.least)
         lanes, own = rates.ratio("lanes", "any"), rates.ratio("own", "library")
         text = f"sums of {size} products: fixed lanes / order of the compiler's choice"
-        figures.append(Figure.of(f"order.sums_{size}", text, lanes, "x"))
-    return [*figures, Figure.of("order.exp", "exponential: ours / the library's", own, "x")]
+        figures.append(BenchmarkFigure.of(f"order.sums_{size}", text, lanes, "x"))
+    return [*figures, BenchmarkFigure.of("order.exp", "exponential: ours / the library's", own, "x")]

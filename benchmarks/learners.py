@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.engine import Work, threaded, threads_here
-from benchmarks.figures import Figure
-from benchmarks.options import Options
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
 from benchmarks.plain_central import PlainCOLTR, PlainDBGD, PlainPDGD
 from benchmarks.plain_evolution import PlainEvolution
 from benchmarks.plain_neural import PlainNeuralLoop
 from benchmarks.plain_users import PlainUsers
-from benchmarks.shapes import CLICK_MODEL, Shape, mq2007
-from benchmarks.timing import Contestant, Rates, interleave
+from benchmarks.shapes import CLICK_MODEL, WorkloadShape, mq2007
+from benchmarks.timing import TimingTask, WorkRates, interleave
 from foltr_audit.core.records import Collection
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
@@ -30,7 +30,7 @@ _WARM_ROUNDS = 3  # everybody starts from a model that FPDGD has taught somethin
 _QUERY_ROUNDS = 8  # rounds whose queries the bare scoring goes through
 
 
-class Plain(Protocol):
+class PlainLearner(Protocol):
     """A plain loop of one learner."""
 
     def rounds(
@@ -41,7 +41,7 @@ class Plain(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
+class LearnerEntry:
     """A learner that is measured.
 
     Attributes:
@@ -54,7 +54,7 @@ class Entry:
 
     key: str
     learner: str
-    plain: Callable[[PlainUsers, Shape], Plain]
+    plain: Callable[[PlainUsers, WorkloadShape], PlainLearner]
     parallel: bool
     ranker: str = "linear"
 
@@ -64,8 +64,8 @@ class Entry:
         return self.learner if self.ranker == "linear" else f"{self.learner}, {self.ranker}"
 
 
-def _neural(layers: int) -> Callable[[PlainUsers, Shape], Plain]:
-    def made(users: PlainUsers, shape: Shape) -> Plain:
+def _neural(layers: int) -> Callable[[PlainUsers, WorkloadShape], PlainLearner]:
+    def made(users: PlainUsers, shape: WorkloadShape) -> PlainLearner:
         return PlainNeuralLoop(
             users.features,
             users.labels,
@@ -80,25 +80,29 @@ def _neural(layers: int) -> Callable[[PlainUsers, Shape], Plain]:
 
 
 ENTRIES = (
-    Entry("foltr_es", "foltr-es", lambda u, s: PlainEvolution(u, s.clients, s.interactions), parallel=True),
-    Entry("pdgd", "pdgd", lambda u, s: PlainPDGD(u, s.per_round), parallel=False),
-    Entry("pdgd_batch", "pdgd:batch=100", lambda u, s: PlainPDGD(u, s.per_round, batch=100), parallel=True),
-    Entry("dbgd", "dbgd", lambda u, s: PlainDBGD(u, s.per_round), parallel=False),
-    Entry(
+    LearnerEntry(
+        "foltr_es", "foltr-es", lambda u, s: PlainEvolution(u, s.clients, s.interactions), parallel=True
+    ),
+    LearnerEntry("pdgd", "pdgd", lambda u, s: PlainPDGD(u, s.per_round), parallel=False),
+    LearnerEntry(
+        "pdgd_batch", "pdgd:batch=100", lambda u, s: PlainPDGD(u, s.per_round, batch=100), parallel=True
+    ),
+    LearnerEntry("dbgd", "dbgd", lambda u, s: PlainDBGD(u, s.per_round), parallel=False),
+    LearnerEntry(
         "dbgd_probabilistic",
         "dbgd:interleaving=probabilistic",
         lambda u, s: PlainDBGD(u, s.per_round, probabilistic=True),
         parallel=False,
     ),
-    Entry("coltr", "coltr", lambda u, s: PlainCOLTR(u, s.per_round), parallel=False),
-    Entry("neural", "fpdgd", _neural(1), parallel=True, ranker="neural:hidden=64"),
-    Entry("neural_two", "fpdgd", _neural(2), parallel=True, ranker="neural:hidden=64,layers=2"),
+    LearnerEntry("coltr", "coltr", lambda u, s: PlainCOLTR(u, s.per_round), parallel=False),
+    LearnerEntry("neural", "fpdgd", _neural(1), parallel=True, ranker="neural:hidden=64"),
+    LearnerEntry("neural_two", "fpdgd", _neural(2), parallel=True, ranker="neural:hidden=64,layers=2"),
 )
 """The learners, in the order of their figures."""
 
 
 @dataclass(frozen=True)
-class Learning:
+class LearnerWorkload:
     """The pieces of work of one learner; `n` is always a number of rounds.
 
     Attributes:
@@ -107,8 +111,8 @@ class Learning:
         collection: its data.
     """
 
-    entry: Entry
-    shape: Shape
+    entry: LearnerEntry
+    shape: WorkloadShape
     collection: Collection
 
     @cached_property
@@ -160,28 +164,28 @@ class Learning:
         """Numbers of threads to measure."""
         return threads_here() if self.entry.parallel else [1]
 
-    def rates(self, options: Options) -> Rates:
+    def rates(self, options: BenchmarkOptions) -> WorkRates:
         """Everything of this learner in turns, with one thread for matrix products."""
         work = {"plain": self.plain()}
         for count in self.threads:
             work[f"engine_{count}"] = threaded(self.engine(), count)
         work["scoring_1"] = threaded(self.scoring(), 1)
-        contestants = [Contestant(name, piece, self.shape.per_round) for name, piece in work.items()]
+        contestants = [TimingTask(name, piece, self.shape.per_round) for name, piece in work.items()]
         with threadpool_limits(1, user_api="blas"):
             return interleave(contestants, options.turns, options.least)
 
 
-def learners(options: Options) -> list[Figure]:
+def learners(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Rates of every learner at the MQ2007 shape, and their ratios."""
     shape = mq2007(options)
     collection = shape.collection()
     figures = []
     for entry in ENTRIES:
-        figures += told(entry, Learning(entry, shape, collection).rates(options))
+        figures += told(entry, LearnerWorkload(entry, shape, collection).rates(options))
     return figures
 
 
-def told(entry: Entry, rates: Rates) -> list[Figure]:
+def told(entry: LearnerEntry, rates: WorkRates) -> list[BenchmarkFigure]:
     """The figures of one learner."""
     key, name = f"learners.{entry.key}", entry.text
     texts = {
@@ -197,11 +201,11 @@ def told(entry: Entry, rates: Rates) -> list[Figure]:
     ]
     return [
         *(
-            Figure.of(f"{key}_{piece}", texts[piece], rates.rate(piece), "interactions/s")
+            BenchmarkFigure.of(f"{key}_{piece}", texts[piece], rates.rate(piece), "interactions/s")
             for piece in rates.by_name
         ),
         *(
-            Figure.of(f"{key}_{ratio}", f"{name}: {text}", rates.ratio(a, b), "x")
+            BenchmarkFigure.of(f"{key}_{ratio}", f"{name}: {text}", rates.ratio(a, b), "x")
             for ratio, text, a, b in wanted
             if a in rates.by_name
         ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class BenchmarkOptions:
     """What the command line asked for.
 
     Attributes:

@@ -11,8 +11,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.figures import Figure
-from benchmarks.options import Options
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
 from benchmarks.processes import foltr_audit
 from foltr_audit.data.cache.store import FOLDER_VARIABLE
 
@@ -25,7 +25,7 @@ RUNS = {
 _QUICK = {"mq2007": ("synthetic:mq2007:30", 4, 3)}
 
 
-def papers(options: Options) -> list[Figure]:
+def papers(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Both runs: their first round with an empty data cache, the whole run, and that with a trace."""
     runs, clients = (_QUICK, 20) if options.quick else (RUNS, 1000)
     figures = []
@@ -43,14 +43,14 @@ def papers(options: Options) -> list[Figure]:
     return figures
 
 
-def _figures(key: str, command: list[str], note: str, cache: Path) -> list[Figure]:
+def _figures(key: str, command: list[str], note: str, cache: Path) -> list[BenchmarkFigure]:
     ended = foltr_audit(*command, "--json", **{FOLDER_VARIABLE: str(cache)})
     words = command[: command.index("--out")] if "--out" in command else command
     figures = [
-        Figure(f"{key}.seconds", f"foltr-audit {' '.join(words)}; {note}", ended.seconds, "s"),
-        Figure(f"{key}.memory", "peak memory of it", ended.peak / 2**20, "MiB"),
+        BenchmarkFigure(f"{key}.seconds", f"foltr-audit {' '.join(words)}; {note}", ended.seconds, "s"),
+        BenchmarkFigure(f"{key}.memory", "peak memory of it", ended.peak / 2**20, "MiB"),
     ]
-    figures.append(Figure(f"{key}.rate", "its rounds alone", _rate(ended.out), "interactions/s"))
+    figures.append(BenchmarkFigure(f"{key}.rate", "its rounds alone", _rate(ended.out), "interactions/s"))
     return figures
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.plain_loop import Floats, PlainLoop, cascade_clicks, pdgd_coefficients, sample_list
 
 
-class Layers(NamedTuple):
+class PlainLayers(NamedTuple):
     """Views of a flat model or gradient: weights (h, inputs) and biases (h,) of each layer, output (h,)."""
 
     weights: list[Floats]
@@ -20,10 +20,10 @@ class Layers(NamedTuple):
     output: Floats
 
 
-class Forward(NamedTuple):
+class ForwardPass(NamedTuple):
     """What a model makes of a query: its parts, features (n, d), units (n, h) of each layer, scores (n,)."""
 
-    parts: Layers
+    parts: PlainLayers
     X: Floats
     units: list[Floats]
     scores: Floats
@@ -41,7 +41,7 @@ class PlainNeuralLoop(PlainLoop):
     hidden: int = 64
     layers: int = 1
 
-    def views(self, model: Floats, inputs: int) -> Layers:
+    def views(self, model: Floats, inputs: int) -> PlainLayers:
         """The parts of a model (P,) of so many features; writing to them writes to it."""
         weights, biases, at = [], [], 0
         for size in [inputs] + [self.hidden] * (self.layers - 1):
@@ -49,24 +49,24 @@ class PlainNeuralLoop(PlainLoop):
             weights.append(model[at:end].reshape(self.hidden, size))
             biases.append(model[end : end + self.hidden])
             at = end + self.hidden
-        return Layers(weights, biases, model[at:])
+        return PlainLayers(weights, biases, model[at:])
 
     @staticmethod
-    def units(parts: Layers, X: Floats) -> Iterator[Floats]:
+    def units(parts: PlainLayers, X: Floats) -> Iterator[Floats]:
         """What the units of each hidden layer give for documents X (n, d), (n, h)."""
         for weights, biases in zip(parts.weights, parts.biases, strict=True):
             X = X @ weights.T
             X += biases
             yield np.maximum(X, 0.0, out=X)
 
-    def forward(self, model: Floats, query: int) -> Forward:
+    def forward(self, model: Floats, query: int) -> ForwardPass:
         """A model (P,) on its way through all documents of a query."""
         X = self.features[query]
         parts = self.views(model, X.shape[1])
         units = list(self.units(parts, X))
-        return Forward(parts, X, units, units[-1] @ parts.output)
+        return ForwardPass(parts, X, units, units[-1] @ parts.output)
 
-    def gradient(self, forward: Forward, shown: NDArray[np.int64], coefficients: Floats) -> Floats:
+    def gradient(self, forward: ForwardPass, shown: NDArray[np.int64], coefficients: Floats) -> Floats:
         """`sum_i coefficients_i d f_i / d theta` over shown documents (k,), (P,)."""
         parts, inputs = forward.parts, [forward.X, *forward.units]
         given = [each[shown] for each in inputs]
@@ -83,7 +83,7 @@ class PlainNeuralLoop(PlainLoop):
         return gradient
 
     def stepped(
-        self, model: Floats, forward: Forward, shown: NDArray[np.int64], clicks: NDArray[np.bool_]
+        self, model: Floats, forward: ForwardPass, shown: NDArray[np.int64], clicks: NDArray[np.bool_]
     ) -> Floats:
         """The local model (P,) after a list with clicks, both (k,)."""
         coefficients = pdgd_coefficients(forward.scores, shown, clicks)

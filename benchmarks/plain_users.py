@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.plain_loop import Floats, PlainLoop, cascade_clicks
-from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
@@ -21,7 +21,7 @@ def click_setting(name: str, largest_label: int) -> tuple[Floats, Floats]:
         TypeError: another kind of click model.
     """
     model = make(ClickModel, name)
-    if not isinstance(model, Cascade):
+    if not isinstance(model, CascadeClickModel):
         raise TypeError(f"{name} is no cascade model")
     click, stop = model.setting(largest_label)
     return np.asarray(click), np.asarray(stop)

@@ -9,15 +9,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Figure
-from benchmarks.options import Options
-from benchmarks.timing import Spread
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
+from benchmarks.timing import TimingSpread
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """A command that has ended well.
 
     Attributes:
@@ -31,7 +31,7 @@ class Ended:
     out: str
 
 
-def run(*command: str, **environment: str) -> Ended:
+def run(*command: str, **environment: str) -> CommandResult:
     """Run a command in a process of its own, with more environment variables.
 
     Raises:
@@ -42,17 +42,17 @@ def run(*command: str, **environment: str) -> Ended:
     row = json.loads(subprocess.run(launch, capture_output=True, text=True, check=True, env=around).stdout)
     if row["code"] != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {row['code']}: {row['err'].strip()}")
-    return Ended(seconds=row["seconds"], peak=row["peak"], out=row["out"])
+    return CommandResult(seconds=row["seconds"], peak=row["peak"], out=row["out"])
 
 
-def foltr_audit(*arguments: str, **environment: str) -> Ended:
+def foltr_audit(*arguments: str, **environment: str) -> CommandResult:
     """Run foltr-audit as it is installed beside this Python, or else as a module."""
     script = Path(sys.executable).with_name("foltr-audit")
     program = [str(script)] if script.is_file() else [sys.executable, "-m", "foltr_audit"]
     return run(*program, *arguments, **environment)
 
 
-def start_up(options: Options) -> list[Figure]:
+def start_up(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Seconds of `--help` and of the main job."""
     job = ["attack", "--method", "olsr", "--eps", "1.2"]
     if options.quick:
@@ -66,6 +66,8 @@ def start_up(options: Options) -> list[Figure]:
         for name, arguments in commands.items():
             taken[name].append(foltr_audit(*arguments).seconds)
     return [
-        Figure.of(f"start.{name}", f"foltr-audit {' '.join(arguments)}", Spread.of(taken[name]), "s")
+        BenchmarkFigure.of(
+            f"start.{name}", f"foltr-audit {' '.join(arguments)}", TimingSpread.of(taken[name]), "s"
+        )
         for name, arguments in commands.items()
     ]

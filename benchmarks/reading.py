@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import processes
-from benchmarks.figures import Figure
-from benchmarks.options import Options
-from benchmarks.timing import Contestant, Rates, Spread, interleave
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
+from benchmarks.timing import TimingSpread, TimingTask, WorkRates, interleave
 from foltr_audit.data.letor.reader import read_letor, write_letor
 from foltr_audit.data.synthetic.generate import synthesise
 
@@ -18,7 +18,7 @@ _FEW = 16  # queries that scikit-learn reads: about 2,000 rows; its time grows f
 _READER = Path(__file__).with_name("reader_memory.py")
 
 
-def reading(options: Options) -> list[Figure]:
+def reading(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Rates and memory for MSLR-like rows of 136 features."""
     data = synthesise("mslr-web10k", queries=15 if options.quick else _QUERIES).train
     few = data.select(range(3 if options.quick else _FEW))
@@ -31,21 +31,25 @@ def reading(options: Options) -> list[Figure]:
         growth = _growth(small, large, options)
     rows, few_rows = rates.rate("large"), f"{few.n_documents:,} rows"
     return [
-        Figure.of("letor.rows", f"LETOR reader, {data.n_documents:,} rows of 136 features", rows, "rows/s"),
-        Figure.of("letor.few_rows", f"LETOR reader, {few_rows}", rates.rate("small"), "rows/s"),
-        Figure.of("letor.scikit_learn", f"scikit-learn, {few_rows}", rates.rate("scikit_learn"), "rows/s"),
-        Figure.of(
+        BenchmarkFigure.of(
+            "letor.rows", f"LETOR reader, {data.n_documents:,} rows of 136 features", rows, "rows/s"
+        ),
+        BenchmarkFigure.of("letor.few_rows", f"LETOR reader, {few_rows}", rates.rate("small"), "rows/s"),
+        BenchmarkFigure.of(
+            "letor.scikit_learn", f"scikit-learn, {few_rows}", rates.rate("scikit_learn"), "rows/s"
+        ),
+        BenchmarkFigure.of(
             "letor.over_scikit_learn",
             f"reader / scikit-learn, {few_rows}",
             rates.ratio("small", "scikit_learn"),
             "x",
         ),
-        Figure("letor.text", "text read", megabytes * rows.value / data.n_documents, "MB/s"),
-        Figure.of("letor.memory", "peak memory / parsed features", growth, "x"),
+        BenchmarkFigure("letor.text", "text read", megabytes * rows.value / data.n_documents, "MB/s"),
+        BenchmarkFigure.of("letor.memory", "peak memory / parsed features", growth, "x"),
     ]
 
 
-def _rates(large: Path, small: Path, rows: int, few: int, options: Options) -> Rates:
+def _rates(large: Path, small: Path, rows: int, few: int, options: BenchmarkOptions) -> WorkRates:
     from sklearn.datasets import load_svmlight_file
 
     def ours(path: Path, n: int) -> None:
@@ -57,18 +61,18 @@ def _rates(large: Path, small: Path, rows: int, few: int, options: Options) -> R
             load_svmlight_file(small, query_id=True)
 
     contestants = [
-        Contestant("large", lambda n: ours(large, n), rows),
-        Contestant("small", lambda n: ours(small, n), few),
-        Contestant("scikit_learn", theirs, few),
+        TimingTask("large", lambda n: ours(large, n), rows),
+        TimingTask("small", lambda n: ours(small, n), few),
+        TimingTask("scikit_learn", theirs, few),
     ]
     return interleave(contestants, min(3, options.turns), options.least)
 
 
-def _growth(small: Path, large: Path, options: Options) -> Spread:
+def _growth(small: Path, large: Path, options: BenchmarkOptions) -> TimingSpread:
     """Peak memory over the parsed features, each time in a fresh process."""
     ratios = []
     for _ in range(min(3, options.processes)):
         ended = processes.run(sys.executable, "-P", str(_READER), str(small), str(large))
         grown, parsed = (int(number) for number in ended.out.split())
         ratios.append(grown / parsed)
-    return Spread.of(ratios)
+    return TimingSpread.of(ratios)

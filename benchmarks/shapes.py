@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchmarks.options import Options
+from benchmarks.options import BenchmarkOptions
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
@@ -17,7 +17,7 @@ _ENDLESS = 1_000_000  # rounds of a Spec; a benchmark stops when it has enough
 
 
 @dataclass(frozen=True)
-class Shape:
+class WorkloadShape:
     """A data source and the clients of one round over it."""
 
     name: str
@@ -62,16 +62,16 @@ class Shape:
         return Setup(self.spec(defended=True), collection)
 
 
-def mq2007(options: Options) -> Shape:
+def mq2007(options: BenchmarkOptions) -> WorkloadShape:
     """1,000 clients with 4 interactions each on MQ2007-like data."""
     if options.quick:
-        return Shape("mq2007", "synthetic:mq2007:30", 60, 2)
-    return Shape("mq2007", "synthetic:mq2007", 1000, 4)
+        return WorkloadShape("mq2007", "synthetic:mq2007:30", 60, 2)
+    return WorkloadShape("mq2007", "synthetic:mq2007", 1000, 4)
 
 
-def mslr(options: Options) -> Shape:
+def mslr(options: BenchmarkOptions) -> WorkloadShape:
     """1,000 clients with 2 interactions each on MSLR-WEB10k-like data."""
     if options.quick:
-        return Shape("mslr", "synthetic:mslr-web10k:20", 20, 2)
+        return WorkloadShape("mslr", "synthetic:mslr-web10k:20", 20, 2)
     source = "synthetic:mslr-web10k" if options.full else "synthetic:mslr-web10k:2000"
-    return Shape("mslr", source, 1000, 2)
+    return WorkloadShape("mslr", source, 1000, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import TARGETS, Figure, Report
+from benchmarks.figures import TARGETS, BenchmarkFigure, BenchmarkReport
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,7 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _row(figure: Figure, report: Report) -> tuple[str, ...]:
+def _row(figure: BenchmarkFigure, report: BenchmarkReport) -> tuple[str, ...]:
     spread = ""
     if figure.low is not None and figure.high is not None:
         spread = f"{number(figure.low)} .. {number(figure.high)}"
@@ -50,20 +50,20 @@ def _row(figure: Figure, report: Report) -> tuple[str, ...]:
     return figure.text, number(figure.value), figure.unit, spread, told, verdict
 
 
-def _by_subject(report: Report) -> dict[str, list[Figure]]:
-    found: dict[str, list[Figure]] = {name: [] for name in _SUBJECTS}
+def _by_subject(report: BenchmarkReport) -> dict[str, list[BenchmarkFigure]]:
+    found: dict[str, list[BenchmarkFigure]] = {name: [] for name in _SUBJECTS}
     for figure in report.figures:
         found[figure.key.partition(".")[0]].append(figure)
     return {name: figures for name, figures in found.items() if figures}
 
 
-def _machine(report: Report) -> str:
+def _machine(report: BenchmarkReport) -> str:
     told = dict(report.machine)
     head = f"{told.pop('cpu')}, {told.pop('cores')} cores, {told.pop('memory_gib')} GiB, {told.pop('system')}"
     return f"{head}; {', '.join(f'{name} {value}' for name, value in told.items())}"
 
 
-def _note(report: Report) -> str:
+def _note(report: BenchmarkReport) -> str:
     if report.options.get("quick"):
         return "Quick mode: tiny sizes, the figures mean nothing."
     full = "all 10,000" if report.options.get("full") else "2,000"
@@ -73,7 +73,7 @@ def _note(report: Report) -> str:
     )
 
 
-def terminal(report: Report) -> Table:
+def terminal(report: BenchmarkReport) -> Table:
     """A rich table."""
     from rich.table import Table
 
@@ -89,7 +89,7 @@ def terminal(report: Report) -> Table:
     return table
 
 
-def markdown(report: Report) -> str:
+def markdown(report: BenchmarkReport) -> str:
     """The text of BENCHMARKS.md."""
     lines = ["# Benchmarks", "", _machine(report) + ".", "", _note(report), "", COMMANDS]
     for name, figures in _by_subject(report).items():

@@ -10,7 +10,7 @@ from time import perf_counter
 
 
 @dataclass(frozen=True)
-class Contestant:
+class TimingTask:
     """Something to be timed.
 
     Attributes:
@@ -25,7 +25,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Spread:
+class TimingSpread:
     """Median, lowest and highest of some repetitions."""
 
     value: float
@@ -33,25 +33,25 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> TimingSpread:
         """The spread of at least one value."""
         return cls(median(values), min(values), max(values))
 
 
 @dataclass(frozen=True)
-class Rates:
+class WorkRates:
     """Units a second of each contestant, one value per repetition."""
 
     by_name: dict[str, list[float]]
 
-    def rate(self, name: str) -> Spread:
+    def rate(self, name: str) -> TimingSpread:
         """Units a second."""
-        return Spread.of(self.by_name[name])
+        return TimingSpread.of(self.by_name[name])
 
-    def ratio(self, name: str, other: str) -> Spread:
+    def ratio(self, name: str, other: str) -> TimingSpread:
         """How many times faster one is than another, pair by pair."""
         pairs = zip(self.by_name[name], self.by_name[other], strict=True)
-        return Spread.of([one / two for one, two in pairs])
+        return TimingSpread.of([one / two for one, two in pairs])
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -69,7 +69,7 @@ def _times(work: Callable[[int], object], least: float) -> int:
     return n
 
 
-def interleave(contestants: Sequence[Contestant], repetitions: int, least: float) -> Rates:
+def interleave(contestants: Sequence[TimingTask], repetitions: int, least: float) -> WorkRates:
     """Time the contestants in turn, A B C A B C ..., each for at least about `least` seconds a turn.
 
     Each one first works unmeasured: kernels are compiled, caches filled, and the number of times is
@@ -83,4 +83,4 @@ def interleave(contestants: Sequence[Contestant], repetitions: int, least: float
             start = perf_counter()
             each.work(n)
             rates[each.name].append(n * each.units / (perf_counter() - start))
-    return Rates(rates)
+    return WorkRates(rates)

@@ -6,10 +6,10 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.figures import Figure
-from benchmarks.options import Options
+from benchmarks.figures import BenchmarkFigure
+from benchmarks.options import BenchmarkOptions
 from benchmarks.shapes import mq2007
-from benchmarks.timing import Contestant, interleave
+from benchmarks.timing import TimingTask, interleave
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
@@ -23,7 +23,7 @@ _FILES = {
 }
 
 
-def tracing(options: Options) -> list[Figure]:
+def tracing(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     """Megabytes of messages a second, and bytes on disk for each float32 that was sent."""
     shape = mq2007(options)
     setup = shape.whole(shape.collection())
@@ -42,15 +42,20 @@ def tracing(options: Options) -> list[Figure]:
             with tempfile.TemporaryDirectory() as folder:
                 write(Path(folder) / "trace")
 
-    rates = interleave([Contestant("write", work, floats * 4 / 1e6)], options.turns, options.least)
+    rates = interleave([TimingTask("write", work, floats * 4 / 1e6)], options.turns, options.least)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace"
         write(path)
         sizes = {name: _size(path, pattern) / floats for name, (_, pattern) in _FILES.items()}
     written = rates.rate("write")
     return [
-        Figure.of("trace.messages", "trace writer: float32 messages with their truth", written, "MB/s"),
-        *(Figure(f"trace.{name}", text, sizes[name], "bytes/float32") for name, (text, _) in _FILES.items()),
+        BenchmarkFigure.of(
+            "trace.messages", "trace writer: float32 messages with their truth", written, "MB/s"
+        ),
+        *(
+            BenchmarkFigure(f"trace.{name}", text, sizes[name], "bytes/float32")
+            for name, (text, _) in _FILES.items()
+        ),
     ]
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import RandomisedClicks, Resized
+from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.privacy.observers import VIEWS
 
 
@@ -47,7 +47,7 @@ class ClickRR(ClickDefense, MessageDefense):
     def epsilon(self) -> float:
         """Log ratio of keeping and flipping a bit."""
         if self.keep is not None:
-            return RandomisedClicks.kept_with(self.keep).epsilon
+            return ClickRandomization.kept_with(self.keep).epsilon
         return self.eps or 0.0
 
     @property
@@ -98,8 +98,8 @@ class ClickRR(ClickDefense, MessageDefense):
         """Clicks are randomised in their own stage and debiased in that of messages."""
         del context
         if stage == "message":
-            return (Resized(factor=self.factor, of="update"),)
-        return (RandomisedClicks(epsilon=self.epsilon),)
+            return (NormScaling(factor=self.factor, of="update"),)
+        return (ClickRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one click, whoever looks."""

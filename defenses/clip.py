@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.plugins import Ball, MessageDefense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.privacy.events import Bounded, Resized
+from foltr_audit.privacy.events import NormBound, NormScaling
 
 
 class Clip(StepDefense, MessageDefense):
@@ -69,4 +69,4 @@ class Clip(StepDefense, MessageDefense):
         """A bound on one of model and update, at the price of any earlier bound on the other."""
         del context
         of = self.of or "model"
-        return (Resized(factor=1.0, of=of), Bounded(norm=self.norm, ord=self.ord or 2, of=of))
+        return (NormScaling(factor=1.0, of=of), NormBound(norm=self.norm, ord=self.ord or 2, of=of))

@@ -15,7 +15,7 @@ from foltr_audit.privacy.noise.conversions import classical_gaussian_sigma, gaus
 from foltr_audit.privacy.observers import WITHOUT_LISTS
 
 
-class _CalibratedNoise(MessageDefense):
+class _GaussianMechanism(MessageDefense):
     """Parameters of Gaussian noise: sigma, or what it is calibrated to."""
 
     views: ClassVar[tuple[str, ...]] = ()
@@ -74,7 +74,7 @@ class _CalibratedNoise(MessageDefense):
         )
 
 
-class GaussianNoise(_CalibratedNoise):
+class GaussianNoise(_GaussianMechanism):
     """Each client adds Gaussian noise to every coordinate of its own message.
 
     Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for a server
@@ -96,7 +96,7 @@ class GaussianNoise(_CalibratedNoise):
         return Gaussian(sigma=self.deviation)
 
 
-class GaussianShares(_CalibratedNoise):
+class GaussianShares(_GaussianMechanism):
     """Each of n clients adds Gaussian noise of sigma / sqrt(n); the sum carries the whole sigma.
 
     Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for an

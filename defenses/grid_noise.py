@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import Noised, Rounded
+from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
 from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
 
@@ -29,7 +29,7 @@ def _made(law: type[_Law], sigma: float, step: float) -> _Law:
         raise ValueError(str(error)) from error
 
 
-class _GridNoise(MessageDefense):
+class _GridMechanism(MessageDefense):
     """Rounds to the nearest grid point and adds whole steps, so that a message shows no other bits.
 
     To the nearest, and not at random: it moves two models apart by at most a step per coordinate, where
@@ -83,7 +83,7 @@ class _GridNoise(MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Rounding, then noise."""
-        return (Rounded(step=self.step, nearest=True), Noised(law=self.law(context)))
+        return (GridRounding(step=self.step, nearest=True), NoiseAddition(law=self.law(context)))
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """What the paper's bound gives for the sum of all n messages, if a sensitivity is stated."""
@@ -107,7 +107,7 @@ class _GridNoise(MessageDefense):
         )
 
 
-class DiscreteGaussianShares(_GridNoise):
+class DiscreteGaussianShares(_GridMechanism):
     """Each of n clients rounds to a grid and adds a discrete Gaussian of sigma / sqrt(n).
 
     Guarantees: with `sensitivity` and `delta`, (eps, delta)-DP per round and client (so for every smaller
@@ -131,7 +131,7 @@ class DiscreteGaussianShares(_GridNoise):
         return _made(DiscreteGaussian, sigma, self.step)
 
 
-class SkellamShares(_GridNoise):
+class SkellamShares(_GridMechanism):
     """Each of n clients rounds to a grid and adds Skellam noise of sigma / sqrt(n).
 
     Guarantees: with `sensitivity` and `delta`, (eps, delta)-DP per round and client (so for every smaller

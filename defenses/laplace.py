@@ -14,7 +14,7 @@ from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observers import WITHOUT_LISTS
 
 
-class Laplace(MessageDefense):
+class LaplaceNoise(MessageDefense):
     """Each client adds Laplace noise of scale sensitivity / eps to every coordinate.
 
     Guarantees: eps-DP per round and client (so for every smaller unit), replace-one, for a server that sees
@@ -32,7 +32,7 @@ class Laplace(MessageDefense):
     sensitivity: float = Field(gt=0, description="L1 distance of two messages that is to be hidden")
 
     @model_validator(mode="after")
-    def _scale_is_a_number(self) -> Laplace:
+    def _scale_is_a_number(self) -> LaplaceNoise:
         if not 0 < self.scale < math.inf:
             raise ValueError(f"eps={self.eps:g} with sensitivity={self.sensitivity:g}: no finite noise scale")
         return self

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from foltr_audit.errors import PluginError
 from foltr_audit.plugins import MetricDefense, PrivacyClaim, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import RandomisedMetrics
-from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.privacy.events import MetricRandomization
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 
 _MAXRR_VALUES = 11  # of lists of ten: no click, or a first click on one of the ranks
 
@@ -53,23 +53,23 @@ class MetricRR(MetricDefense):
         """The epsilon of one interaction; infinite for p = 1."""
         if self.p is None:
             return self.eps or 0.0
-        return MetricResponse(self.p, self.values or _MAXRR_VALUES).epsilon
+        return RandomizedResponse(self.p, self.values or _MAXRR_VALUES).epsilon
 
-    def response(self, values: int) -> MetricResponse:
+    def response(self, values: int) -> RandomizedResponse:
         """The law for a metric of v values.
 
         Raises:
             PluginError: p speaks of another number of values.
         """
         if self.p is None:
-            return MetricResponse.with_epsilon(self.epsilon, values)
+            return RandomizedResponse.with_epsilon(self.epsilon, values)
         own = self.values or _MAXRR_VALUES
         if values != own:
             raise PluginError(
                 f"defense {self.name}: p={self.p:g} speaks of {own} values, and the metric takes {values}; "
                 f"expected values={values}, or eps instead of p"
             )
-        return MetricResponse(self.p, values)
+        return RandomizedResponse(self.p, values)
 
     def channel(self, values: int) -> NDArray[np.float64]:
         """P(reported | true), float64 (v, v) with a row per true outcome.
@@ -103,7 +103,7 @@ class MetricRR(MetricDefense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Randomised metrics."""
         del context
-        return (RandomisedMetrics(epsilon=self.epsilon),)
+        return (MetricRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one interaction and a server that sees each message; nothing if the truth is told."""

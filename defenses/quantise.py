@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import Bounded, Opaque
+from foltr_audit.privacy.events import NormBound, OpaqueChange
 
 _MOST_LEVELS = 2**52
 
@@ -74,11 +74,11 @@ class Quantise(MessageDefense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Earlier bounds are lost, but for the new one on every coordinate.
 
-        `Rounded` would say that messages lie on a grid; only updates do.
+        `GridRounding` would say that messages lie on a grid; only updates do.
         """
         del context
         last = 0.5 * self.width * self.intervals
-        return (Opaque(mechanism=self.name), Bounded(norm=last, ord=math.inf, of="update"))
+        return (OpaqueChange(mechanism=self.name), NormBound(norm=last, ord=math.inf, of="update"))
 
 
 class Sign(MessageDefense):
@@ -106,4 +106,4 @@ class Sign(MessageDefense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Earlier bounds are lost, but for the new one on every coordinate."""
         del context
-        return (Opaque(mechanism=self.name), Bounded(norm=self.scale, ord=math.inf, of="update"))
+        return (OpaqueChange(mechanism=self.name), NormBound(norm=self.scale, ord=math.inf, of="update"))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import PrivacyEvent, RoundContext, Wired, WireDefense
-from foltr_audit.privacy.events import KeyShares, Rounded, Summed
-from foltr_audit.privacy.secure_aggregation import FixedPoint, Outcome, SecureSum
+from foltr_audit.plugins import PrivacyEvent, RoundContext, WireDefense, WireMessages
+from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
+from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
 from foltr_audit.privacy.secure_aggregation.costs import STAGES, client_seconds
 
 
@@ -79,7 +79,7 @@ class SecureAggregation(WireDefense):
 
     def apply(
         self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
-    ) -> Wired:
+    ) -> WireMessages:
         """Masked messages uint64 (C, P) and their sum; who was lost before drops out after sharing keys."""
         chance = context.streams("drop-out").uniform(2)
         before = chance[:, 0] < self.drop_before
@@ -87,7 +87,7 @@ class SecureAggregation(WireDefense):
         streams = context.streams("secure-aggregation")
         outcome = self.protocol.run(messages, context.counts, streams, before, after)
         arrived = outcome.survivors & (outcome.aborted is None)
-        return Wired(
+        return WireMessages(
             messages=outcome.payload,
             survivors=arrived,
             total=outcome.total,
@@ -96,7 +96,7 @@ class SecureAggregation(WireDefense):
             costs=_costs(outcome),
         )
 
-    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> Wired:
+    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) of clients of which each takes part in a cohort of strangers.
 
         Of n = `context.shares`, without drop-outs; nothing is summed up.
@@ -105,22 +105,22 @@ class SecureAggregation(WireDefense):
         cohort = context.shares
         everybody = np.ones(messages.shape[0], dtype=np.bool_)
         if cohort < self.protocol.plan(cohort).at_least:
-            return Wired(
+            return WireMessages(
                 messages=np.zeros(messages.shape, dtype=np.uint64),
                 survivors=~everybody,
                 aborted=f"shares: a cohort of {cohort} clients, {self.protocol.plan(cohort).at_least} needed",
             )
         payload = self.protocol.alone(messages, context.counts, streams, cohort)
-        return Wired(messages=payload, survivors=everybody)
+        return WireMessages(messages=payload, survivors=everybody)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Rounding to the encoding, then the sum of at least the threshold's number of messages."""
-        rounded = Rounded(step=2.0 * self.encoding.error, nearest=True)
+        rounded = GridRounding(step=2.0 * self.encoding.error, nearest=True)
         if not self.masks:
             return (rounded,)
         plan = self.protocol.plan(context.shares)
         shares = KeyShares(neighbours=plan.neighbours, needed=plan.shares_needed)
-        return (rounded, Summed(at_least=plan.at_least, key_shares=shares))
+        return (rounded, MessageAggregation(at_least=plan.at_least, key_shares=shares))
 
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
         """Seconds of one client's work for a message of P = `size`, by stage; measured anew each time."""
@@ -128,7 +128,7 @@ class SecureAggregation(WireDefense):
         return client_seconds(plan.neighbours, plan.shares_needed, size, self.agreement)
 
 
-def _costs(outcome: Outcome) -> dict[str, float]:
+def _costs(outcome: SecureSumResult) -> dict[str, float]:
     """Bytes that a client sends on average, by stage and in all, and whether the round aborted."""
     clients = max(1, outcome.sent.shape[0])
     means = (outcome.sent.sum(axis=0) / clients).tolist()

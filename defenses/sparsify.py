@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import Resized
+from foltr_audit.privacy.events import NormScaling
 
 
 class TopK(MessageDefense):
@@ -43,7 +43,7 @@ class TopK(MessageDefense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Updates only shrink."""
         del context
-        return (Resized(factor=1.0, of="update"),)
+        return (NormScaling(factor=1.0, of="update"),)
 
 
 class RandomK(MessageDefense):
@@ -83,4 +83,4 @@ class RandomK(MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Updates shrink, and grow by P / k where they are rescaled."""
-        return (Resized(factor=self._factor(context.parameters.size), of="update"),)
+        return (NormScaling(factor=self._factor(context.parameters.size), of="update"),)

@@ -13,11 +13,11 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.compare import compare as run_grid
 from foltr_audit.experiments.comparison.folder import comparison_folder
-from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.recorded_attack import Recorded
-from foltr_audit.experiments.runner import Cell, Output, Study, run_plan
+from foltr_audit.experiments.recorded_attack import TraceAttack
+from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
@@ -68,7 +68,7 @@ def simulate(
     """
     no_protocol = {"attack": None, "audit": None}
     plan = Plan(tuple(spec.model_copy(update=no_protocol) for spec in _several(specs, data)))
-    plan = Study(data=data).with_twins(plan) if twins else plan
+    plan = Runner(data=data).with_twins(plan) if twins else plan
     return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -115,7 +115,7 @@ def audit(
 
 
 def compare(
-    grid: Mapping[str, Any] | Grid | None = None,
+    grid: Mapping[str, Any] | ComparisonGrid | None = None,
     *,
     out: Path | None = None,
     resume: bool = False,
@@ -125,7 +125,7 @@ def compare(
     """Run defenses over a grid, and report what each claims, gives away and costs.
 
     Args:
-        grid: fields of `foltr_audit.experiments.comparison.grid.Grid`; the defaults are the command's.
+        grid: fields of `experiments.comparison.grid.ComparisonGrid`; the defaults are the command's.
         out: folder that keeps every cell; without one nothing is kept.
         resume: go on with what is there.
         overwrite: replace what is there.
@@ -134,7 +134,7 @@ def compare(
     Raises:
         UsageError: a value that cannot be meant.
     """
-    asked = grid if isinstance(grid, Grid) else Grid.parse(dict(grid or {}), "compare")
+    asked = grid if isinstance(grid, ComparisonGrid) else ComparisonGrid.parse(dict(grid or {}), "compare")
     with comparison_folder(out, resume=resume, overwrite=overwrite) as folder:
         return CompareReport.of(folder, run_grid(asked, folder, Workers(jobs=jobs)))
 
@@ -155,7 +155,7 @@ def attack_trace(
         TraceError: it is damaged, or was recorded on other data.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
-    recorded = Recorded.open(Path(path), target=target, data=data, changes={"methods": chosen})
+    recorded = TraceAttack.open(Path(path), target=target, data=data, changes={"methods": chosen})
     return recorded_report(recorded)
 
 
@@ -181,6 +181,6 @@ def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spe
 
 def _run(
     plan: Plan, data: Collection | None, out: Path | None, *, resume: bool, overwrite: bool
-) -> list[Cell]:
-    output = None if out is None else Output(Path(out), resume=resume, overwrite=overwrite)
-    return run_plan(plan, output, Study(data=data))
+) -> list[RunResult]:
+    output = None if out is None else RunOutput(Path(out), resume=resume, overwrite=overwrite)
+    return run_plan(plan, output, Runner(data=data))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import Environment, Period, Scenario, Surroundings
+from foltr_audit.plugins import Environment, IntentPeriod, Scenario, ScenarioContext
 
 
 class FixedIntent(Scenario):
@@ -25,14 +25,14 @@ class FixedIntent(Scenario):
 
     intent: int = Field(1, ge=1, description="the intent, from 1")
 
-    def environment(self, around: Surroundings) -> Environment:
+    def environment(self, around: ScenarioContext) -> Environment:
         """A single period."""
         (intent,) = known_intents(self.name, around, [self.intent])
         rows = np.eye(around.intents)[[intent]]
-        return steady(rows, [0], (Period(0, around.total, intent),))
+        return steady(rows, [0], (IntentPeriod(0, around.total, intent),))
 
 
-class Mixed(Scenario):
+class IntentMixture(Scenario):
     """Every intent is equally likely at any time.
 
     With `only` the interactions of the other intents are left out, as for a ranker that learns one intent
@@ -43,14 +43,14 @@ class Mixed(Scenario):
 
     only: int = Field(0, ge=0, description="the intent, from 1, whose interactions alone are played; 0: all")
 
-    def environment(self, around: Surroundings) -> Environment:
+    def environment(self, around: ScenarioContext) -> Environment:
         """A single period in which no intent leads, or the kept one."""
         around.several_intents(self.name)
         kept = known_intents(self.name, around, [self.only])[0] if self.only else None
         rows = np.full((1, around.intents), 1.0 / around.intents)
-        return steady(rows, [0], (Period(0, around.total, kept),), kept)
+        return steady(rows, [0], (IntentPeriod(0, around.total, kept),), kept)
 
-    def twins(self, around: Surroundings) -> dict[str, str]:
+    def twins(self, around: ScenarioContext) -> dict[str, str]:
         """For every intent a ranker that learns from its interactions alone."""
         if self.only:
             return {}
@@ -60,18 +60,18 @@ class Mixed(Scenario):
         }
 
 
-class Change(Scenario):
+class IntentChange(Scenario):
     """The intents lead one after the other."""
 
     period: int = Field(
         0, ge=0, description="interactions of a period; 0: the training is divided evenly among them"
     )
 
-    def leaders(self, around: Surroundings) -> list[int]:
+    def leaders(self, around: ScenarioContext) -> list[int]:
         """The leading intent of each period, from 0."""
         return list(range(around.intents))
 
-    def environment(self, around: Surroundings) -> Environment:
+    def environment(self, around: ScenarioContext) -> Environment:
         """The periods, and what intents are likely in each.
 
         Raises:
@@ -86,7 +86,7 @@ class Change(Scenario):
                 "expected one each at least"
             )
         periods = tuple(
-            Period(first, end, leader)
+            IntentPeriod(first, end, leader)
             for (first, end), leader in zip(pairwise(bounds), leaders, strict=True)
             if first < around.total
         )
@@ -107,19 +107,19 @@ class Change(Scenario):
     def _bound(self, number: int, periods: int, total: int) -> int:
         return number * self.period if self.period else number * total // periods
 
-    def twins(self, around: Surroundings) -> dict[str, str]:
+    def twins(self, around: ScenarioContext) -> dict[str, str]:
         """A training under each leading intent alone."""
         leaders = sorted(set(self.leaders(around)))
         return {f"intent {i + 1} alone": FixedIntent(intent=i + 1).text for i in leaders}
 
 
-class Abrupt(Change):
+class AbruptIntentChange(IntentChange):
     """Only one intent at a time, and then the next."""
 
     name: ClassVar[str] = "abrupt"
 
 
-class _Dominated(Change):
+class _DominantIntentChange(IntentChange):
     dominant: float = Field(0.7, gt=0, lt=1, description="how likely the leading intent is")
 
     def share(self, intents: int) -> float:
@@ -128,13 +128,13 @@ class _Dominated(Change):
         return self.dominant
 
 
-class SmoothAbrupt(_Dominated):
+class SmoothIntentChange(_DominantIntentChange):
     """One intent dominates, all others are possible; then the next one dominates."""
 
     name: ClassVar[str] = "smooth-abrupt"
 
 
-class Leaking(_Dominated):
+class IntentLeakage(_DominantIntentChange):
     """What the dominating intent is more likely than the others moves to the next one, evenly over a period.
 
     The last intent dominates to the end.
@@ -148,7 +148,7 @@ class Leaking(_Dominated):
         return rows, np.concatenate([rows[1:], rows[-1:]])
 
 
-class Swap(Change):
+class IntentSwap(IntentChange):
     """Two intents take turns."""
 
     name: ClassVar[str] = "swap"
@@ -158,18 +158,18 @@ class Swap(Change):
     changes: int = Field(2, ge=1, le=10_000, description="how often the intent changes")
 
     @model_validator(mode="after")
-    def _differ(self) -> Swap:
+    def _differ(self) -> IntentSwap:
         if self.first == self.second:
             raise ValueError(f"first={self.first}, second={self.second}; expected two intents")
         return self
 
-    def leaders(self, around: Surroundings) -> list[int]:
+    def leaders(self, around: ScenarioContext) -> list[int]:
         """First, second, first and so on."""
         pair = known_intents(self.name, around, [self.first, self.second])
         return [pair[number % 2] for number in range(self.changes + 1)]
 
 
-def known_intents(name: str, around: Surroundings, intents: Sequence[int]) -> list[int]:
+def known_intents(name: str, around: ScenarioContext, intents: Sequence[int]) -> list[int]:
     """Intents named from 1, counted from 0.
 
     Raises:
@@ -192,7 +192,10 @@ def leading(leaders: Sequence[int], intents: int, share: float) -> NDArray[np.fl
 
 
 def steady(
-    rows: NDArray[np.float64], knots: Sequence[int], periods: tuple[Period, ...], kept: int | None = None
+    rows: NDArray[np.float64],
+    knots: Sequence[int],
+    periods: tuple[IntentPeriod, ...],
+    kept: int | None = None,
 ) -> Environment:
     """An environment of constant pieces."""
     times = np.array(knots, dtype=np.float64)

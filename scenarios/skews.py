@@ -12,48 +12,48 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from foltr_audit.plugins import Population, Scenario, Surroundings, Trait, Value
+from foltr_audit.plugins import Population, Scenario, ScenarioContext, Trait, TraitValue
 from foltr_audit.utils.reading.values import whole_number
 
 
-class Skew(Scenario):
+class ClientSkew(Scenario):
     """One trait by which clients differ."""
 
     strength: float = Field(
         1.0, ge=0, le=1, description="how likely an interaction is as the client's own kind; else as any kind"
     )
 
-    def values(self, around: Surroundings) -> tuple[Value, ...]:
+    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
         """The kinds of clients."""
         raise NotImplementedError
 
-    def population(self, before: Population, around: Surroundings) -> Population:
+    def population(self, before: Population, around: ScenarioContext) -> Population:
         """The clients, each with one of the kinds more."""
         trait = Trait(name=self.name, values=self.values(around), strength=self.strength)
         return before.having(trait)
 
-    def twins(self, around: Surroundings) -> dict[str, str]:
+    def twins(self, around: ScenarioContext) -> dict[str, str]:
         """The same interactions dealt out evenly."""
         del around
         return {"evenly dealt": self.model_copy(update={"strength": 0.0}).text} if self.strength else {}
 
 
-class IntentSkew(Skew):
+class IntentSkew(ClientSkew):
     """Type 1: client groups search the same queries, each with an intent of its own."""
 
     name: ClassVar[str] = "intent-skew"
 
-    def values(self, around: Surroundings) -> tuple[Value, ...]:
+    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each intent.
 
         Raises:
             UsageError: data with one intent only.
         """
         around.several_intents(self.name)
-        return tuple(Value(name=f"intent {i + 1}", intent=i) for i in range(around.intents))
+        return tuple(TraitValue(name=f"intent {i + 1}", intent=i) for i in range(around.intents))
 
 
-class LabelSkew(Skew):
+class LabelSkew(ClientSkew):
     """Type 2: a client holds documents of one grade, or of two, and ranks those alone.
 
     Two grades are every pair of grades with `overlap`, else neighbours, (0, 1), (2, 3) and so on; a last
@@ -71,7 +71,7 @@ class LabelSkew(Skew):
         number = whole_number(value, 0, 9) if isinstance(value, str) else None
         return value if number is None else number
 
-    def values(self, around: Surroundings) -> tuple[Value, ...]:
+    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each set of grades."""
         every = range(around.largest_label + 1)
         sets: list[tuple[int, ...]] = [(grade,) for grade in every]
@@ -79,10 +79,10 @@ class LabelSkew(Skew):
             sets = list(combinations(every, 2))
         elif self.grades == 2:
             sets = [tuple(every[first : first + 2]) for first in every[::2]]
-        return tuple(Value(name=f"grade {' and '.join(map(str, each))}", grades=each) for each in sets)
+        return tuple(TraitValue(name=f"grade {' and '.join(map(str, each))}", grades=each) for each in sets)
 
 
-class ClickSkew(Skew):
+class ClickSkew(ClientSkew):
     """Type 3: each client clicks in a way of its own."""
 
     name: ClassVar[str] = "click-skew"
@@ -96,12 +96,12 @@ class ClickSkew(Skew):
         """The listed click models."""
         return tuple(self.models.split("/"))
 
-    def values(self, around: Surroundings) -> tuple[Value, ...]:
+    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each click model."""
         del around
         names = told_apart([f"{model} clicks" for model in self.click_models])
         pairs = zip(names, self.click_models, strict=True)
-        return tuple(Value(name=name, click_model=model) for name, model in pairs)
+        return tuple(TraitValue(name=name, click_model=model) for name, model in pairs)
 
 
 class QuantitySkew(Scenario):
@@ -138,14 +138,14 @@ class QuantitySkew(Scenario):
             sizes = [least + (j < more) for j in range(len(sizes))]
         return sizes
 
-    def population(self, before: Population, around: Surroundings) -> Population:
+    def population(self, before: Population, around: ScenarioContext) -> Population:
         """The clients, each with a number of interactions."""
         sizes = self.sizes(around.interactions)
         names = told_apart([f"{size} interaction{'s' * (size > 1)}" for size in sizes], always=self.even)
-        values = (Value(name=name, interactions=size) for name, size in zip(names, sizes, strict=True))
+        values = (TraitValue(name=name, interactions=size) for name, size in zip(names, sizes, strict=True))
         return before.having(Trait(name=self.name, values=tuple(values)))
 
-    def twins(self, around: Surroundings) -> dict[str, str]:
+    def twins(self, around: ScenarioContext) -> dict[str, str]:
         """Everybody has as many interactions."""
         del around
         return {} if self.even else {"evenly dealt": self.model_copy(update={"even": True}).text}

@@ -7,7 +7,7 @@ from typing import ClassVar
 from foltr_audit.plugins import Scenario
 
 
-class Uniform(Scenario):
+class UniformClients(Scenario):
     """Each interaction asks a training query drawn uniformly with replacement; clients do not differ.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",

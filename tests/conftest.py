@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
@@ -86,7 +86,7 @@ def setup_of(collection: Collection) -> SetupOf:
         )
         setup = Setup(spec, collection if data is None else data)
         if chain is not None:
-            vars(setup)["chain"] = Chain(chain)
+            vars(setup)["chain"] = DefenseChain(chain)
         return setup
 
     return made

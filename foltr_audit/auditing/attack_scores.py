@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from foltr_audit.auditing.games import Games
+from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scores import Pair
-from foltr_audit.auditing.scripted import Floats, ScriptedClients
+from foltr_audit.auditing.scripted import Floats, GameClients
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import RoundRecord
@@ -17,7 +17,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.recorder import trace_header
 
 
-def attack_scores(games: Games, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:
+def attack_scores(games: GameSimulator, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:
     """Scores of an attack on single messages, added up over the messages of a trial.
 
     Messages of both hypotheses stand in one view in random order, so that an attack that learns from all
@@ -46,8 +46,8 @@ def attack_scores(games: Games, canary: Canary, text: str, *, members: int) -> d
 
 
 def _scored(
-    games: Games,
-    clients: ScriptedClients,
+    games: GameSimulator,
+    clients: GameClients,
     canary: LogCanary,
     attack: Attack,
     messages: Floats,
@@ -67,7 +67,7 @@ def _scored(
     return np.concatenate(pieces)
 
 
-def _record(games: Games, clients: ScriptedClients, canary: LogCanary, messages: Floats) -> RoundRecord:
+def _record(games: GameSimulator, clients: GameClients, canary: LogCanary, messages: Floats) -> RoundRecord:
     """The messages as one recorded round, every client with the same lists."""
     n, origin = len(messages), games.origin
     queries = np.repeat(canary.queries[0], n)

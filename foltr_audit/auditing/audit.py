@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.auditing.claims import Claim, claim_for
-from foltr_audit.auditing.declarations import Declarations, State, check_declarations
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials, nearly_normal
-from foltr_audit.auditing.link_tests import Input
+from foltr_audit.auditing.claims import ChainClaim, claim_for
+from foltr_audit.auditing.declarations import DeclarationCheck, State, check_declarations
+from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores, nearly_normal
+from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scores import LINEAR, SCORES
 from foltr_audit.auditing.scripted import Floats
-from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, Session
+from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, AuditSession
 from foltr_audit.auditing.sum_tests import failure_of_sums
-from foltr_audit.auditing.verdict import BROKEN, STRICT, Evidence, Verdict, verdict_on
+from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
-from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
-from foltr_audit.privacy.events import Opaque
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.observers import without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
@@ -33,7 +33,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class AuditResult:
     """What was found about one claim: one view, one unit, one canary.
 
     Attributes:
@@ -80,15 +80,15 @@ class Finding:
     why: str
 
 
-class _Game(NamedTuple):
+class _CanaryGame(NamedTuple):
     """A canary that was played in one view at the global models of one session."""
 
     model: str
-    session: Session
+    session: AuditSession
     canary: Canary
     exact: float | None
     score: str
-    trials: Trials
+    trials: TrialScores
 
 
 class Audit:
@@ -113,11 +113,11 @@ class Audit:
         self.fresh = FreshClients(setup, AttackSpec(on=protocol.on, min_documents=protocol.min_documents))
         _ = self.fresh.queries  # refuse data without a query before anything is trained on them
 
-    def session(self, models: Sequence[Floats], others: OtherClients | None = None) -> Session:
+    def session(self, models: Sequence[Floats], others: OtherClients | None = None) -> AuditSession:
         """The games whose messages start from some global models, (P,) each."""
-        return Session(self.setup, self.protocol, self.fresh, models, self.progress, others)
+        return AuditSession(self.setup, self.protocol, self.fresh, models, self.progress, others)
 
-    def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[Finding]:
+    def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[AuditResult]:
         """One finding per unit, canary and view.
 
         A claim is about every round. So a canary is searched and played at each of the models, and the game
@@ -140,34 +140,35 @@ class Audit:
             for view in self.protocol.views_of(unit):
                 yield self._finding(self._worst(sessions, found, view), view, declared)
 
-    def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, Session]:
+    def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, AuditSession]:
         """The games at each of the models; noise that is declared does not depend on the model.
 
         So other clients are played once for all, at the last models; whether they are as declared is tested.
         """
         last = list(models)[-1]
         found = {last: self.session(models[last])}
-        unknown = any(isinstance(event, Opaque) for _, event in found[last].acts)
+        unknown = any(isinstance(event, OpaqueChange) for _, event in found[last].acts)
         others = None if unknown else found[last].games.others
         for name in models:
             if name != last:
                 found[name] = self.session(models[name], others)
         return {name: found[name] for name in models}
 
-    def _canaries(self, sessions: Mapping[str, Session], name: str, unit: str) -> dict[str, Canary]:
+    def _canaries(self, sessions: Mapping[str, AuditSession], name: str, unit: str) -> dict[str, Canary]:
         """The canary of a name by the name of the models; a random pair or two extreme models at the last."""
         if name in ("data:typical", "message"):
             sessions = dict(list(sessions.items())[-1:])
         return {model: session.canary(name, unit) for model, session in sessions.items()}
 
     def _declared(
-        self, sessions: Mapping[str, Session], canaries: Iterable[Mapping[str, Canary]]
-    ) -> Declarations:
+        self, sessions: Mapping[str, AuditSession], canaries: Iterable[Mapping[str, Canary]]
+    ) -> DeclarationCheck:
         """Whether links do what they declare, on what canaries and clients that learn nothing send."""
-        inputs = [Input.resting(name, session.clients) for name, session in sessions.items()]
+        inputs = [LinkTestInput.resting(name, session.clients) for name, session in sessions.items()]
         for found in canaries:
             inputs += [
-                Input.of_canary(name, sessions[name].clients, canary) for name, canary in found.items()
+                LinkTestInput.of_canary(name, sessions[name].clients, canary)
+                for name, canary in found.items()
             ]
         last = list(sessions.values())[-1]
         declared = check_declarations(last.acts, last.clients, inputs, last.interactions)
@@ -178,14 +179,16 @@ class Audit:
                 declared = declared.with_broken(*failed)
         return declared
 
-    def _worst(self, sessions: Mapping[str, Session], canaries: Mapping[str, Canary], view: str) -> _Game:
+    def _worst(
+        self, sessions: Mapping[str, AuditSession], canaries: Mapping[str, Canary], view: str
+    ) -> _CanaryGame:
         """The game to evaluate: with the largest exact loss among those that promise about the most."""
         games = []
         for model, canary in canaries.items():
             session = sessions[model]
             score, trials = session.trials(canary, view)
             exact = session.exact(canary, view, self._claim(session, canary.unit, view).delta)
-            games.append(_Game(model, session, canary, exact, score, trials))
+            games.append(_CanaryGame(model, session, canary, exact, score, trials))
         if len(games) == 1:
             return games[0]
         promised = [game.session.promised(_chosen_on(game.trials)) for game in games]
@@ -193,7 +196,7 @@ class Audit:
         likely = [game for game, promise in zip(games, promised, strict=True) if promise >= enough]
         return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
 
-    def _finding(self, game: _Game, view: str, declared: Declarations) -> Finding:
+    def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditResult:
         session, canary = game.session, game.canary
         claim = self._claim(session, canary.unit, view)
         normal = game.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
@@ -210,7 +213,7 @@ class Audit:
         exact = None if declared.broken else game.exact
         sure = not lower.assumes or chosen == "gaussian-dp"  # which is asked where it holds only
         verdict, why = verdict_on(
-            Evidence(
+            ClaimEvidence(
                 claimed=claim.epsilon,
                 proven=upper.epsilon,
                 exact=exact,
@@ -222,7 +225,7 @@ class Audit:
         )
         if not sure:
             why += f" ({chosen} takes for granted: {lower.assumes}; it refutes nothing)"
-        return Finding(
+        return AuditResult(
             view=view,
             unit=canary.unit,
             canary=canary.name,
@@ -245,17 +248,17 @@ class Audit:
             why=why,
         )
 
-    def _claim(self, session: Session, unit: str, view: str) -> Claim:
+    def _claim(self, session: AuditSession, unit: str, view: str) -> ChainClaim:
         """The claim on a unit in a view."""
         only_sums = session.masked and without_lists(view) == "individual"
         lists = session.lists(view)
         return claim_for(unit, view, self.setup, self.protocol, sums=only_sums, lists=lists)
 
     def _upper(
-        self, session: Session, unit: str, view: str, claim: Claim, declared: Declarations
+        self, session: AuditSession, unit: str, view: str, claim: ChainClaim, declared: DeclarationCheck
     ) -> tuple[UpperBound, UpperBound]:
         """What is proven for the played messages, and for the rounds of the whole run with their own B."""
-        situation = Situation(
+        situation = AccountingContext(
             view=view,
             unit=unit,
             parameters=session.clients.parameters.size,
@@ -276,7 +279,7 @@ class Audit:
             upper = replace(upper, how=f"{BROKEN}: {declared.why}")
         return upper, upper_run
 
-    def _estimator(self, claim: Claim, *, normal: bool) -> str:
+    def _estimator(self, claim: ChainClaim, *, normal: bool) -> str:
         if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:
             raise UsageError(
                 "--estimator gaussian-dp: a Gaussian has no epsilon at delta 0; expected --delta above 0"
@@ -291,10 +294,10 @@ class Audit:
         return "gaussian-dp" if normal and claim.delta > 0 else "clopper-pearson"
 
 
-def _chosen_on(trials: Trials) -> Trials:
+def _chosen_on(trials: TrialScores) -> TrialScores:
     """The trials that may choose: one half of them to choose a threshold, the other to evaluate it."""
     half = trials.chosen_on // 2
-    return Trials(
+    return TrialScores(
         choose_zero=trials.choose_zero[:half],
         choose_one=trials.choose_one[:half],
         zero=trials.choose_zero[half:],

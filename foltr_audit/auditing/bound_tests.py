@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from foltr_audit.auditing.law_tests import Floats, Test, upper_tail
+from foltr_audit.auditing.law_tests import Floats, LawTestResult, upper_tail
 from foltr_audit.core.plugins import PrivacyEvent
-from foltr_audit.privacy.events import Bounded, Noised, Resized, Rounded
+from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
 
 _SLACK = 1e-6  # relative: what rounding may add to a norm
 
 
-def bounded(events: Sequence[PrivacyEvent], after: Floats, parameters: Floats, copies: int) -> Iterator[Test]:
+def bounded(
+    events: Sequence[PrivacyEvent], after: Floats, parameters: Floats, copies: int
+) -> Iterator[LawTestResult]:
     """Whether outputs lie in every declared ball that nothing which the link does later leaves.
 
     Behind noise that is symmetric around 0, at most half of the clients with the same model may lie on
@@ -28,30 +30,30 @@ def bounded(events: Sequence[PrivacyEvent], after: Floats, parameters: Floats, c
     """
     for place, ball in enumerate(events):
         later = events[place + 1 :]
-        if not (isinstance(ball, Bounded) and ball.always) or not _keep(later):
+        if not (isinstance(ball, NormBound) and ball.always) or not _keep(later):
             continue
         inside = after if ball.of == "model" else after - parameters
-        step = sum(event.step for event in later if isinstance(event, Rounded))
+        step = sum(event.step for event in later if isinstance(event, GridRounding))
         room = _SLACK * (ball.norm + float(np.abs(parameters).max())) + _norm(
             np.full((1, parameters.size), step), ball.ord
         )
         limit = ball.norm + float(np.max(room))
-        if any(isinstance(event, Noised) for event in later):
+        if any(isinstance(event, NoiseAddition) for event in later):
             yield from _behind_noise(inside, ball, limit, copies)
         else:
             largest = float(_norm(inside, ball.ord).max())
-            yield Test(0.0 if largest > limit else 1.0, _outside(ball, f"a norm of {largest:.4g}"))
+            yield LawTestResult(0.0 if largest > limit else 1.0, _outside(ball, f"a norm of {largest:.4g}"))
 
 
 def _keep(later: Sequence[PrivacyEvent]) -> bool:
-    return all(isinstance(event, Bounded | Rounded | Noised) for event in later)
+    return all(isinstance(event, NormBound | GridRounding | NoiseAddition) for event in later)
 
 
-def _outside(ball: Bounded, reached: str) -> str:
+def _outside(ball: NormBound, reached: str) -> str:
     return f"{ball.of}s reach {reached}, outside the declared ball of {ball.norm:.4g}"
 
 
-def _behind_noise(inside: Floats, ball: Bounded, limit: float, copies: int) -> Iterator[Test]:
+def _behind_noise(inside: Floats, ball: NormBound, limit: float, copies: int) -> Iterator[LawTestResult]:
     """The first half of a group tells the direction, the second half whether it lies outside."""
     half = copies // 2
     for group in inside.reshape(-1, copies, inside.shape[1]):
@@ -63,34 +65,36 @@ def _behind_noise(inside: Floats, ball: Bounded, limit: float, copies: int) -> I
             along = group[half:] @ way
             reached = f"{float(np.median(along)) / max(size, 1e-300):.4g} in the median"
             beyond = int((along > limit * size).sum())
-            yield Test(upper_tail(beyond, along.size, 0.5), _outside(ball, reached))
+            yield LawTestResult(upper_tail(beyond, along.size, 0.5), _outside(ball, reached))
 
 
 _DUAL = {1: math.inf, 2: 2, math.inf: 1}
 """The norm whose product with a ball's radius no point of the ball exceeds in a direction."""
 
 
-def on_grid(events: Sequence[PrivacyEvent], after: Floats) -> Iterator[Test]:
+def on_grid(events: Sequence[PrivacyEvent], after: Floats) -> Iterator[LawTestResult]:
     """Whether outputs lie on the grid that a link declares last."""
-    if events and isinstance(events[-1], Rounded):
+    if events and isinstance(events[-1], GridRounding):
         steps = after / events[-1].step
         with np.errstate(invalid="ignore"):
             off = float(np.abs(steps - np.rint(steps))[np.abs(steps) < 2.0**40].max(initial=0.0))
-        yield Test(0.0 if off > 1e-3 else 1.0, f"messages lie off the declared grid of {events[-1].step:g}")
+        yield LawTestResult(
+            0.0 if off > 1e-3 else 1.0, f"messages lie off the declared grid of {events[-1].step:g}"
+        )
 
 
 def resized(
     events: Sequence[PrivacyEvent], before: Floats, after: Floats, parameters: Floats
-) -> Iterator[Test]:
+) -> Iterator[LawTestResult]:
     """Whether no norm grows by more than a declared factor."""
-    if len(events) != 1 or not isinstance(events[0], Resized):
+    if len(events) != 1 or not isinstance(events[0], NormScaling):
         return
     event = events[0]
     middle = np.zeros_like(parameters) if event.of == "model" else parameters
     for order in (1, 2, math.inf):
         sizes = [_norm(models - middle, order) for models in (before, after)]
         grown = bool(np.any(sizes[1] > event.factor * sizes[0] * (1 + _SLACK) + _SLACK))
-        yield Test(
+        yield LawTestResult(
             0.0 if grown else 1.0, f"a norm grows by more than the declared factor of {event.factor:g}"
         )
 

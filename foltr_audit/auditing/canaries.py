@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.auditing.neighbours import LogCanary, ModelCanary
-from foltr_audit.auditing.scripted import Bools, Floats, Ints, ScriptedClients
+from foltr_audit.auditing.scripted import Bools, Floats, GameClients, Ints
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.privacy.events import Bounded
+from foltr_audit.privacy.events import NormBound
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import NO_TICK, Tick
@@ -28,18 +28,18 @@ _FAR = 1e3  # how many radii away from the middle of its ball an extreme model s
 _TRIED = 16  # pairs of click patterns whose later lists are looked at
 
 
-class _Log(NamedTuple):
+class _ClickLog(NamedTuple):
     """One interaction: a query and the clicks on its list, bool (k,)."""
 
     query: int
     clicks: Bools
 
 
-class _Pair(NamedTuple):
+class _LogPair(NamedTuple):
     """Two interactions and how far apart what follows from them is."""
 
-    zero: _Log
-    one: _Log
+    zero: _ClickLog
+    one: _ClickLog
     shift: float
 
 
@@ -50,7 +50,7 @@ class CanarySearch:
     of one interaction without noise. Ties go to the query that comes first.
     """
 
-    def __init__(self, clients: ScriptedClients, fresh: FreshClients, interactions: int, order: int) -> None:
+    def __init__(self, clients: GameClients, fresh: FreshClients, interactions: int, order: int) -> None:
         """Nothing is searched yet; `order` 1 or 2 is the norm that a shift is measured in."""
         self.clients = clients
         self.fresh = fresh
@@ -94,23 +94,25 @@ class CanarySearch:
             yield query, clicks, np.ascontiguousarray(self.clients.quiet_message(local, 0))
             tick()
 
-    def _farthest_logs(self, tick: Tick) -> _Pair | None:
+    def _farthest_logs(self, tick: Tick) -> _LogPair | None:
         return self._farthest(tick, _farthest_pair)
 
-    def _farthest_flip(self, tick: Tick) -> _Pair | None:
+    def _farthest_flip(self, tick: Tick) -> _LogPair | None:
         return self._farthest(tick, _farthest_flip)
 
-    def _farthest(self, tick: Tick, farthest: _Farthest) -> _Pair | None:
+    def _farthest(self, tick: Tick, farthest: _Farthest) -> _LogPair | None:
         """The farthest two logs of one query, by a kernel that looks for pairs beyond the best so far."""
         found, best = None, 0.0
         for query, clicks, points in self._messages(tick):
             i, j, apart = farthest(points, self.order, best)
             if apart > best:
                 best = apart
-                found = _Pair(_Log(query, clicks[min(i, j)]), _Log(query, clicks[max(i, j)]), apart)
+                found = _LogPair(
+                    _ClickLog(query, clicks[min(i, j)]), _ClickLog(query, clicks[max(i, j)]), apart
+                )
         return found
 
-    def _farthest_from_no_click(self, tick: Tick, *, most: int | None = None) -> _Pair | None:
+    def _farthest_from_no_click(self, tick: Tick, *, most: int | None = None) -> _LogPair | None:
         found, best = None, 0.0
         for query, clicks, points in self._messages(tick):
             shifts = np.linalg.norm(points - points[0], ord=self.order, axis=1)
@@ -119,23 +121,23 @@ class CanarySearch:
             j = int(np.argmax(shifts))
             if shifts[j] > best:
                 best = float(shifts[j])
-                found = _Pair(_Log(query, clicks[0]), _Log(query, clicks[j]), best)
+                found = _LogPair(_ClickLog(query, clicks[0]), _ClickLog(query, clicks[j]), best)
         return found
 
-    def _farthest_first_click(self, tick: Tick) -> _Pair | None:
+    def _farthest_first_click(self, tick: Tick) -> _LogPair | None:
         return self._farthest_from_no_click(tick, most=1)
 
-    def _farthest_of_all(self, tick: Tick) -> _Pair | None:
+    def _farthest_of_all(self, tick: Tick) -> _LogPair | None:
         """The farthest logs of any two queries, among those of each query that move the model most."""
-        logs: list[_Log] = []
+        logs: list[_ClickLog] = []
         kept: list[Floats] = []
         for query, clicks, points in self._messages(tick):
             moves = np.linalg.norm(points - points[0], ord=self.order, axis=1)
             far = np.argsort(-moves, kind="stable")[:_KEPT]
-            logs.extend(_Log(query, clicks[row]) for row in far)
+            logs.extend(_ClickLog(query, clicks[row]) for row in far)
             kept.append(points[far])
         i, j, apart = _farthest_pair(np.concatenate(kept), self.order, 0.0)
-        return _Pair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
+        return _LogPair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
 
     # --- the search for different lists ---------------------------------------------------------------
 
@@ -159,8 +161,10 @@ class CanarySearch:
         for query, clicks, points in self._messages(tick):
             i, j, apart = farthest(points, self.order, 0.0)
             if apart > 0:
-                pairs.append(_Pair(_Log(query, clicks[min(i, j)]), _Log(query, clicks[max(i, j)]), apart))
-        best: tuple[float, _Pair, int] | None = None
+                pairs.append(
+                    _LogPair(_ClickLog(query, clicks[min(i, j)]), _ClickLog(query, clicks[max(i, j)]), apart)
+                )
+        best: tuple[float, _LogPair, int] | None = None
         for pair in nlargest(_TRIED, pairs, key=lambda each: each.shift):
             queries = np.array([pair.zero.query]) if unit == "query" else self.fresh.queries
             told = self._told_by_lists(pair, queries)
@@ -175,7 +179,7 @@ class CanarySearch:
         how = f"later lists of query {self._name(later)}, log ratio {told_most:.3g} if sampled"
         return self._canary("data:lists", unit, pair._replace(shift=told_most), how, later)
 
-    def _told_by_lists(self, pair: _Pair, queries: Ints) -> Floats:
+    def _told_by_lists(self, pair: _LogPair, queries: Ints) -> Floats:
         """How well the lists of each query, in score order, tell the local models of a pair apart, (n,).
 
         The Plackett-Luce log ratios of either model's list, added up; 0 where both lists are the same.
@@ -197,7 +201,7 @@ class CanarySearch:
 
     # --- from a pair to logs of B interactions --------------------------------------------------------
 
-    def _canary(self, name: str, unit: str, pair: _Pair, how: str, later: int | None = None) -> LogCanary:
+    def _canary(self, name: str, unit: str, pair: _LogPair, how: str, later: int | None = None) -> LogCanary:
         """Logs of B interactions, of which units below a query replace the first one alone.
 
         The other interactions of these, of the query `later`, have no clicks: then what the first one has
@@ -230,7 +234,7 @@ class CanarySearch:
         part = collection.PARTS[int(origin.part[query])]
         return collection.query_name(part, int(origin.query[query]))
 
-    def _typical(self, unit: str) -> _Pair:
+    def _typical(self, unit: str) -> _LogPair:
         """A random query with clicks drawn from the click model, and a random neighbour of them."""
         setup = self.clients.setup
         rng = setup.streams.generator(f"audit/typical/{unit}")
@@ -246,7 +250,7 @@ class CanarySearch:
                 place = int(rng.integers((shown >= 0).sum()))
                 one[place] = not one[place]
             if np.any(zero != one):
-                return _Pair(_Log(query, zero), _Log(query, one), 0.0)
+                return _LogPair(_ClickLog(query, zero), _ClickLog(query, one), 0.0)
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 
@@ -258,7 +262,7 @@ def message_canaries(setup: Setup, parameters: Floats, directions: Sequence[Floa
     Raises:
         UsageError: the chain keeps messages in no ball.
     """
-    balls = [event for event in setup.events() if isinstance(event, Bounded)]
+    balls = [event for event in setup.events() if isinstance(event, NormBound)]
     if not balls:
         raise UsageError(
             "--canary message: the chain keeps no message in a ball, so that there are no extreme ones; "

@@ -23,13 +23,13 @@ _IMPLIES = {
 """The views without lists that a claim for a view holds in: who sees single messages can compute the rest."""
 
 
-class Claim(NamedTuple):
+class ChainClaim(NamedTuple):
     """An epsilon and a delta; infinite where nothing is claimed."""
 
     epsilon: float
     delta: float
 
-    def of_group(self, size: float) -> Claim:
+    def of_group(self, size: float) -> ChainClaim:
         """What it says of so many units together.
 
         Source: Vadhan 2017, "The complexity of differential privacy", lemma 2.2.
@@ -37,20 +37,22 @@ class Claim(NamedTuple):
         if math.isinf(size):
             return NOTHING
         if size == 1 or self.delta == 0:
-            return Claim(self.epsilon * size, self.delta)
+            return ChainClaim(self.epsilon * size, self.delta)
         with np.errstate(over="ignore"):
             grown = float(np.expm1(size * self.epsilon) / np.expm1(self.epsilon))
-        return Claim(self.epsilon * size, min(1.0, grown * self.delta))
+        return ChainClaim(self.epsilon * size, min(1.0, grown * self.delta))
 
-    def of_messages(self, count: int) -> Claim:
+    def of_messages(self, count: int) -> ChainClaim:
         """What it says of so many messages of one client together, by composition."""
-        return Claim(self.epsilon * count, min(1.0, self.delta * count))
+        return ChainClaim(self.epsilon * count, min(1.0, self.delta * count))
 
 
-NOTHING = Claim(math.inf, DELTA)
+NOTHING = ChainClaim(math.inf, DELTA)
 
 
-def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool, lists: bool) -> Claim:
+def claim_for(
+    unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool, lists: bool
+) -> ChainClaim:
     """The claim that is checked: the protocol's own, or the chain's smallest for this unit and view.
 
     A claim for a smaller unit becomes one for a larger unit by group privacy, and one for a message one for
@@ -75,11 +77,11 @@ def claim_for(unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: 
         if seen in _IMPLIES.get(without_lists(claim.view), ()) and (sees_lists(claim.view) or not lists)
     ]
     if protocol.delta is not None:
-        own = [Claim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
-    chain = min(own, default=NOTHING if protocol.delta is None else Claim(math.inf, protocol.delta))
+        own = [ChainClaim(claim.epsilon, protocol.delta) for claim in own if claim.delta <= protocol.delta]
+    chain = min(own, default=NOTHING if protocol.delta is None else ChainClaim(math.inf, protocol.delta))
     if protocol.claim is None or view not in (protocol.claim_on or (view,)):
         return chain
-    return Claim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)
+    return ChainClaim(protocol.claim, chain.delta if protocol.delta is None else protocol.delta)
 
 
 def interactions_of(setup: Setup, protocol: AuditSpec) -> int:
@@ -87,11 +89,11 @@ def interactions_of(setup: Setup, protocol: AuditSpec) -> int:
     return protocol.interactions or setup.learner.interactions
 
 
-def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -> Claim:
+def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -> ChainClaim:
     size = group_size(claim.unit, unit, interactions)
     if claim.relation == "add-remove":  # to replace a unit is to remove one and to add another
         size *= 2
-    return Claim(claim.epsilon, claim.delta).of_group(size).of_messages(messages)
+    return ChainClaim(claim.epsilon, claim.delta).of_group(size).of_messages(messages)
 
 
 def group_size(claimed: str, audited: str, interactions: int) -> float:

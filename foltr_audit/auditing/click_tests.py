@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 
 from foltr_audit.auditing.estimators import clopper_pearson_bound
-from foltr_audit.auditing.law_tests import FALSE_ALARM, Test
-from foltr_audit.auditing.scripted import Bools, Ints, ScriptedClients
+from foltr_audit.auditing.law_tests import FALSE_ALARM, LawTestResult
+from foltr_audit.auditing.scripted import Bools, GameClients, Ints
 from foltr_audit.core.plugins import ClickDefense, RoundContext
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.rng import Streams
@@ -25,8 +25,8 @@ _SLACK = 1e-9  # relative, of an epsilon
 
 
 def click_tests(
-    clients: ScriptedClients, link: ClickDefense, place: int, epsilon: float, interactions: int = 1
-) -> Iterator[Test]:
+    clients: GameClients, link: ClickDefense, place: int, epsilon: float, interactions: int = 1
+) -> Iterator[LawTestResult]:
     """Tests of one link that declares to randomise every click with at most this epsilon.
 
     Args:
@@ -36,7 +36,9 @@ def click_tests(
         epsilon: largest log ratio of one reported bit.
         interactions: B, of each client in a round.
     """
-    tried = _Tried(link, clients.context(0, np.arange(_CLIENTS), f"audit/law/defense/{place}/", interactions))
+    tried = _FlipSampler(
+        link, clients.context(0, np.arange(_CLIENTS), f"audit/law/defense/{place}/", interactions)
+    )
     truth = _every_pattern(_CLIENTS)
     flips = tried.flips(truth)
     yield from _rates(truth, truth ^ flips, epsilon, columns=True)
@@ -67,7 +69,7 @@ def click_tests(
     yield from _alike(flips[:_FEWER], again, (few, few), seeds)
 
 
-class _Tried:
+class _FlipSampler:
     """A link that is tried on given clicks."""
 
     def __init__(self, link: ClickDefense, context: RoundContext) -> None:
@@ -91,7 +93,7 @@ class _Tried:
         return np.asarray(reported[:, :k] ^ truth)
 
 
-def _rounds(clients: ScriptedClients) -> Sequence[int]:
+def _rounds(clients: GameClients) -> Sequence[int]:
     """Some later rounds of the run, the last one among them; the second in any case."""
     last = clients.setup.spec.train.rounds - 1
     return sorted({1, last, *(round_ for round_ in _ROUNDS if round_ < last)} - {0})
@@ -108,7 +110,7 @@ def _orders(count: int, length: int) -> Ints:
     return np.asarray((np.arange(length) * steps[rows % steps.size] + rows // steps.size) % length)
 
 
-def _by_number_of_clicks(tried: _Tried, epsilon: float) -> Iterator[Test]:
+def _by_number_of_clicks(tried: _FlipSampler, epsilon: float) -> Iterator[LawTestResult]:
     """Bits of lists with c clicks against those with one more, by which a list differs from its neighbour."""
     for length in _LENGTHS:
         ranks = _orders(_FEWER, length)
@@ -120,7 +122,9 @@ def _by_number_of_clicks(tried: _Tried, epsilon: float) -> Iterator[Test]:
             yield from _rates(bits[:, np.newaxis], said[:, np.newaxis], epsilon)
 
 
-def _rates(truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False) -> Iterator[Test]:
+def _rates(
+    truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False
+) -> Iterator[LawTestResult]:
     """Whether a report says more of its click than declared, over all places, and in each place."""
     each = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
     for column in [slice(None), *each]:
@@ -136,10 +140,10 @@ def _rates(truth: Bools, reported: Bools, epsilon: float, *, columns: bool = Fal
                 confidence=1.0 - FALSE_ALARM / _BOUNDS,
             )
             found = f"randomised clicks tell an epsilon of {shown:.3g} at least, more than is declared"
-            yield Test(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)
+            yield LawTestResult(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)
 
 
-def _alike(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) -> Iterator[Test]:
+def _alike(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) -> Iterator[LawTestResult]:
     """Whether flips (N, m) are independent of others, column by column, given the clicks that each hides.
 
     The number of common flips among the same clicks is hypergeometric given how many there are of each.
@@ -155,6 +159,6 @@ def _alike(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) ->
     )
     tails = (hypergeom.cdf(common, clicks, first, second), hypergeom.sf(common - 1, clicks, first, second))
     least = min(float(np.asarray(tail)[clicks > 0].min(initial=1.0)) for tail in tails)
-    yield Test(min(1.0, 2.0 * clicks.size * least), found)
+    yield LawTestResult(min(1.0, 2.0 * clicks.size * least), found)
     seen, expected = int(common.sum()), float((first * second / np.maximum(clicks, 1)).sum())
-    yield Test(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, found)
+    yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, found)

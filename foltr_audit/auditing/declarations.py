@@ -10,10 +10,10 @@ import numpy as np
 
 from foltr_audit.auditing.click_tests import click_tests
 from foltr_audit.auditing.law_tests import failure
-from foltr_audit.auditing.link_tests import Input, LinkTests
-from foltr_audit.auditing.scripted import ScriptedClients
+from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent
-from foltr_audit.privacy.events import Noised, Opaque, RandomisedClicks
+from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, OpaqueChange
 
 State = Literal["as declared", "broken", "not looked", "nothing declared"]
 
@@ -21,7 +21,7 @@ Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declarations:
+class DeclarationCheck:
     """What was found of the links of a chain.
 
     Attributes:
@@ -56,17 +56,17 @@ class Declarations:
         """The events that proofs may build on."""
         return tuple(event for _, event in self.acts)
 
-    def with_broken(self, name: str, why: str) -> Declarations:
+    def with_broken(self, name: str, why: str) -> DeclarationCheck:
         """The same with one more broken link."""
         broken = {name: why, **self.broken}
-        return Declarations(
+        return DeclarationCheck(
             broken=broken, not_looked=self.not_looked, links=self.links, acts=_held(self.acts, broken)
         )
 
 
 def check_declarations(
-    acts: Acts, clients: ScriptedClients, inputs: Sequence[Input], interactions: int = 1
-) -> Declarations:
+    acts: Acts, clients: GameClients, inputs: Sequence[LinkTestInput], interactions: int = 1
+) -> DeclarationCheck:
     """Try all links of a chain on some inputs.
 
     Args:
@@ -78,7 +78,7 @@ def check_declarations(
     links = LinkTests(acts, interactions)
     links.run(inputs)
     for place, link in enumerate(clients.setup.chain.defenses):
-        events = [event for other, event in acts if other is link and isinstance(event, RandomisedClicks)]
+        events = [event for other, event in acts if other is link and isinstance(event, ClickRandomization)]
         if isinstance(link, ClickDefense) and events:
             links.tests.setdefault(id(link), []).extend(
                 click_tests(clients, link, place, events[0].epsilon, interactions)
@@ -87,8 +87,8 @@ def check_declarations(
     among = sum(len(tests) for tests in links.tests.values())
     failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
     broken = {name: why for name, why in failures.items() if why is not None} | _changing(clients)
-    random = {id(link) for link, event in acts if isinstance(event, Noised | RandomisedClicks)}
-    return Declarations(
+    random = {id(link) for link, event in acts if isinstance(event, NoiseAddition | ClickRandomization)}
+    return DeclarationCheck(
         broken=broken,
         not_looked={names[link]: why for link, why in links.not_looked.items()},
         links=len(random),
@@ -96,7 +96,7 @@ def check_declarations(
     )
 
 
-def _changing(clients: ScriptedClients) -> dict[str, str]:
+def _changing(clients: GameClients) -> dict[str, str]:
     """Links whose declaration depends on the round: proofs take that of the first one for all."""
     nobody = np.empty(0, np.int64)
     first, later = (clients.context(round_, nobody) for round_ in (0, 1))
@@ -110,5 +110,5 @@ def _changing(clients: ScriptedClients) -> dict[str, str]:
 
 def _held(acts: Acts, broken: Mapping[str, str]) -> Acts:
     return tuple(
-        (link, Opaque(mechanism=link.name) if link.name in broken else event) for link, event in acts
+        (link, OpaqueChange(mechanism=link.name) if link.name in broken else event) for link, event in acts
     )

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.scripted import Floats, Ints, ScriptedClients
-from foltr_audit.core.query_origin import Origin
+from foltr_audit.auditing.scripted import Floats, GameClients, Ints
+from foltr_audit.core.query_origin import QueryOrigin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Observed:
+class Observation:
     """What an observer sees of one message of the trials of one hypothesis, less what it knows of the others.
 
     Attributes:
@@ -36,7 +36,7 @@ class Observed:
 
 
 @dataclass(frozen=True, eq=False)
-class Games:
+class GameSimulator:
     """How the games of an experiment are played.
 
     Attributes:
@@ -47,10 +47,10 @@ class Games:
         sampled: lists after the first one are sampled; else they are in score order.
     """
 
-    clients: Sequence[ScriptedClients]
+    clients: Sequence[GameClients]
     others: OtherClients
     interactions: int
-    origin: Origin
+    origin: QueryOrigin
     sampled: bool = False
 
     @property
@@ -65,7 +65,7 @@ class Games:
 
     def play(
         self, canary: Canary, *, members: int, lists: bool = False
-    ) -> Iterator[tuple[Observed, Observed]]:
+    ) -> Iterator[tuple[Observation, Observation]]:
         """Each of the T messages under both hypotheses, in the sum of so many messages (1: by itself).
 
         With `lists` the observer sees the shown lists as well.
@@ -88,7 +88,9 @@ class Games:
         local = canary.play(clients, np.arange(2), context, clients.quiet)
         return clients.quiet_message(local.models, message), local.shown
 
-    def _observed(self, canary: Canary, hypothesis: int, message: int, members: int, lists: bool) -> Observed:
+    def _observed(
+        self, canary: Canary, hypothesis: int, message: int, members: int, lists: bool
+    ) -> Observation:
         """Messages of different clients that all hold the same input."""
         clients = self.clients[message]
         which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
@@ -96,14 +98,14 @@ class Games:
         local = canary.play(clients, which, context, sampled=self.sampled)
         seen = clients.messages(local.models, context) + self.others.sums(members, message)
         if not lists or local.shown is None or not isinstance(canary, LogCanary):
-            return Observed(seen=seen, means=self.means(canary, message))
+            return Observation(seen=seen, means=self.means(canary, message))
         if self.sampled:
             return self._replayed(canary, seen, local.shown, message)
         ours = self.lists(canary, message)
         told = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
-        return Observed(seen=seen, means=self.means(canary, message), told=told)
+        return Observation(seen=seen, means=self.means(canary, message), told=told)
 
-    def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observed:
+    def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
         """Both hypotheses replayed on each trial's lists: its means, and the log ratio of the lists."""
         from foltr_audit.kernels.list_evidence import list_log_probabilities
 
@@ -121,7 +123,7 @@ class Games:
                     before = np.broadcast_to(clients.parameters, before.shape)
                 scores, starts = clients.scores(before, canary.queries[which, b])
                 logs[hypothesis] += list_log_probabilities(scores, starts, np.ascontiguousarray(shown[:, b]))
-        return Observed(seen=seen, means=np.stack(means), told=logs[1] - logs[0])
+        return Observation(seen=seen, means=np.stack(means), told=logs[1] - logs[0])
 
 
 def _agreement(shown: Ints, ours: Ints) -> NDArray[np.float64]:

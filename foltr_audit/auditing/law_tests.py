@@ -27,7 +27,7 @@ RESOLVED = 1e3  # how many times its rounding a size has to be
 _COORDINATES = 64  # of a long message whose pairs are compared
 
 
-class Test(NamedTuple):
+class LawTestResult(NamedTuple):
     """One test.
 
     Attributes:
@@ -39,7 +39,7 @@ class Test(NamedTuple):
     found: str
 
 
-class Draws(NamedTuple):
+class NoiseDraws(NamedTuple):
     """Noise that was drawn for N clients.
 
     Attributes:
@@ -53,13 +53,13 @@ class Draws(NamedTuple):
     resolution: float = 0.0
 
 
-def failure(tests: Sequence[Test], among: int) -> str | None:
+def failure(tests: Sequence[LawTestResult], among: int) -> str | None:
     """What the least likely of some tests shows, of `among` in all; None where chance explains it."""
     least = min(tests, key=lambda test: test.p, default=None)
     return None if least is None or least.p * among >= FALSE_ALARM else least.found
 
 
-def distribution(draws: Draws, law: NoiseLaw, table: LawTable) -> Iterator[Test]:
+def distribution(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Iterator[LawTestResult]:
     """How many numbers are at most of some sizes, and how many are above 0."""
     sizes, count = np.abs(draws.noise), draws.noise.size
     deviation = float(np.sqrt(np.mean(np.square(draws.noise))) / np.sqrt(law.variance))
@@ -67,24 +67,26 @@ def distribution(draws: Draws, law: NoiseLaw, table: LawTable) -> Iterator[Test]
     for size, chance in dict.fromkeys(table.level(level) for level in _LEVELS):
         if size >= RESOLVED * draws.resolution:
             share = float(np.mean(sizes <= size))
-            yield Test(
+            yield LawTestResult(
                 two_sided(round(share * count), count, chance),
                 f"{what}: {100 * share:.3g} % of it are at most {size:.3g}, of the law {100 * chance:.3g} %",
             )
     positive, there = int((draws.noise > 0).sum()), int((draws.noise != 0).sum())
-    yield Test(two_sided(positive, there, 0.5), f"noise {draws.where} is not symmetric around 0")
+    yield LawTestResult(two_sided(positive, there, 0.5), f"noise {draws.where} is not symmetric around 0")
 
 
-def each_column(noise: Floats, table: LawTable, found: str, resolution: float = 0.0) -> Iterator[Test]:
+def each_column(
+    noise: Floats, table: LawTable, found: str, resolution: float = 0.0
+) -> Iterator[LawTestResult]:
     """The sizes in each column of (N, P) by itself: the least likely one, allowing for their number."""
     sizes = np.abs(noise)
     for size, chance in dict.fromkeys(table.level(level) for level in _COLUMN_LEVELS):
         if size >= RESOLVED * resolution:
             within = (sizes <= size).sum(axis=0)
-            yield Test(_least(within, np.full(within.size, len(noise)), chance), found)
+            yield LawTestResult(_least(within, np.full(within.size, len(noise)), chance), found)
 
 
-def independence(draws: Draws, table: LawTable) -> Iterator[Test]:
+def independence(draws: NoiseDraws, table: LawTable) -> Iterator[LawTestResult]:
     """Whether coordinates of one client, and clients, are independent, by signs, sizes and repetitions."""
     noise, P = draws.noise, draws.noise.shape[1]
     places = np.unique(np.linspace(0, P - 1, min(_COORDINATES, P)).astype(np.int64))
@@ -94,19 +96,21 @@ def independence(draws: Draws, table: LawTable) -> Iterator[Test]:
     rows = noise[(np.abs(noise) > table.small).any(axis=1)]
     repeated = rows.shape[0] - np.unique(rows, axis=0).shape[0]
     chance = 0.5 * rows.shape[0] ** 2 * table.repeats**P
-    yield Test(min(1.0, chance) if repeated else 1.0, f"noise {draws.where} is the same for two clients")
+    yield LawTestResult(
+        min(1.0, chance) if repeated else 1.0, f"noise {draws.where} is the same for two clients"
+    )
 
 
-def between(one: Floats, other: Floats, table: LawTable, found: str) -> Iterator[Test]:
+def between(one: Floats, other: Floats, table: LawTable, found: str) -> Iterator[LawTestResult]:
     """Whether noise (N, P) is independent of other noise (N, P), number by number."""
     signs = np.sign(one) * np.sign(other)
-    yield Test(two_sided(int((signs > 0).sum()), int((signs != 0).sum()), 0.5), found)
+    yield LawTestResult(two_sided(int((signs > 0).sum()), int((signs != 0).sum()), 0.5), found)
     size, chance = table.level(0.5)
     alike = (np.abs(one) > size) == (np.abs(other) > size)
-    yield Test(two_sided(int(alike.sum()), alike.size, chance**2 + (1 - chance) ** 2), found)
+    yield LawTestResult(two_sided(int(alike.sum()), alike.size, chance**2 + (1 - chance) ** 2), found)
 
 
-def between_columns(noise: Floats, table: LawTable, found: str) -> Iterator[Test]:
+def between_columns(noise: Floats, table: LawTable, found: str) -> Iterator[LawTestResult]:
     """The same of each pair of columns of (N, P): the least likely one, allowing for their number."""
     first, second = np.triu_indices(noise.shape[1], 1)
     if not first.size:
@@ -115,11 +119,11 @@ def between_columns(noise: Floats, table: LawTable, found: str) -> Iterator[Test
     there = np.abs(signs)
     counts = np.rint(there.T @ there)[first, second].astype(np.int64)
     agree = np.rint(0.5 * ((signs.T @ signs)[first, second] + counts)).astype(np.int64)
-    yield Test(_least(agree, counts, 0.5), found)
+    yield LawTestResult(_least(agree, counts, 0.5), found)
     size, chance = table.level(0.5)
     large = np.where(np.abs(noise) > size, 1.0, -1.0).astype(np.float32)
     alike = np.rint(0.5 * ((large.T @ large)[first, second] + len(noise))).astype(np.int64)
-    yield Test(_least(alike, np.full(first.size, len(noise)), chance**2 + (1 - chance) ** 2), found)
+    yield LawTestResult(_least(alike, np.full(first.size, len(noise)), chance**2 + (1 - chance) ** 2), found)
 
 
 def _least(hits: Ints, trials: Ints, chance: float) -> float:

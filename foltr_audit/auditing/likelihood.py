@@ -9,20 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.games import Games
+from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import Floats, is_random
 from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.accounting.losses import GaussianLoss
-from foltr_audit.privacy.events import Noised, Opaque, RandomisedClicks, Rounded, Summed
-from foltr_audit.privacy.noise import AddedNoise, Gaussian
+from foltr_audit.privacy.events import (
+    ClickRandomization,
+    GridRounding,
+    MessageAggregation,
+    NoiseAddition,
+    OpaqueChange,
+)
+from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
 
 _MOST_REPORTS = 2**12
 
 
 @dataclass(frozen=True)
-class Noise:
+class ObservationNoise:
     """What stands between the exact messages of two inputs and what an observer sees of them.
 
     Attributes:
@@ -32,23 +38,27 @@ class Noise:
         reports: the clicks alone are randomised, with this largest log ratio of a reported bit.
     """
 
-    law: AddedNoise | None = None
+    law: AdditiveNoise | None = None
     rounded: bool = False
     certain: bool = False
     reports: float | None = None
 
     @classmethod
-    def of(cls, acts: Sequence[tuple[Defense, PrivacyEvent]], members: int, interactions: int) -> Noise:
+    def of(
+        cls, acts: Sequence[tuple[Defense, PrivacyEvent]], members: int, interactions: int
+    ) -> ObservationNoise:
         """Of what a chain's links do, for a sum of so many messages, each of B interactions.
 
         Where one link adds noise and does something else too, what it does without its noise is not known;
         nor is the noise of a step stage known after several steps.
         """
-        random = [(link, event) for link, event in acts if not isinstance(event, Summed | Rounded)]
-        rounded = any(isinstance(event, Rounded) for _, event in acts)
-        noises = [(link, event.law) for link, event in random if isinstance(event, Noised)]
-        clicks = [event for _, event in random if isinstance(event, RandomisedClicks)]
-        unknown = any(isinstance(event, Opaque) for _, event in random)
+        random = [
+            (link, event) for link, event in acts if not isinstance(event, MessageAggregation | GridRounding)
+        ]
+        rounded = any(isinstance(event, GridRounding) for _, event in acts)
+        noises = [(link, event.law) for link, event in random if isinstance(event, NoiseAddition)]
+        clicks = [event for _, event in random if isinstance(event, ClickRandomization)]
+        unknown = any(isinstance(event, OpaqueChange) for _, event in random)
         if unknown or len(noises) + len(clicks) > 1:
             return cls()
         if clicks:
@@ -58,7 +68,7 @@ class Noise:
         link, law = noises[0]
         alone = sum(other is link for other, _ in random) == 1
         once = interactions == 1 or not isinstance(link, StepDefense)
-        if not (alone and once and isinstance(random[-1][1], Noised)):
+        if not (alone and once and isinstance(random[-1][1], NoiseAddition)):
             return cls()
         return cls(law=law if members == 1 else law.summed(members), rounded=rounded)
 
@@ -66,14 +76,20 @@ class Noise:
 def lists_are_certain(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> bool:
     """Whether lists in score order follow from the clicks with nothing random before them."""
     return not any(
-        isinstance(event, Opaque) or is_random(link, context)
+        isinstance(event, OpaqueChange) or is_random(link, context)
         for link, event in acts
         if isinstance(link, ClickDefense | StepDefense)
     )
 
 
 def exact_epsilon(
-    noise: Noise, games: Games, canary: Canary, delta: float, *, lists: bool = False, certain: bool = False
+    noise: ObservationNoise,
+    games: GameSimulator,
+    canary: Canary,
+    delta: float,
+    *,
+    lists: bool = False,
+    certain: bool = False,
 ) -> float | None:
     """The privacy loss of exactly these two inputs over all messages; None where it is not computable.
 
@@ -107,7 +123,7 @@ def exact_epsilon(
     return float(sum(noise.law.worst_loss(shift).sum() for shift in shifts))
 
 
-def _lists_differ(games: Games, canary: Canary) -> bool:
+def _lists_differ(games: GameSimulator, canary: Canary) -> bool:
     """Whether the lists after the first one of some message are others under either input."""
     for message in range(games.messages):
         shown = games.lists(canary, message)
@@ -116,7 +132,7 @@ def _lists_differ(games: Games, canary: Canary) -> bool:
     return False
 
 
-def _loss_of_reports(epsilon: float, games: Games, canary: Canary, *, lists: bool) -> float | None:
+def _loss_of_reports(epsilon: float, games: GameSimulator, canary: Canary, *, lists: bool) -> float | None:
     """By all click patterns that could be reported: the log ratio of the worst message of one interaction.
 
     Patterns that make the same message, and the same lists where these are seen, cannot be told apart, and
@@ -149,6 +165,6 @@ def _loss_of_reports(epsilon: float, games: Games, canary: Canary, *, lists: boo
     return float(np.abs(np.log(sums[1]) - np.log(sums[0])).max())
 
 
-def log_ratio(law: AddedNoise, seen: Floats, means: Floats) -> NDArray[np.float64]:
+def log_ratio(law: AdditiveNoise, seen: Floats, means: Floats) -> NDArray[np.float64]:
     """`ln p(seen | input 1) - ln p(seen | input 0)` of each row of (N, P); means (2, P) or (2, N, P)."""
     return np.asarray((law.log_density(seen - means[1]) - law.log_density(seen - means[0])).sum(axis=1))

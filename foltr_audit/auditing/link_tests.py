@@ -14,13 +14,20 @@ import numpy as np
 
 from foltr_audit.auditing.bound_tests import bounded, on_grid, resized
 from foltr_audit.auditing.law_table import LawTable, law_table
-from foltr_audit.auditing.law_tests import Draws, Test, between, distribution, each_column, independence
+from foltr_audit.auditing.law_tests import (
+    LawTestResult,
+    NoiseDraws,
+    between,
+    distribution,
+    each_column,
+    independence,
+)
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.round_tests import rounds_tests, some_rounds
-from foltr_audit.auditing.scripted import Floats, ScriptedClients
+from foltr_audit.auditing.scripted import Floats, GameClients
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.privacy.events import Bounded, Noised, RandomisedClicks, Rounded
-from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition, NormBound
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import Streams
 
 _CLIENTS = 2048  # of each input
@@ -33,7 +40,7 @@ _COARSE = 0.05  # of the scale: rounding at random by more would change the law
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Input:
+class LinkTestInput:
     """Local models that links are tried on.
 
     Attributes:
@@ -42,12 +49,12 @@ class Input:
         where: what each of them is, in words that follow "for".
     """
 
-    clients: ScriptedClients
+    clients: GameClients
     models: Floats
     where: Sequence[str]
 
     @classmethod
-    def resting(cls, name: str, clients: ScriptedClients) -> Input:
+    def resting(cls, name: str, clients: GameClients) -> LinkTestInput:
         """A client that learns nothing."""
         return cls(
             clients=clients,
@@ -56,7 +63,7 @@ class Input:
         )
 
     @classmethod
-    def of_canary(cls, name: str, clients: ScriptedClients, canary: Canary) -> Input:
+    def of_canary(cls, name: str, clients: GameClients, canary: Canary) -> LinkTestInput:
         """Both inputs of a canary, without the noise of its local steps."""
         local = canary.play(clients, np.arange(2), clients.context(0, np.arange(2)), clients.quiet)
         where = [f"input {number} of {canary.name}, {name} model" for number in (0, 1)]
@@ -72,11 +79,11 @@ class LinkTests:
         self.events: dict[int, list[PrivacyEvent]] = {}
         for link, event in acts:
             self.events.setdefault(id(link), []).append(event)
-        self.tests: dict[int, list[Test]] = {}
+        self.tests: dict[int, list[LawTestResult]] = {}
         self.not_looked: dict[int, str] = {}
         self._means: dict[int, dict[bytes, Floats]] = {}
 
-    def run(self, inputs: Sequence[Input]) -> None:
+    def run(self, inputs: Sequence[LinkTestInput]) -> None:
         """Try all inputs; results are kept by the id of each link."""
         for one in inputs:
             self._noise(one)
@@ -84,14 +91,14 @@ class LinkTests:
 
     # --- noise ----------------------------------------------------------------------------------------
 
-    def _noise(self, one: Input) -> None:
+    def _noise(self, one: LinkTestInput) -> None:
         count = max(64, min(_CLIENTS, _NUMBERS // one.models.shape[1]))
         for number, (model, where) in enumerate(zip(one.models, one.where, strict=True)):
             context = self._context(one.clients, number, count)
             models = np.tile(model, (count, 1))
             first = self.drawn(one.clients, models, context)
             for link, noise, law, table in self._lawful(first):
-                draws = Draws(noise, f"for {where}", _resolution(models))
+                draws = NoiseDraws(noise, f"for {where}", _resolution(models))
                 found = self.tests.setdefault(link, [])
                 found += [*distribution(draws, law, table), *independence(draws, table)]
                 another = f"noise for {where} has another size in one coordinate"
@@ -101,7 +108,7 @@ class LinkTests:
 
     def _repetitions(
         self,
-        clients: ScriptedClients,
+        clients: GameClients,
         models: Floats,
         context: RoundContext,
         first: dict[int, Floats],
@@ -120,13 +127,13 @@ class LinkTests:
                     continue
                 found = self.tests.setdefault(link, [])
                 place = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
-                draws = Draws(noise, place, _resolution(models))
+                draws = NoiseDraws(noise, place, _resolution(models))
                 found += distribution(draws, law, table)
                 for earlier in (each[link] for each in before if link in each):
                     found += between(earlier, noise, table, f"noise for {where} is alike {when}")
             before.append(again)
 
-    def _over_rounds(self, clients: ScriptedClients, model: Floats, number: int, where: str) -> None:
+    def _over_rounds(self, clients: GameClients, model: Floats, number: int, where: str) -> None:
         """Noise of some clients in many rounds: every round, every client, and what they add up to."""
         rounds = some_rounds(clients.setup.spec.train.rounds)
         count = max(_FEWEST, min(_MOST, _NUMBERS // (len(rounds) * model.size)))
@@ -138,18 +145,18 @@ class LinkTests:
             self.tests.setdefault(link, []).extend(tests)
 
     def _context(
-        self, clients: ScriptedClients, number: int, count: int, prefix: str = "audit/law/"
+        self, clients: GameClients, number: int, count: int, prefix: str = "audit/law/"
     ) -> RoundContext:
         return clients.context(0, number * count + np.arange(count), prefix, self.interactions)
 
     def drawn(
-        self, clients: ScriptedClients, models: Floats, context: RoundContext, step: int = 0
+        self, clients: GameClients, models: Floats, context: RoundContext, step: int = 0
     ) -> dict[int, Floats]:
         """What each link that declares noise adds to local models (N, P), by its id."""
         found = {}
         for link, before, after in clients.setup.chain.trail(models, context, step):
             events = self.events.get(id(link), [])
-            if any(isinstance(event, Noised) for event in events):
+            if any(isinstance(event, NoiseAddition) for event in events):
                 centre = self._centre(link, events, before, after)
                 if centre is not None:
                     found[id(link)] = after - centre
@@ -163,12 +170,12 @@ class LinkTests:
         Where it does something else before it adds noise, its mean over the clients that it first met with
         that model.
         """
-        if not isinstance(events[-1], Noised):
+        if not isinstance(events[-1], NoiseAddition):
             self.not_looked[id(link)] = f"{link.name} does something after its noise"
             return None
         if len(events) == 1:
             return before
-        rounding = events[0] if len(events) == 2 and isinstance(events[0], Rounded) else None
+        rounding = events[0] if len(events) == 2 and isinstance(events[0], GridRounding) else None
         if rounding is not None and rounding.nearest:
             return np.asarray(rounding.step * np.rint(before / rounding.step))
         if np.any(before != before[0]):
@@ -180,17 +187,17 @@ class LinkTests:
                 f"messages are too long to tell what {link.name} does before its noise"
             )
             return None
-        steps = [event.step for event in events if isinstance(event, Rounded)]
+        steps = [event.step for event in events if isinstance(event, GridRounding)]
         if max(steps, default=0.0) > _COARSE * events[-1].law.scale:
             self.not_looked[id(link)] = f"{link.name} rounds by more than its noise is told from"
             return None
         mean = means.setdefault(before[0].tobytes(), after.mean(axis=0))
         return np.broadcast_to(mean, after.shape)
 
-    def _lawful(self, drawn: dict[int, Floats]) -> Iterator[tuple[int, Floats, AddedNoise, LawTable]]:
+    def _lawful(self, drawn: dict[int, Floats]) -> Iterator[tuple[int, Floats, AdditiveNoise, LawTable]]:
         """Links with their noise, its law and table; without those whose law cannot be tested."""
         for link, noise in drawn.items():
-            laws = [event.law for event in self.events[link] if isinstance(event, Noised)]
+            laws = [event.law for event in self.events[link] if isinstance(event, NoiseAddition)]
             if len(laws) != 1:
                 self.not_looked[link] = "it adds several noises at once"
                 continue
@@ -201,17 +208,17 @@ class LinkTests:
             yield link, noise, laws[0], table
 
     @staticmethod
-    def _in_step_stage(clients: ScriptedClients, link: int) -> bool:
+    def _in_step_stage(clients: GameClients, link: int) -> bool:
         return any(id(each) == link for each in clients.setup.chain.links(StepDefense))
 
     # --- bounds, rounding -----------------------------------------------------------------------------
 
-    def _bounds(self, one: Input) -> None:
+    def _bounds(self, one: LinkTestInput) -> None:
         """Every link, on the inputs and on models far outside of every ball that is declared."""
         clients, P = one.clients, one.models.shape[1]
         axes = np.concatenate([np.eye(P)[:1], np.ones((1, P)), -np.eye(P)[-1:]])
         balls = [
-            event.norm for events in self.events.values() for event in events if isinstance(event, Bounded)
+            event.norm for events in self.events.values() for event in events if isinstance(event, NormBound)
         ]
         far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
         models = np.concatenate([one.models, clients.parameters + np.concatenate(far)])
@@ -220,14 +227,14 @@ class LinkTests:
         context = self._context(clients, 0, len(models), "audit/bounds/")
         for link, before, after in clients.setup.chain.trail(models, context):
             events = self.events.get(id(link), [])
-            if events and not any(isinstance(event, RandomisedClicks) for event in events):
+            if events and not any(isinstance(event, ClickRandomization) for event in events):
                 found = self.tests.setdefault(id(link), [])
                 found += bounded(events, after, clients.parameters, copies)
                 found += on_grid(events, after)
                 found += resized(events, before, after, clients.parameters)
 
     def _noisy(self) -> bool:
-        return any(isinstance(event, Noised) for events in self.events.values() for event in events)
+        return any(isinstance(event, NoiseAddition) for events in self.events.values() for event in events)
 
 
 def _resolution(models: Floats) -> float:

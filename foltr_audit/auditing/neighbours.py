@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.auditing.scripted import Bools, Floats, Ints, LocalResult, ScriptedClients
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.auditing.scripted import Bools, Floats, GameClients, Ints, LocalResult
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import RoundContext
 
 
@@ -29,15 +29,15 @@ class Canary:
 
     def play(
         self,
-        clients: ScriptedClients,
+        clients: GameClients,
         which: Ints,
         context: RoundContext,
-        chain: Chain | None = None,
+        chain: DefenseChain | None = None,
         given: Ints | None = None,
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """What clients that hold input 0 or 1 (C,) have before they send; see `ScriptedClients.play`."""
+        """What clients that hold input 0 or 1 (C,) have before they send; see `GameClients.play`."""
         raise NotImplementedError
 
 
@@ -55,10 +55,10 @@ class LogCanary(Canary):
 
     def play(
         self,
-        clients: ScriptedClients,
+        clients: GameClients,
         which: Ints,
         context: RoundContext,
-        chain: Chain | None = None,
+        chain: DefenseChain | None = None,
         given: Ints | None = None,
         *,
         sampled: bool = False,
@@ -79,10 +79,10 @@ class ModelCanary(Canary):
 
     def play(
         self,
-        clients: ScriptedClients,
+        clients: GameClients,
         which: Ints,
         context: RoundContext,
-        chain: Chain | None = None,
+        chain: DefenseChain | None = None,
         given: Ints | None = None,
         *,
         sampled: bool = False,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.privacy.accounting.bound import upper_bound
-from foltr_audit.privacy.accounting.situation import Situation, UpperBound
-from foltr_audit.privacy.events import Noised, PrivacyEvent
+from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
+from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
 from foltr_audit.rng import Streams
 
 _LEAST, _MOST = 1e-6, 1e3  # epsilons that noise is searched for
@@ -25,7 +25,7 @@ _CLOSE = 1.0 + 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrated:
+class NoiseCalibration:
     """One mechanism at the noise that meets a target.
 
     Attributes:
@@ -48,7 +48,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Mechanism:
+class _MechanismFamily:
     """How a chain with one number for its noise is written.
 
     `chain` maps (clip norm, clip order, coordinates P, the number) to texts. `falls` says that a larger
@@ -97,13 +97,13 @@ def _clicks(norm: float, order: int, parameters: int, eps: float) -> tuple[str, 
 
 
 _MECHANISMS = {
-    "laplace": _Mechanism(chain=_laplace("laplace"), falls=True),
-    "gamma-laplace": _Mechanism(chain=_laplace("gamma-laplace"), falls=True, in_sums=True),
-    "gaussian": _Mechanism(chain=_gaussian("gaussian"), order=2),
-    "gaussian-shares": _Mechanism(chain=_gaussian("gaussian-shares"), order=2, in_sums=True),
-    "discrete-gaussian": _Mechanism(chain=_grid("discrete-gaussian"), order=2, in_sums=True),
-    "skellam": _Mechanism(chain=_grid("skellam"), order=2, in_sums=True),
-    "click-rr": _Mechanism(chain=_clicks, falls=True),
+    "laplace": _MechanismFamily(chain=_laplace("laplace"), falls=True),
+    "gamma-laplace": _MechanismFamily(chain=_laplace("gamma-laplace"), falls=True, in_sums=True),
+    "gaussian": _MechanismFamily(chain=_gaussian("gaussian"), order=2),
+    "gaussian-shares": _MechanismFamily(chain=_gaussian("gaussian-shares"), order=2, in_sums=True),
+    "discrete-gaussian": _MechanismFamily(chain=_grid("discrete-gaussian"), order=2, in_sums=True),
+    "skellam": _MechanismFamily(chain=_grid("skellam"), order=2, in_sums=True),
+    "click-rr": _MechanismFamily(chain=_clicks, falls=True),
 }
 
 
@@ -121,12 +121,12 @@ def in_sums(mechanism: str) -> bool:
 def calibrate(
     mechanism: str,
     target: float,
-    situation: Situation,
+    situation: AccountingContext,
     *,
     norm: float = 1.5,
     order: int | None = None,
     wire: tuple[str, ...] = (),
-) -> Calibrated:
+) -> NoiseCalibration:
     """The smallest noise of a mechanism for which accounting proves a target epsilon.
 
     The number that sets the noise is found to five significant digits, on the safe side.
@@ -150,23 +150,23 @@ def calibrate(
         raise UsageError(f"--norm: {norm:g}; expected a finite number above 0")
     if order not in (None, 1, 2):
         raise UsageError(f"--ord: {order}; expected 1 or 2")
-    return _Search(_MECHANISMS[mechanism], mechanism, target, situation, norm, order, wire).result()
+    return _NoiseSearch(_MECHANISMS[mechanism], mechanism, target, situation, norm, order, wire).result()
 
 
 @dataclass
-class _Search:
+class _NoiseSearch:
     """The search for one mechanism; `tried` remembers bounds by the number that sets the noise."""
 
-    kind: _Mechanism
+    kind: _MechanismFamily
     name: str
     target: float
-    situation: Situation
+    situation: AccountingContext
     norm: float
     order: int | None
     wire: tuple[str, ...]
     tried: dict[float, UpperBound | None] = field(default_factory=dict)
 
-    def result(self) -> Calibrated:
+    def result(self) -> NoiseCalibration:
         good = self._some_that_meets()
         if good is None:
             return self._none()
@@ -174,7 +174,7 @@ class _Search:
         upper = self.tried[best]
         if upper is None:
             return self._none()
-        return Calibrated(
+        return NoiseCalibration(
             mechanism=self.name,
             defense=self._texts(best),
             upper=upper,
@@ -188,7 +188,7 @@ class _Search:
         return (*self.kind.chain(self.norm, order, self.situation.parameters, number), *self.wire)
 
     def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
-        return Chain(parse_chain(self._texts(number))).events(self._context())
+        return DefenseChain(parse_chain(self._texts(number))).events(self._context())
 
     def _context(self) -> RoundContext:
         there = self.situation
@@ -250,10 +250,10 @@ class _Search:
 
     def _average_sd(self, number: float) -> float | None:
         arriving = self.situation.arriving or self.situation.shares
-        variances = [event.law.variance for event in self._events(number) if isinstance(event, Noised)]
+        variances = [event.law.variance for event in self._events(number) if isinstance(event, NoiseAddition)]
         return math.sqrt(sum(variances) / arriving) if variances else None
 
-    def _none(self) -> Calibrated:
+    def _none(self) -> NoiseCalibration:
         proven = [upper for upper in self.tried.values() if upper is not None]
         best = min(proven, key=lambda upper: upper.epsilon, default=None)
         if best is None:
@@ -263,7 +263,7 @@ class _Search:
             why = best.how
         else:
             why = f"the most noise that {self.name} accepts proves {best.epsilon:.4g}: {best.how}"
-        return Calibrated(
+        return NoiseCalibration(
             mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why, wired=bool(self.wire)
         )
 

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.auditing.scripted import Floats, ScriptedClients, is_random
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.auditing.scripted import Floats, GameClients, is_random
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import MessageDefense, RoundContext, StepDefense
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -21,7 +21,7 @@ class OtherClients:
     """
 
     def __init__(
-        self, clients: ScriptedClients, count: int, interactions: int, progress: Progress = SILENT
+        self, clients: GameClients, count: int, interactions: int, progress: Progress = SILENT
     ) -> None:
         """Nothing is played yet; `count` trials, `interactions` behind each message."""
         self.clients = clients
@@ -63,7 +63,7 @@ class OtherClients:
         blank = self.clients.context(0, np.empty(0, np.int64))
         return any(is_random(link, blank) for link in self.clients.setup.chain.links(StepDefense))
 
-    def _stepped(self, models: Floats, chain: Chain, context: RoundContext) -> Floats:
+    def _stepped(self, models: Floats, chain: DefenseChain, context: RoundContext) -> Floats:
         """Local models of clients that learn nothing, after the step stage, (n, P).
 
         Without noise one step is as good as several: it moves nothing but what lies outside a bound.

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from foltr_audit.auditing.law_table import LawTable, law_table
-from foltr_audit.auditing.law_tests import Draws, Floats, Test, between_columns, distribution, each_column
-from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.auditing.law_tests import (
+    Floats,
+    LawTestResult,
+    NoiseDraws,
+    between_columns,
+    distribution,
+    each_column,
+)
+from foltr_audit.privacy.noise import AdditiveNoise
 
 _MOST = 64  # rounds
 
@@ -23,8 +30,8 @@ def some_rounds(rounds: int) -> list[int]:
 
 
 def rounds_tests(
-    noise: Floats, law: AddedNoise, table: LawTable, where: str, resolution: float
-) -> Iterator[Test]:
+    noise: Floats, law: AdditiveNoise, table: LawTable, where: str, resolution: float
+) -> Iterator[LawTestResult]:
     """Whether noise is of its law in every round and of every client, and independent between them.
 
     Sums over clients, as a server sees them, and over rounds have to be of the law of such a sum: noise that
@@ -47,5 +54,5 @@ def rounds_tests(
         summed = law.summed(count)
         of_sum = law_table(summed)
         if of_sum is not None:
-            draws = Draws(sums, f"for {where}, summed over {count} {over},", resolution * count)
+            draws = NoiseDraws(sums, f"for {where}, summed over {count} {over},", resolution * count)
             yield from distribution(draws, summed, of_sum)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from foltr_audit.auditing.games import Observed
+from foltr_audit.auditing.games import Observation
 from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.auditing.scripted import Floats
-from foltr_audit.privacy.noise import AddedNoise, Gaussian
+from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
 """Built-in scores; the first that does best on the separate part is taken."""
@@ -25,8 +25,8 @@ _RIDGE = 1e-9  # share of the mean variance that is added to a covariance to inv
 
 
 def trial_scores(
-    messages: Iterable[tuple[Observed, Observed]],
-    law: AddedNoise | None,
+    messages: Iterable[tuple[Observation, Observation]],
+    law: AdditiveNoise | None,
     learning: int,
     wanted: tuple[str, ...],
     dtype: str,
@@ -42,7 +42,7 @@ def trial_scores(
             of both.
         dtype: number format of a single message; empty for sums, which equal nothing bit for bit.
     """
-    makers: dict[str, Callable[[Observed], Floats | None]] = {
+    makers: dict[str, Callable[[Observation], Floats | None]] = {
         "projection": _projection,
         "equality": lambda seen: _equality(seen, dtype) if dtype else None,
         "lists": lambda seen: seen.told,
@@ -64,7 +64,7 @@ def trial_scores(
     return {name: found[name] for name in wanted if name in found}
 
 
-def _likelihood(seen: Observed, law: AddedNoise) -> Floats:
+def _likelihood(seen: Observation, law: AdditiveNoise) -> Floats:
     """The log likelihood ratio of the message, and of lists that were sampled."""
     ratio = log_ratio(law, seen.seen, seen.means)
     if seen.told is not None and seen.means.ndim == 3:
@@ -72,7 +72,7 @@ def _likelihood(seen: Observed, law: AddedNoise) -> Floats:
     return np.asarray(ratio.round(_DIGITS))
 
 
-def _projection(seen: Observed) -> Floats:
+def _projection(seen: Observation) -> Floats:
     """Least squares onto the shift: 0 at the mean of input 0, 1 at that of input 1."""
     shift = seen.means[1] - seen.means[0]
     size = (shift * shift).sum(axis=-1)
@@ -81,13 +81,13 @@ def _projection(seen: Observed) -> Floats:
     return np.asarray(np.divide(along, size, out=np.zeros(along.shape), where=there))
 
 
-def _equality(seen: Observed, dtype: str) -> Floats:
+def _equality(seen: Observation, dtype: str) -> Floats:
     """How many more coordinates equal those of input 1 bit for bit than those of input 0."""
     zero, one = seen.means.astype(dtype).astype(np.float64)
     return np.asarray((seen.seen == one).sum(axis=1) - (seen.seen == zero).sum(axis=1), dtype=np.float64)
 
 
-def _last_bits(seen: Observed, law: AddedNoise | None) -> Floats | None:
+def _last_bits(seen: Observation, law: AdditiveNoise | None) -> Floats | None:
     """How much nearer what is left without the mean of input 1 is to noise that can be drawn.
 
     Source: Mironov 2012, "On significance of the least significant bits for differential privacy", section 4.

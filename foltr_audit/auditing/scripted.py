@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, Defense, MessageDefense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.records.population import Asked
-from foltr_audit.privacy.events import Noised, RandomisedClicks, Rounded
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client import Clients
-from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.client import ClientSimulator
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 _ROWS = 8192  # clients that are played at once
 
 
-class ScriptedClicks(ClickModel):
+class ClickScript(ClickModel):
     """Clicks that are given: bool (C, B, k) for the clients of one cohort."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -43,7 +43,7 @@ class ScriptedClicks(ClickModel):
         return np.asarray(self.clicks[:, step] & (labels >= 0))
 
 
-class Nearest(MessageDefense):
+class NearestGridPoint(MessageDefense):
     """Rounds to the nearest point of a grid: what noise on a grid does before it adds noise."""
 
     name: ClassVar[str] = "nearest"
@@ -68,7 +68,7 @@ class LocalResult(NamedTuple):
     shown: Ints | None
 
 
-class ScriptedClients:
+class GameClients:
     """Clients of a Setup that start at one global model and click by script.
 
     They are shown lists in score order, or lists of which the first is in score order and the others are
@@ -82,19 +82,19 @@ class ScriptedClients:
         self.parameters = parameters
 
     @cached_property
-    def quiet(self) -> Chain:
+    def quiet(self) -> DefenseChain:
         """The chain without what its links declare to be random: randomised clicks, and noise.
 
         A link that rounds to the nearest point of a grid before it adds noise still rounds. Links keep their
         place, which names their streams.
         """
         blank = self.context(0, np.empty(0, np.int64))
-        return Chain(tuple(_without_randomness(link, blank) for link in self.setup.chain.defenses))
+        return DefenseChain(tuple(_without_randomness(link, blank) for link in self.setup.chain.defenses))
 
     @cached_property
-    def _world(self) -> World:
+    def _world(self) -> ClientData:
         """The data; what clicks are is said by the script."""
-        return World.alike(self.data, ScriptedClicks(clicks=None), self.setup.collection.largest_label)
+        return ClientData.alike(self.data, ClickScript(clicks=None), self.setup.collection.largest_label)
 
     def context(
         self, round_: int, clients: Ints, prefix: str = "audit/", interactions: int = 1
@@ -107,7 +107,7 @@ class ScriptedClients:
         queries: Ints,
         clicks: Bools,
         context: RoundContext,
-        chain: Chain | None = None,
+        chain: DefenseChain | None = None,
         given: Ints | None = None,
         *,
         sampled: bool = False,
@@ -128,11 +128,13 @@ class ScriptedClients:
         rules = self.setup.rules(self._world.click_model, sampled=sampled)
         for first in range(0, queries.shape[0], _ROWS):
             rows = slice(first, first + _ROWS)
-            scripted = ScriptedClicks(clicks=clicks[rows])
+            scripted = ClickScript(clicks=clicks[rows])
             some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
             mine = replace(rules, click_model=scripted, chain=chain or rules.chain)
             lists = None if given is None else given[rows]
-            local, done = Clients(mine, self._world).play(Asked.alike(queries[rows]), some, lists)
+            local, done = ClientSimulator(mine, self._world).play(
+                QueryAssignment.alike(queries[rows]), some, lists
+            )
             models[rows] = local.models
             shown.append(done.shown)
         nobody = np.empty((0, *clicks.shape[1:]), dtype=np.int64)
@@ -179,12 +181,14 @@ class ScriptedClients:
 
 def is_random(link: Defense, context: RoundContext) -> bool:
     """Whether a link declares randomness, by what it does and not by its class."""
-    return any(isinstance(event, Noised | RandomisedClicks) for event in link.events(context))
+    return any(isinstance(event, NoiseAddition | ClickRandomization) for event in link.events(context))
 
 
 def _without_randomness(link: Defense, context: RoundContext) -> Defense:
     if not is_random(link, context):
         return link
-    grids = [event.step for event in link.events(context) if isinstance(event, Rounded) and event.nearest]
+    grids = [
+        event.step for event in link.events(context) if isinstance(event, GridRounding) and event.nearest
+    ]
     on_grid = bool(grids) and isinstance(link, MessageDefense)
-    return Nearest(step=grids[0]) if on_grid else make(Defense, "none")
+    return NearestGridPoint(step=grids[0]) if on_grid else make(Defense, "none")

@@ -10,17 +10,17 @@ import numpy as np
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials
-from foltr_audit.auditing.games import Games
-from foltr_audit.auditing.likelihood import Noise, exact_epsilon, lists_are_certain
+from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.games import GameSimulator
+from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scores import SCORES, Pair, trial_scores
-from foltr_audit.auditing.scripted import Floats, ScriptedClients
+from foltr_audit.auditing.scripted import Floats, GameClients
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.events import Noised, PrivacyEvent, Rounded, Summed
+from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observers import sees_lists, without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -32,7 +32,7 @@ AS_GOOD, BY_CHANCE = 0.8, 0.25
 """What promises so much of the best bound, less what luck may do, comes before later ones."""
 
 
-class Session:
+class AuditSession:
     """The games of an audit whose messages start from some global models, one for each message."""
 
     def __init__(
@@ -50,10 +50,10 @@ class Session:
         self.progress = progress
         self.fresh = fresh
         self.interactions = interactions_of(setup, protocol)
-        several = [ScriptedClients(setup, fresh.data, model) for model in models]
+        several = [GameClients(setup, fresh.data, model) for model in models]
         self.clients = several[0]
         count = protocol.trials + self.choosing
-        self.games = Games(
+        self.games = GameSimulator(
             several,
             others or OtherClients(several[-1], count, self.interactions, progress),
             interactions=self.interactions,
@@ -74,7 +74,7 @@ class Session:
     @property
     def arriving(self) -> int:
         """Messages in a sum: those of the cohort that do not drop out; secure sums have a least number."""
-        fewest = [event.at_least for _, event in self.acts if isinstance(event, Summed)]
+        fewest = [event.at_least for _, event in self.acts if isinstance(event, MessageAggregation)]
         cohort = self.setup.spec.population.cohort_size
         return min(cohort, max(1, *fewest, round(cohort * (1 - self.protocol.drop_out))))
 
@@ -89,7 +89,7 @@ class Session:
                 self.setup, self.clients.parameters, extreme_directions(self.clients.parameters.size)
             )
             return max(several, key=self._size)
-        laws = [event.law for _, event in self.acts if isinstance(event, Noised)]
+        laws = [event.law for _, event in self.acts if isinstance(event, NoiseAddition)]
         order = 1 if any(isinstance(law, GammaShare) for law in laws) else 2
         search = CanarySearch(self.clients, self.fresh, self.interactions, order)
         total = 0 if name == "data:typical" else self.fresh.queries.size
@@ -112,23 +112,23 @@ class Session:
             self.noise(view), self.games, canary, delta, lists=self.lists(view), certain=certain
         )
 
-    def noise(self, view: str) -> Noise:
+    def noise(self, view: str) -> ObservationNoise:
         """What stands between a message without noise and what is seen."""
         return self.noise_of(self.members(view))
 
-    def noise_of(self, members: int) -> Noise:
+    def noise_of(self, members: int) -> ObservationNoise:
         """The same of a sum of so many messages."""
-        return Noise.of(self.acts, members, self.interactions)
+        return ObservationNoise.of(self.acts, members, self.interactions)
 
     @property
     def widest_grid(self) -> float:
         """Step of the widest grid that messages are rounded to; 0 without any."""
-        return max((event.step for _, event in self.acts if isinstance(event, Rounded)), default=0.0)
+        return max((event.step for _, event in self.acts if isinstance(event, GridRounding)), default=0.0)
 
     @property
     def masked(self) -> bool:
         """Whether secure aggregation leaves the server nothing but sums."""
-        return any(isinstance(event, Summed) for _, event in self.acts)
+        return any(isinstance(event, MessageAggregation) for _, event in self.acts)
 
     def members(self, view: str) -> int:
         """How many messages, the canary's included, are in what an observer sees less what it knows."""
@@ -142,7 +142,7 @@ class Session:
         """Whether an observer sees lists that follow from clicks."""
         return sees_lists(view) and self.interactions > 1 and self.setup.learner.ranked_with == "local"
 
-    def trials(self, canary: Canary, view: str) -> tuple[str, Trials]:
+    def trials(self, canary: Canary, view: str) -> tuple[str, TrialScores]:
         """The best score on the separate part, by name, and the trials that it makes.
 
         Raises:
@@ -176,14 +176,14 @@ class Session:
         half = (self.choosing - self.learning) // 2
         return self.promised(split((pair[0][there], pair[1][there]), half))
 
-    def promised(self, trials: Trials) -> float:
+    def promised(self, trials: TrialScores) -> float:
         """The bound of some trials."""
         rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
         estimate = ESTIMATORS["clopper-pearson"]
         return estimate(trials, delta=0.0, confidence=self.protocol.confidence, rng=rng).epsilon
 
     def estimates(
-        self, trials: Trials, delta: float, place: str, *, normal: bool, confidence: float
+        self, trials: TrialScores, delta: float, place: str, *, normal: bool, confidence: float
     ) -> Iterator[LowerBound]:
         """What estimators make of the same trials; `place` names their random streams.
 
@@ -196,9 +196,9 @@ class Session:
             yield estimator(trials, delta=delta, confidence=confidence, rng=rng)
 
 
-def split(pair: Pair, choosing: int) -> Trials:
+def split(pair: Pair, choosing: int) -> TrialScores:
     """Scores with the first `choosing` of each hypothesis set apart."""
     zero, one = pair
-    return Trials(
+    return TrialScores(
         choose_zero=zero[:choosing], choose_one=one[:choosing], zero=zero[choosing:], one=one[choosing:]
     )

@@ -9,26 +9,26 @@ import numpy as np
 from foltr_audit.auditing.law_table import law_table
 from foltr_audit.auditing.law_tests import (
     RESOLVED,
-    Draws,
-    Test,
+    LawTestResult,
+    NoiseDraws,
     between,
     distribution,
     each_column,
     failure,
     independence,
 )
-from foltr_audit.auditing.session import Session
-from foltr_audit.privacy.events import Noised
+from foltr_audit.auditing.session import AuditSession
+from foltr_audit.privacy.events import NoiseAddition
 
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
 
 
-def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
+def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | None:
     """The link whose noise does not add up, and why, in sums of so many messages; None if none is found.
 
     Only where the sum of one noise is all that is random about a message.
     """
-    noisy = [(link, event) for link, event in session.acts if isinstance(event, Noised)]
+    noisy = [(link, event) for link, event in session.acts if isinstance(event, NoiseAddition)]
     if session.noise_of(members).law is None or len(noisy) != 1:
         return None
     link, event = noisy[0]
@@ -40,9 +40,9 @@ def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
     resolution = _resolution(session, members)
     if np.sqrt(law.variance) < RESOLVED * resolution:  # it drowns in the rounding
         return None
-    tests: list[Test] = []
+    tests: list[LawTestResult] = []
     for noise in sums:
-        draws = Draws(noise, f"in the sum over {members - 1} other clients", resolution)
+        draws = NoiseDraws(noise, f"in the sum over {members - 1} other clients", resolution)
         tests += [*distribution(draws, law, table), *independence(draws, table)]
         another = f"noise {draws.where} has another size in one coordinate"
         tests += each_column(noise, table, another, resolution)
@@ -52,13 +52,13 @@ def failure_of_sums(session: Session, members: int) -> tuple[str, str] | None:
     return None if why is None else (link.name, why)
 
 
-def _resolution(session: Session, members: int) -> float:
+def _resolution(session: AuditSession, members: int) -> float:
     """How far off the number format of messages, or their encoding, may put a number of the sum."""
     encoding = session.setup.chain.encoding
     if encoding is not None:
         return float(encoding.error * np.sqrt(members))
     if session.setup.spec.trace.dtype == "float64":
         return 0.0
-    laws = [event.law for _, event in session.acts if isinstance(event, Noised)]
+    laws = [event.law for _, event in session.acts if isinstance(event, NoiseAddition)]
     size = max([1.0, *(float(np.sqrt(law.variance)) for law in laws)])
     return float(_FLOAT32 * size * np.sqrt(members))

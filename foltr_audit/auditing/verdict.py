@@ -30,7 +30,7 @@ _EXACT_SLACK = 1e-6  # the same of a loss that is added up over many coordinates
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class ClaimEvidence:
     """What is known of one claim.
 
     Attributes:
@@ -52,14 +52,14 @@ class Evidence:
     speaks: bool = True
 
 
-def verdict_on(found: Evidence) -> tuple[Verdict, str]:
+def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
     """The verdict on a claim, and why, in words.
 
     Trials of a proven claim show more than is proven once in a while, by chance: that refutes nothing. If
     they do so at a much stricter level, or if the exact loss of a pair is above the proof, then accounting,
     audit or a declaration is wrong, and there is no verdict at all.
 
-    >>> verdict_on(Evidence(claimed=1.2, proven=8.1, exact=2.0, measured=1.1, strict=0.6))[0]
+    >>> verdict_on(ClaimEvidence(claimed=1.2, proven=8.1, exact=2.0, measured=1.1, strict=0.6))[0]
     'false by exact loss'
     """
     contradiction = _contradiction(found)
@@ -92,7 +92,7 @@ def verdict_on(found: Evidence) -> tuple[Verdict, str]:
     return "not refuted", f"not refuted by these trials{known}; another pair may be worse"
 
 
-def _contradiction(found: Evidence) -> str:
+def _contradiction(found: ClaimEvidence) -> str:
     """Why what is proven cannot be right, or empty."""
     if found.exact is not None and found.exact > found.proven * (1 + _EXACT_SLACK) + _SLACK:
         return f"this pair has a loss of {found.exact:.3g}, and {found.proven:.3g} is proven for every pair"

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foltr_audit.cli.common import Common, listed, takes_common, use_threads
+from foltr_audit.cli.common import CommonOptions, listed, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn, warn_of_unloadable
-from foltr_audit.cli.preset import Chosen, attack_preset, beside
+from foltr_audit.cli.preset import PresetSelection, attack_preset, beside
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.published_extent import Comparison
+    from foltr_audit.report.results.published_extent import PresetComparison
 
 SAME = "same"
 _WITH_TRACE = {
@@ -39,7 +39,7 @@ _WITH_TRACE = {
 @takes_common
 def attack(
     ctx: typer.Context,
-    common: Common,
+    common: CommonOptions,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -164,19 +164,19 @@ def attack(
     }
     point = {name: value for name, value in given.items() if value is not None}
     same = train_click_model == SAME
-    chosen = None if preset is None else Chosen.of(attack_preset(preset), common, point, same=same)
+    chosen = None if preset is None else PresetSelection.of(attack_preset(preset), common, point, same=same)
     plan = common.plan(point, protocol="attack", same=same) if chosen is None else chosen.plan
     run_attacks(plan, common, chosen)
 
 
-def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> None:
+def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | None = None) -> None:
     """Run a plan of attacks, and show and keep its report, beside what a preset says was published.
 
     Raises:
         FoltrAuditError: something cannot be run or written.
     """
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.experiments.runner import Study, run_plan
+    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.utils.progress import on_terminal
 
@@ -184,7 +184,7 @@ def run_attacks(plan: Plan, common: Common, chosen: Chosen | None = None) -> Non
     output = common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
-    cells = run_plan(plan, output, Study(on_terminal()))
+    cells = run_plan(plan, output, Runner(on_terminal()))
     report = AttackReport.of(plan, cells)
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
@@ -215,14 +215,14 @@ def _named(queries: str | None) -> list[str] | None:
 
 
 def _attack_trace(
-    path: Path, target: str | None, common: Common, guesses: Path | None, changes: dict[str, Any]
+    path: Path, target: str | None, common: CommonOptions, guesses: Path | None, changes: dict[str, Any]
 ) -> None:
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.experiments.recorded_attack import Recorded
+    from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.utils.progress import on_terminal
 
-    recorded = Recorded.open(
+    recorded = TraceAttack.open(
         path,
         target=target,
         data=common.data,
@@ -246,8 +246,8 @@ def _attack_trace(
 
 def _show(
     report: AttackReport,
-    common: Common,
-    published: Comparison | None = None,
+    common: CommonOptions,
+    published: PresetComparison | None = None,
 ) -> None:
     """Show the report on stdout, and then its warnings on stderr."""
     if common.json:
@@ -257,7 +257,7 @@ def _show(
     warn(row["warning"] for row in report.warnings)
 
 
-def _print(report: AttackReport, published: Comparison | None) -> None:
+def _print(report: AttackReport, published: PresetComparison | None) -> None:
     from foltr_audit.report.tables.attack import print_attack
 
     console = stdout_console("" if published is None else published.extent.label)

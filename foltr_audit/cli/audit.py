@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.common import Common, listed, takes_common, use_threads
+from foltr_audit.cli.common import CommonOptions, listed, takes_common, use_threads
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
 
 
 @takes_common
 def audit(
-    common: Common,
+    common: CommonOptions,
     view: Annotated[
         list[str] | None,
         typer.Option(
@@ -118,7 +118,7 @@ def audit(
     Exit code 1 if a claim is refuted by trials, false by the exact loss of a pair, or built on a declared law
     that a link breaks; 70 if a proof and what was found contradict each other.
     """
-    from foltr_audit.experiments.runner import Study, run_plan
+    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.audit_tables import print_audit
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.utils.progress import on_terminal
@@ -146,7 +146,7 @@ def audit(
     plan, output = common.plan(point, protocol="audit"), common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
-    report = AuditReport.of(plan, run_plan(plan, output, Study(on_terminal())))
+    report = AuditReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
     if output is not None:
         output.save_results(report.json())
     if common.json:

@@ -93,7 +93,7 @@ def verify(
     import secrets
 
     from foltr_audit.evidence.bundle.table import print_verification
-    from foltr_audit.evidence.bundle.verify import SAMPLE, Asked
+    from foltr_audit.evidence.bundle.verify import SAMPLE, RerunOptions
     from foltr_audit.evidence.bundle.verify import verify as check
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.utils.progress import on_terminal
@@ -101,7 +101,7 @@ def verify(
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")
     use_threads(threads)
-    asked = Asked(
+    asked = RerunOptions(
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,
         data=data,

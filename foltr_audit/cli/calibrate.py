@@ -11,7 +11,7 @@ from foltr_audit.core.spec.base import DELTA, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.privacy.accounting import Situation
+    from foltr_audit.privacy.accounting import AccountingContext
 
 
 def calibrate(
@@ -76,8 +76,8 @@ def calibrate(
     """
     from foltr_audit.auditing.noise_for_target import calibrate as least_noise
     from foltr_audit.auditing.noise_for_target import in_sums, mechanisms
-    from foltr_audit.privacy.accounting import Situation
-    from foltr_audit.report.tables.calibration import CalibrationReport
+    from foltr_audit.privacy.accounting import AccountingContext
+    from foltr_audit.report.tables.calibration import NoiseCalibrationReport
 
     if parameters is not None and data is not None:
         raise UsageError("--parameters and --data: give one or the other")
@@ -85,7 +85,7 @@ def calibrate(
         raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
     if colluders is not None and not view.startswith("colluding"):
         raise UsageError("--colluders: expected --view colluding, or colluding+lists")
-    situation = Situation(
+    situation = AccountingContext(
         view=view,
         unit=unit,
         parameters=_features(data) if parameters is None else parameters,
@@ -103,7 +103,7 @@ def calibrate(
         least_noise(name, target_eps, situation, norm=norm, order=order, wire=summed if in_sums(name) else ())
         for name in chosen
     ]
-    report = CalibrationReport(target=target_eps, situation=situation, found=found)
+    report = NoiseCalibrationReport(target=target_eps, situation=situation, found=found)
     if json:
         print_line(report.json())
     else:
@@ -111,7 +111,7 @@ def calibrate(
     warn(report.warnings)
 
 
-def _secure_sum(situation: Situation) -> tuple[str, ...]:
+def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
     """Secure aggregation where the server gets messages; it opens no smaller sum than are to arrive."""
     from foltr_audit.privacy.observers import without_lists
 

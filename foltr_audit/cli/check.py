@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foltr_audit.cli.common import Common, read_config, takes_common, use_threads
+from foltr_audit.cli.common import CommonOptions, read_config, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.output import (
     note,
@@ -24,9 +24,9 @@ from foltr_audit.cli.output import (
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.limits import Limits
+    from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.report import CheckReport
-    from foltr_audit.evidence.check.rerun_audit import Asked
+    from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
 _ALWAYS = {"limits", "json", "threads", "junit", "summary"}
@@ -37,7 +37,7 @@ _WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
 @takes_common
 def check(
     ctx: typer.Context,
-    common: Common,
+    common: CommonOptions,
     limits: Annotated[
         Path,
         typer.Argument(metavar="LIMITS.toml", help="Limits, e.g. max_attack_auc = 0.6; see docs/check.md."),
@@ -90,9 +90,9 @@ def check(
 
     Exit code 0 if all hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
-    from foltr_audit.evidence.check.limits import Limits
+    from foltr_audit.evidence.check.limits import SystemLimits
 
-    given = Limits.from_toml(read_text(limits, "LIMITS"), str(limits))
+    given = SystemLimits.from_toml(read_text(limits, "LIMITS"), str(limits))
     for option, path in (("--junit", junit), ("--summary", summary)):
         refuse_place(option, path)
     audit = {"trials": trials, "claim": claim, "delta": delta}
@@ -111,8 +111,8 @@ def check(
 
 
 def _check_fresh(
-    limits: Limits,
-    common: Common,
+    limits: SystemLimits,
+    common: CommonOptions,
     method: list[str] | None,
     click_model: list[str] | None,
     audit: dict[str, Any],
@@ -145,7 +145,7 @@ def _check_fresh(
     return CheckReport.of(limits, subjects, found.config, warnings)
 
 
-def _untried(limits: Limits, plan: Plan) -> list[str]:
+def _untried(limits: SystemLimits, plan: Plan) -> list[str]:
     """Warnings of default attacks that --method left out."""
     from foltr_audit.evidence.check.attacks import untried
 
@@ -156,11 +156,11 @@ def _untried(limits: Limits, plan: Plan) -> list[str]:
 
 
 def _asked(
-    common: Common, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
-) -> Asked:
+    common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
+) -> CheckRunRequest:
     from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
     from foltr_audit.evidence.check.attacks import click_attacks
-    from foltr_audit.evidence.check.rerun_audit import Asked
+    from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
 
     for option, given in (
         ("--trace-every", common.trace_every),
@@ -179,7 +179,7 @@ def _asked(
     for spec in plan.specs:
         click_attacks(spec.attacks, every=False)  # refuses others
     defenses, eps = _alternatives(common, plan)
-    return Asked(
+    return CheckRunRequest(
         plan=plan,
         defenses=defenses,
         eps=eps,
@@ -202,7 +202,7 @@ def _methods(method: list[str] | None) -> tuple[str, ...]:
     return chosen
 
 
-def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The chains as defenses of a comparison, and the epsilons of the published one."""
     if common.eps:
         finite = tuple(dict.fromkeys(eps for eps in common.eps if not math.isinf(eps)))
@@ -213,7 +213,7 @@ def _alternatives(common: Common, plan: Plan) -> tuple[tuple[str, ...], tuple[fl
     return tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)), ()
 
 
-def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport:
+def _check_comparison(path: Path, limits: SystemLimits, common: CommonOptions) -> CheckReport:
     from foltr_audit.evidence.check.report import CheckReport, warnings_of
     from foltr_audit.evidence.check.subjects import chosen_rows, subjects_of
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -227,7 +227,9 @@ def _check_comparison(path: Path, limits: Limits, common: Common) -> CheckReport
     return CheckReport.of(limits, subjects_of(found, defenses, eps), found.config, warnings)
 
 
-def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] | None) -> CheckReport:
+def _check_trace(
+    path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
+) -> CheckReport:
     from foltr_audit.evidence.check.recorded_runs import check_recorded
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.utils.progress import on_terminal
@@ -243,7 +245,7 @@ def _check_trace(path: Path, limits: Limits, common: Common, method: list[str] |
     return CheckReport.of(limits, found.subjects, found.config)
 
 
-def _finish(report: CheckReport, common: Common, junit: Path | None, summary: Path | None) -> None:
+def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summary: Path | None) -> None:
     """Write the files, say what is broken or open, and end with the exit code that says it too."""
     problem = _written(report, junit, summary)
     if common.json:

@@ -17,7 +17,7 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.experiments.runner import Output
+    from foltr_audit.experiments.runner import RunOutput
 
 Table = dict[str, Any]
 
@@ -85,7 +85,7 @@ _LEARNER_OPTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
+class CommonOptions:
     """The shared options as given; None where one was not given. `takes_common` adds them to a command."""
 
     eps: o.Eps = None
@@ -251,7 +251,7 @@ class Common:
         tables = [changed(table, run) for table in tables for run in self.repetition_axis(table)]
         return Plan.of(tables, str(self.config or ""), FIELD_OPTIONS)
 
-    def output(self) -> Output | None:
+    def output(self) -> RunOutput | None:
         """What --out, --resume and --overwrite mean.
 
         Raises:
@@ -261,9 +261,9 @@ class Common:
             if self.resume or self.overwrite:
                 raise UsageError(f"{'--resume' if self.resume else '--overwrite'}: only with --out")
             return None
-        from foltr_audit.experiments.runner import Output
+        from foltr_audit.experiments.runner import RunOutput
 
-        return Output(self.out, resume=self.resume, overwrite=self.overwrite)
+        return RunOutput(self.out, resume=self.resume, overwrite=self.overwrite)
 
 
 def takes_common(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
@@ -271,14 +271,14 @@ def takes_common(command: Callable[..., None], without: Collection[str] = ()) ->
 
     An option that the command declares itself, or that is named in `without`, is not added: it is not given.
     """
-    hints = get_type_hints(Common, include_extras=True)
+    hints = get_type_hints(CommonOptions, include_extras=True)
     signature = inspect.signature(command, eval_str=True)
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in signature.parameters.values()
         if parameter.name != "common"
     ]
-    added = [each for each in fields(Common) if each.name not in {*without, *signature.parameters}]
+    added = [each for each in fields(CommonOptions) if each.name not in {*without, *signature.parameters}]
     shared = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
@@ -288,7 +288,7 @@ def takes_common(command: Callable[..., None], without: Collection[str] = ()) ->
 
     @wraps(command)
     def with_common(**given: Any) -> None:
-        common = Common(**{field.name: given.pop(field.name) for field in added})
+        common = CommonOptions(**{field.name: given.pop(field.name) for field in added})
         command(common=common, **given)
 
     parameters = [*own, *shared]

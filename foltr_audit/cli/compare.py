@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foltr_audit.cli import options as o
-from foltr_audit.cli.common import Common, listed, takes_common
+from foltr_audit.cli.common import CommonOptions, listed, takes_common
 from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.grids import grid_of, kept_comparison, numbers
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn, warn_of_unloadable
@@ -18,7 +18,7 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.comparison.workers import Workers
 
 _PANEL = "Grid"
@@ -27,7 +27,7 @@ _WITHOUT = ("init", "trace_every", "no_trace", "embed_features", "threads")
 
 @partial(takes_common, without=_WITHOUT)
 def compare(
-    common: Common,
+    common: CommonOptions,
     eps: Annotated[
         list[float] | None,
         typer.Option(
@@ -204,17 +204,21 @@ def compare(
         _compare(grid, folder, workers, common, plot or [])
 
 
-def _refuse_vain_eps(grid: Grid, eps: list[float] | None) -> None:
-    from foltr_audit.experiments.comparison.alternatives import Alternative
+def _refuse_vain_eps(grid: ComparisonGrid, eps: list[float] | None) -> None:
+    from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 
-    if eps and not any(Alternative(text).uses_epsilon for text in grid.defenses):
+    if eps and not any(DefenseAlternative(text).uses_epsilon for text in grid.defenses):
         raise UsageError(
             "--eps: no --defense depends on it; expected published, proven-MECHANISM, or {eps} in a chain"
         )
 
 
 def _compare(
-    grid: Grid, folder: ComparisonFolder, workers: Workers, common: Common, pictures: Sequence[Path]
+    grid: ComparisonGrid,
+    folder: ComparisonFolder,
+    workers: Workers,
+    common: CommonOptions,
+    pictures: Sequence[Path],
 ) -> None:
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.core.plugins import Attack
@@ -244,15 +248,15 @@ def _compare(
         raise type(worst.error)(several + worst.why)
 
 
-def _estimate(grid: Grid, workers: Workers, common: Common) -> None:
+def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> None:
     from foltr_audit.experiments.comparison.compare import foreseen
     from foltr_audit.experiments.comparison.estimate import estimate
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.experiments.runner import Study
+    from foltr_audit.experiments.runner import Runner
     from foltr_audit.report.tables.estimate import estimate_json, print_estimate
     from foltr_audit.utils.progress import on_terminal
 
-    cells = foreseen(grid, Study(with_undefended=False))
+    cells = foreseen(grid, Runner(with_undefended=False))
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
     found = estimate(cells, folder, workers, on_terminal())
     if common.json:

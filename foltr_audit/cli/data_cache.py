@@ -11,7 +11,7 @@ from foltr_audit.cli.output import print_line, stdout_console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from foltr_audit.data.cache.store import Kept
+    from foltr_audit.data.cache.store import CacheEntry
 
 app = typer.Typer(help="Look at the cache of parsed data, or empty it.", no_args_is_help=True)
 
@@ -36,12 +36,12 @@ def listing(json: Annotated[bool, typer.Option("--json", help="Print one JSON ob
         print_line(f"{_place(folder)}: empty")
 
 
-def _room(rows: list[Kept]) -> int:
+def _room(rows: list[CacheEntry]) -> int:
     """Bytes of all contents, each counted once."""
     return sum({row.content: row.bytes for row in rows}.values())
 
 
-def _print(folder: Path | None, rows: list[Kept]) -> None:
+def _print(folder: Path | None, rows: list[CacheEntry]) -> None:
     from rich.markup import escape
     from rich.table import Table
 

@@ -7,30 +7,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit.cli.common import Common, changed_learner, folds_of
+from foltr_audit.cli.common import CommonOptions, changed_learner, folds_of
 from foltr_audit.cli.given import read_text
 from foltr_audit.cli.output import note
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
 
 Table = dict[str, Any]
 
 
-def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -> Grid:
+def grid_of(common: CommonOptions, axes: Mapping[str, Any], point: Mapping[str, Any]) -> ComparisonGrid:
     """The grid of --config, or with --resume that of --out, with what the options change.
 
     Args:
         common: the shared options.
-        axes: fields of `Grid` by name; None where an option was not given.
+        axes: fields of `ComparisonGrid` by name; None where an option was not given.
         point: fields of the Specs that all cells share, by dotted name; likewise.
 
     Raises:
         UsageError: a value that cannot be meant.
     """
-    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import changed
 
     table = _start(common).table()
@@ -39,18 +39,18 @@ def grid_of(common: Common, axes: Mapping[str, Any], point: Mapping[str, Any]) -
     table |= {name: value for name, value in axes.items() if value is not None}
     table["learners"] = _learners(common, table["learners"])
     table |= _repetitions(common, table)
-    return Grid.parse(table)
+    return ComparisonGrid.parse(table)
 
 
-def _start(common: Common) -> Grid:
+def _start(common: CommonOptions) -> ComparisonGrid:
     from foltr_audit.experiments.comparison.folder import GRID, ComparisonFolder
-    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
 
     if common.config is not None:
         return _read(common.config)
     if common.resume and common.out is not None and (common.out / GRID).is_file():
         return ComparisonFolder(common.out).grid
-    return Grid()
+    return ComparisonGrid()
 
 
 def numbers(text: str | None, option: str) -> list[float] | None:
@@ -67,19 +67,19 @@ def numbers(text: str | None, option: str) -> list[float] | None:
         raise UsageError(f"{option}: {text!r}; expected numbers with commas between them") from error
 
 
-def _read(path: Path) -> Grid:
-    from foltr_audit.experiments.comparison.grid import Grid
+def _read(path: Path) -> ComparisonGrid:
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
 
-    return Grid.from_toml(read_text(path, "--config"), str(path))
+    return ComparisonGrid.from_toml(read_text(path, "--config"), str(path))
 
 
-def _learners(common: Common, present: Sequence[str]) -> list[str]:
+def _learners(common: CommonOptions, present: Sequence[str]) -> list[str]:
     texts = [point["train.learner"] for point in common.learner_axis("attack") if point] or present
     changes = common.learner_changes()
     return [changed_learner(text, changes) for text in texts]
 
 
-def _repetitions(common: Common, table: Mapping[str, Any]) -> Table:
+def _repetitions(common: CommonOptions, table: Mapping[str, Any]) -> Table:
     if common.runs is not None and common.runs < 1:
         raise UsageError(f"--runs: {common.runs}; expected at least 1")
     found: Table = {} if common.runs is None else {"runs": common.runs}
@@ -91,7 +91,7 @@ def _repetitions(common: Common, table: Mapping[str, Any]) -> Table:
 
 
 @contextmanager
-def kept_comparison(common: Common) -> Iterator[ComparisonFolder]:
+def kept_comparison(common: CommonOptions) -> Iterator[ComparisonFolder]:
     """The comparison folder of --out; without it one that is gone afterwards, which is said.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from foltr_audit.cli import options as o
-from foltr_audit.cli.common import Common, use_threads
+from foltr_audit.cli.common import CommonOptions, use_threads
 from foltr_audit.cli.output import note, print_line, stdout_console, warn
 from foltr_audit.cli.preset import beside
 from foltr_audit.errors import FoltrAuditError, UsageError
@@ -17,7 +17,7 @@ from foltr_audit.errors import FoltrAuditError, UsageError
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.report.tables.published_figures import FigureComparison
-    from foltr_audit.studies.model_merging import MergeStudy
+    from foltr_audit.studies.model_merging import MergeReport
 
 _NAMES = {
     "data.source": "--data",
@@ -31,7 +31,7 @@ _NAMES = {
 }
 
 
-class InterruptedStudyError(FoltrAuditError):
+class StudyInterruptError(FoltrAuditError):
     """Ctrl-C in a command that starts anew; 128 and the number of SIGINT."""
 
     exit_code: ClassVar[int] = 130
@@ -100,13 +100,13 @@ def merge(
         "seed": seed,
     }
     given["data"] = _named(given["data"])
-    common = Common(out=out, overwrite=overwrite, json=json, threads=threads)
+    common = CommonOptions(out=out, overwrite=overwrite, json=json, threads=threads)
     play_merging(_named(given), common, picture=picture)
 
 
 def play_merging(
     table: dict[str, Any],
-    common: Common,
+    common: CommonOptions,
     *,
     picture: str = "svg",
     preset: Preset | None = None,
@@ -147,7 +147,7 @@ def play_merging(
         try:
             study = run_merging(spec, on_terminal(), threads=numba.get_num_threads())
         except KeyboardInterrupt as error:
-            raise InterruptedStudyError("interrupted; nothing was written") from error
+            raise StudyInterruptError("interrupted; nothing was written") from error
         published = None if preset is None else _comparison(preset, study, scale)
         if folder is not None:
             folder.save(study, beside(published))
@@ -159,7 +159,7 @@ def play_merging(
     warn(study.notes)
 
 
-def _print(study: MergeStudy, published: FigureComparison | None) -> None:
+def _print(study: MergeReport, published: FigureComparison | None) -> None:
     from foltr_audit.studies.model_merging.tables import print_merging
 
     console = stdout_console("" if published is None else published.extent.label)
@@ -171,9 +171,9 @@ def _print(study: MergeStudy, published: FigureComparison | None) -> None:
         published.only("statistics", "hyperparameters").print(console)  # the others stand in brackets
 
 
-def _comparison(preset: Preset, study: MergeStudy, scale: float) -> FigureComparison:
+def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureComparison:
     """Published figures beside the rows of a study; `choice` is 1 of the first category, 2 of the second."""
-    from foltr_audit.report.results.published_extent import Extent
+    from foltr_audit.report.results.published_extent import StudyExtent
     from foltr_audit.report.tables.published_figures import FigureComparison
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
@@ -182,7 +182,7 @@ def _comparison(preset: Preset, study: MergeStudy, scale: float) -> FigureCompar
         for name in ("hyperparameters", "local", "statistics", "weights")
     }
     found["merged"] = [{**row, row["metric"]: row["value"]} for row in study.merged]
-    extent = Extent(data=study.dataset["source"], synthetic=study.dataset["synthetic"], scale=scale)
+    extent = StudyExtent(data=study.dataset["source"], synthetic=study.dataset["synthetic"], scale=scale)
     return FigureComparison.of_rows(preset, found, extent)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.core.plugins import Plugin
-    from foltr_audit.experiments.comparison.grid import Grid
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
 
 
@@ -26,7 +26,7 @@ def stdout_console(label: str = "") -> Console:
     from rich.console import Console
     from rich.table import Table
 
-    class Labelled(Console):
+    class TitleConsole(Console):
         """A console that says in every title what the numbers are of."""
 
         def print(self, *objects: Any, **options: Any) -> None:
@@ -40,7 +40,7 @@ def stdout_console(label: str = "") -> Console:
             drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Labelled() if fits else Labelled(width=100)
+    return TitleConsole() if fits else TitleConsole(width=100)
 
 
 def print_line(text: str) -> None:
@@ -87,7 +87,7 @@ def warn_of_unloadable(kind: type[Plugin]) -> None:
     warn(f"{why}; left out" for why in unloadable(kind).values())
 
 
-def save_config(path: Path | None, plan: Plan | Grid) -> None:
+def save_config(path: Path | None, plan: Plan | ComparisonGrid) -> None:
     """Write a plan or grid where --save-config says; errors as of `write_file`."""
     from foltr_audit.utils import atomic_files
 

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit.cli.common import FIELD_OPTIONS, Common
+from foltr_audit.cli.common import FIELD_OPTIONS, CommonOptions
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
-    from foltr_audit.experiments.runner import Cell
-    from foltr_audit.report.results.published_extent import Comparison, Overridden
+    from foltr_audit.experiments.runner import RunResult
+    from foltr_audit.report.results.published_extent import ParameterOverride, PresetComparison
 
 Table = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class PresetSelection:
     """A preset with the options that override it.
 
     Attributes:
@@ -39,12 +39,12 @@ class Chosen:
     def of(
         cls,
         preset: Preset,
-        common: Common,
+        common: CommonOptions,
         point: Table | None = None,
         *,
         same: bool = False,
         scale: float = 1.0,
-    ) -> Chosen:
+    ) -> PresetSelection:
         """A preset; without --fold, spread over every fold of data that have some.
 
         Args:
@@ -75,16 +75,16 @@ class Chosen:
 
         return Plan(tuple(dict.fromkeys(spec for plan in self.plans.values() for spec in plan.specs)))
 
-    def comparison(self, cells: Sequence[Cell]) -> Comparison:
+    def comparison(self, cells: Sequence[RunResult]) -> PresetComparison:
         """The published figures beside the cells that were run."""
-        from foltr_audit.report.results.published_extent import Extent
+        from foltr_audit.report.results.published_extent import StudyExtent
         from foltr_audit.report.tables.published_attacks import AttackComparison
         from foltr_audit.report.tables.published_figures import FigureComparison
 
         run = {cell.spec: cell for cell in cells}
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
         data = cells[0].data
-        extent = Extent(
+        extent = StudyExtent(
             data=data["source"],
             synthetic=data["synthetic"],
             scale=self.scale,
@@ -93,10 +93,10 @@ class Chosen:
         kind = AttackComparison if self.preset.published.attacks else FigureComparison
         return kind.of(self.preset, mine, extent)
 
-    def _overridden(self) -> Iterator[Overridden]:
+    def _overridden(self) -> Iterator[ParameterOverride]:
         """What of the study was given another value, but for its data, seed and --scale."""
         from foltr_audit.experiments.plan import Plan
-        from foltr_audit.report.results.published_extent import Overridden
+        from foltr_audit.report.results.published_extent import ParameterOverride
 
         tables = self.preset.tables(self.scale)
         as_it_is = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])
@@ -105,10 +105,10 @@ class Chosen:
             values, published = now.get(name, ()), as_it_is.get(name, ())
             if name not in _NO_PARAMETERS and set(values) != set(published):
                 option = _OPTIONS.get(name) or FIELD_OPTIONS.get(name, name)
-                yield Overridden(option, _text(values), _text(published))
+                yield ParameterOverride(option, _text(values), _text(published))
         repetitions = self.preset.repetitions
         if self.runs is not None and repetitions is not None and self.runs != repetitions:
-            yield Overridden("--runs", str(self.runs), str(repetitions))
+            yield ParameterOverride("--runs", str(self.runs), str(repetitions))
 
 
 _OPTIONS = {
@@ -161,12 +161,12 @@ def attack_preset(name: str) -> Preset:
     return preset
 
 
-def beside(published: Comparison | None) -> Table:
+def beside(published: PresetComparison | None) -> Table:
     """What stands beside a report in JSON."""
     return {} if published is None else {"published": published.table()}
 
 
-def _spread(preset: Preset, common: Common, scale: float) -> Common:
+def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOptions:
     """The options with the repetitions of a preset, over all folds where there are some and none is named."""
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.data.load import folds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from foltr_audit.cli import options as o
-from foltr_audit.cli.common import Common, takes_common
+from foltr_audit.cli.common import CommonOptions, takes_common
 from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.grids import kept_comparison
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
@@ -28,7 +28,7 @@ _WITHOUT = (
 
 @partial(takes_common, without=_WITHOUT)
 def recommend(
-    common: Common,
+    common: CommonOptions,
     max_eps: Annotated[
         float,
         typer.Option(
@@ -112,13 +112,13 @@ def recommend(
     """
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.experiments.recommend.limits import Limits
-    from foltr_audit.experiments.recommend.recommend import Effort, recommend
+    from foltr_audit.experiments.recommend.limits import PrivacyLimits
+    from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
     from foltr_audit.report.results.recommend import RecommendReport
     from foltr_audit.utils.optional_dependencies import require
 
-    limits = Limits(max_eps=max_eps, max_auc=max_attack_auc, view=view, delta=delta)
-    effort = Effort(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
+    limits = PrivacyLimits(max_eps=max_eps, max_auc=max_attack_auc, view=view, delta=delta)
+    effort = SearchBudget(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
     if method and not limits.single:
         raise UsageError(f"--method: attacks read single messages, and --view {view} grants none")
     plan = _plan(common, method, click_model, repeats)
@@ -149,7 +149,9 @@ def _show(report: RecommendReport, *, json: bool) -> None:
     warn(row["warning"] for row in report.warnings)
 
 
-def _plan(common: Common, method: list[str] | None, click_model: str | None, repeats: int | None) -> Plan:
+def _plan(
+    common: CommonOptions, method: list[str] | None, click_model: str | None, repeats: int | None
+) -> Plan:
     """The one experiment that all options mean."""
     from foltr_audit.core.plugins import Attack
     from foltr_audit.core.plugins.registry import make

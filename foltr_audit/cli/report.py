@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foltr_audit.report.results.compare import CompareReport
 
 
-class Form(StrEnum):
+class ReportFormat(StrEnum):
     """What a report is written as."""
 
     html = "html"
@@ -28,7 +28,7 @@ class Form(StrEnum):
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that compare --out has made.")],
     to: Annotated[
-        Form | None,
+        ReportFormat | None,
         typer.Option(
             "--to",
             help="html: one file with pictures, which needs no network; md: tables for a README; json: what "
@@ -65,14 +65,16 @@ def report(
     note(f"wrote {out}")
 
 
-def _form(to: Form | None, out: Path | None) -> Form:
+def _form(to: ReportFormat | None, out: Path | None) -> ReportFormat:
     """The form that is asked for, or that a file's name ends in.
 
     Raises:
         UsageError: these differ.
     """
     ending = "" if out is None else out.suffix.lower().removeprefix(".")
-    named = next((form for form in Form if form.value == _ENDINGS.get(ending, ending)), to or Form.html)
+    named = next(
+        (form for form in ReportFormat if form.value == _ENDINGS.get(ending, ending)), to or ReportFormat.html
+    )
     if to is not None and named is not to:
         raise UsageError(f"--out: {out} is a name for {named.value}, and --to asks for {to.value}")
     return named
@@ -95,10 +97,10 @@ def _check(out: Path | None, *, overwrite: bool) -> None:
         raise UsageError(f"--out: {out} is there already; give --overwrite to replace it")
 
 
-def _text(found: CompareReport, stored: ComparisonFolder, to: Form) -> str:
-    if to is Form.json:
+def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> str:
+    if to is ReportFormat.json:
         return found.json() + "\n"
-    if to is Form.csv:
+    if to is ReportFormat.csv:
         from foltr_audit.report.render.csv import csv_text
 
         return csv_text(found.results)
@@ -106,7 +108,7 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: Form) -> str:
     from foltr_audit.report.results.provenance import Provenance
 
     provenance = Provenance.of(stored)
-    if to is Form.md:
+    if to is ReportFormat.md:
         from foltr_audit.report.render.markdown import markdown
 
         return markdown(document(found, provenance, pictures=False))

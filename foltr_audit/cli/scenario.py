@@ -9,10 +9,10 @@ import typer
 
 from foltr_audit.cli import options as o
 from foltr_audit.cli.attack import run_attacks
-from foltr_audit.cli.common import Common
+from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.merge import play_merging
 from foltr_audit.cli.output import print_line, stdout_console
-from foltr_audit.cli.preset import Chosen, check_scale
+from foltr_audit.cli.preset import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
 from foltr_audit.errors import DataError, UsageError
 
@@ -99,7 +99,7 @@ def run(
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
-    common = Common(
+    common = CommonOptions(
         data=_source(preset, data, synthetic=synthetic),
         intents=intents,
         fold=fold,
@@ -118,7 +118,7 @@ def run(
         _merge(preset, common, category_feature, scale)
         return
     _refuse(preset, {"--category-feature": category_feature})
-    chosen = Chosen.of(preset, common, scale=scale)
+    chosen = PresetSelection.of(preset, common, scale=scale)
     if preset.kind == "attack":
         _refuse(preset, {"--plot": plot})
         run_attacks(chosen.plan, common, chosen)
@@ -132,7 +132,7 @@ def _refuse(preset: Preset, options: dict[str, object]) -> None:
             raise UsageError(f"{name}: not with {preset.name}, which is of kind {preset.kind}")
 
 
-def _merge(preset: Preset, common: Common, category_feature: int | None, scale: float) -> None:
+def _merge(preset: Preset, common: CommonOptions, category_feature: int | None, scale: float) -> None:
     from foltr_audit.experiments.plan import changed
 
     check_scale(scale)

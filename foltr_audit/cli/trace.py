@@ -12,7 +12,7 @@ from foltr_audit.cli.output import note, print_line, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
-    from foltr_audit.experiments.recorded_attack import Recorded
+    from foltr_audit.experiments.recorded_attack import TraceAttack
 
 app = typer.Typer(help="Look at recorded traces and check them.", no_args_is_help=True)
 
@@ -50,21 +50,21 @@ def _traces(folder: Path) -> list[Path]:
     return found
 
 
-def _recorded(folder: Path, data: str | None) -> Iterator[Recorded]:
+def _recorded(folder: Path, data: str | None) -> Iterator[TraceAttack]:
     """A trace, or the training rounds and the fresh clients of Runs."""
-    from foltr_audit.experiments.recorded_attack import Recorded
+    from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.experiments.runs.folder import RunFolder
 
     if (folder / "trace.toml").exists():
-        yield Recorded.open(folder, data=data)
+        yield TraceAttack.open(folder, data=data)
         return
     _traces(folder)  # refuses Runs without any
     for run in _runs(folder):
         opened = RunFolder.open(run)
         if (opened.training / "trace.toml").exists():
-            yield Recorded.open(run, target="training", data=data)
+            yield TraceAttack.open(run, target="training", data=data)
         if opened.fresh_traces():
-            yield Recorded.open(run, target="fresh", data=data)
+            yield TraceAttack.open(run, target="fresh", data=data)
 
 
 @app.command("info")

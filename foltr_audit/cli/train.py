@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foltr_audit.cli import options as o
-from foltr_audit.cli.common import Common, takes_common, use_threads
+from foltr_audit.cli.common import CommonOptions, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn
-from foltr_audit.cli.preset import Chosen, beside
+from foltr_audit.cli.preset import PresetSelection, beside
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @takes_common
 def train(
-    common: Common,
+    common: CommonOptions,
     click_model: Annotated[
         str | None, typer.Option("--click-model", help="How users click. Default: perfect.")
     ] = None,
@@ -40,9 +40,9 @@ def train(
 
 def run_training(
     plan: Plan,
-    common: Common,
+    common: CommonOptions,
     pictures: Sequence[Path] = (),
-    chosen: Chosen | None = None,
+    chosen: PresetSelection | None = None,
     *,
     twins: bool = False,
 ) -> None:
@@ -58,9 +58,9 @@ def run_training(
     Raises:
         FoltrAuditError: something cannot be run, drawn or written.
     """
-    from foltr_audit.experiments.runner import Study, run_plan
+    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.pictures.curves import check_picture, save_curves
-    from foltr_audit.report.results.train import Speed, TrainReport, WireCost
+    from foltr_audit.report.results.train import TrainReport, TrainSpeed, WireCost
     from foltr_audit.report.tables.train import print_train
     from foltr_audit.utils.progress import on_terminal
 
@@ -69,7 +69,7 @@ def run_training(
         check_picture(picture, common.out)
     save_config(common.save_config, plan)
     use_threads(common.threads)
-    study = Study(on_terminal())
+    study = Runner(on_terminal())
     plan = study.with_twins(plan) if twins else plan
     cells = run_plan(plan, output, study)
     report = TrainReport.of(plan, cells)
@@ -80,7 +80,7 @@ def run_training(
     for picture in pictures:
         save_curves(picture, cells, report.dataset)
     if common.json:
-        print_line(report.json(Speed.of(cells).row() | beside(published)))
+        print_line(report.json(TrainSpeed.of(cells).row() | beside(published)))
         warn(row["warning"] for row in report.warnings)
         return
     console = stdout_console("" if published is None else published.extent.label)
@@ -91,7 +91,7 @@ def run_training(
         console.print()
         published.print(console)
     warn(row["warning"] for row in report.warnings)
-    note(str(Speed.of(cells)))
+    note(str(TrainSpeed.of(cells)))
     for cell in cells:
         for cost in WireCost.of(cell):
             note(str(cost))

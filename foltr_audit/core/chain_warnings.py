@@ -12,10 +12,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import law_of
-from foltr_audit.privacy.events import Bounded, Noised, Opaque, Resized, Rounded, Summed
+from foltr_audit.privacy.events import (
+    GridRounding,
+    MessageAggregation,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
+)
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
 _SPARSE = ("top-k", "random-k")
@@ -33,26 +40,26 @@ def warnings(
         context: a round; its `shares` say how many clients send.
         acts_without_pairs: whether step defenses act after an interaction without pairs too.
     """
-    acts = Chain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
-    walk = _Walk(parameters=parameters)
+    acts = DefenseChain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
+    walk = _ChainBounds(parameters=parameters)
     found: list[str] = []
     for place, (defense, event) in enumerate(acts):
-        if isinstance(event, Noised):
-            later = [other.name for other, then in acts[place + 1 :] if isinstance(then, Bounded)]
+        if isinstance(event, NoiseAddition):
+            later = [other.name for other, then in acts[place + 1 :] if isinstance(then, NormBound)]
             found += walk.of_noise(defense, event, later)
             found += _of_shares(defense, [then for _, then in acts[place + 1 :]], context)
-        elif not (isinstance(event, Rounded) and _rounds_for_noise(defense, context)):
+        elif not (isinstance(event, GridRounding) and _rounds_for_noise(defense, context)):
             walk.meet(defense, event)
     return list(dict.fromkeys(found + _of_the_whole(acts, context)))
 
 
 def _rounds_for_noise(defense: Defense, context: RoundContext) -> bool:
     """Whether it rounds for noise of its own, which then allows for that."""
-    return any(isinstance(event, Noised) for event in defense.events(context))
+    return any(isinstance(event, NoiseAddition) for event in defense.events(context))
 
 
 @dataclass
-class _Walk:
+class _ChainBounds:
     """The bounds that hold on the way along a chain.
 
     Attributes:
@@ -62,30 +69,30 @@ class _Walk:
     """
 
     parameters: int
-    bounds: list[tuple[str, Bounded]] = field(default_factory=list)
+    bounds: list[tuple[str, NormBound]] = field(default_factory=list)
     undone: tuple[str, str] | None = None
 
     def meet(self, defense: Defense, event: PrivacyEvent) -> None:
         """Go past an event that is no noise."""
         before = self.bounds
-        if isinstance(event, Bounded):
+        if isinstance(event, NormBound):
             if event.always or event.of == "update":
                 self.bounds = [*before, (defense.name, event)]
-        elif isinstance(event, Opaque):
+        elif isinstance(event, OpaqueChange):
             self.bounds = []
-        elif isinstance(event, Resized):
+        elif isinstance(event, NormScaling):
             kept = [(name, old) for name, old in before if old.of == event.of]
             self.bounds = [(name, replace(old, norm=old.norm * event.factor)) for name, old in kept]
-        elif isinstance(event, Rounded):
+        elif isinstance(event, GridRounding):
             move = event.step * (0.5 if event.nearest else 1.0)
             self.bounds = [(name, self._rounded(old, move)) for name, old in before]
         if before and not self.bounds:
             self.undone = (before[-1][0], defense.name)
 
-    def _rounded(self, old: Bounded, move: float) -> Bounded:
+    def _rounded(self, old: NormBound, move: float) -> NormBound:
         return replace(old, norm=old.norm + move * self.parameters ** (1.0 / old.ord))
 
-    def of_noise(self, defense: Defense, event: Noised, later: Sequence[str]) -> list[str]:
+    def of_noise(self, defense: Defense, event: NoiseAddition, later: Sequence[str]) -> list[str]:
         """What is wrong with noise at this place."""
         who = defense.name
         if not self.bounds:
@@ -104,11 +111,11 @@ class _Walk:
             return []
         return [self._too_little(who, bound, order, apart, sensitivity)]
 
-    def _stretch(self, bound: Bounded, order: int) -> float:
+    def _stretch(self, bound: NormBound, order: int) -> float:
         """How many times larger another norm may be than the one that is bounded."""
         return float(self.parameters ** max(0.0, 1.0 / order - 1.0 / bound.ord))
 
-    def _too_little(self, who: str, bound: Bounded, order: int, apart: float, sensitivity: float) -> str:
+    def _too_little(self, who: str, bound: NormBound, order: int, apart: float, sensitivity: float) -> str:
         stretch, own = self._stretch(bound, order), apart / sensitivity
         root = f"sqrt({self.parameters})" if math.isclose(stretch**2, self.parameters) else f"{stretch:.3g}"
         parts = []
@@ -129,7 +136,7 @@ class _Walk:
         return f"{who}: {'; '.join(parts)}: {ends}"
 
 
-def _is_pure(event: Noised) -> bool:
+def _is_pure(event: NoiseAddition) -> bool:
     """Whether the law is one that an L1 distance is hidden by."""
     law = event.law
     return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
@@ -147,7 +154,7 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
     if share is None or whole is None or not share.variance < whole.variance * (1.0 - _ROUNDING):
         return []
-    sums = [event.at_least for event in later if isinstance(event, Summed)]
+    sums = [event.at_least for event in later if isinstance(event, MessageAggregation)]
     if not sums:
         return [
             f"{defense.name}: single messages carry 1/{n} of the noise, and nothing in the chain keeps them "
@@ -159,7 +166,7 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
             f"{defense.name}: a sum may hold {max(sums)} of {n} messages, and then "
             f"{max(sums) / n:.0%} of the noise"
         )
-    rounded = any(isinstance(event, Rounded) for event in later)
+    rounded = any(isinstance(event, GridRounding) for event in later)
     if rounded and not isinstance(share, DiscreteGaussian | Skellam):
         found.append(
             f"{defense.name}: each share is rounded for the sum, so that nothing is proven of their sum: "
@@ -171,9 +178,9 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
 def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> list[str]:
     """Sums that never open; several noises; coordinates left out and then filled with noise."""
     found = []
-    noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, Noised)]
+    noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, NoiseAddition)]
     for defense, event in acts:
-        if isinstance(event, Summed) and event.at_least > context.shares:
+        if isinstance(event, MessageAggregation) and event.at_least > context.shares:
             found.append(
                 f"{defense.name}: sums of {event.at_least} messages at least, of {context.shares} clients: "
                 "every round is aborted"

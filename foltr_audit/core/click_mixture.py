@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.rng import ClientStreams
@@ -15,7 +15,7 @@ from foltr_audit.rng import ClientStreams
 Tables = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-class ClickMixture(ClickModel):
+class ClickModelMixture(ClickModel):
     """Several click models: grade r of a list that model m clicks on is given as `m (L + 1) + r`.
 
     L is the largest label of the collection.
@@ -41,7 +41,7 @@ class ClickMixture(ClickModel):
 
 def declared_tables(model: ClickModel, largest_label: int) -> Tables | None:
     """P(click | grade) and P(stop | click, grade) for kernels, (G,) each; None where code must be asked."""
-    if isinstance(model, ClickMixture):
+    if isinstance(model, ClickModelMixture):
         every = [declared_tables(each, largest_label) for each in model.models]
         known = [tables for tables in every if tables is not None]
         if len(known) < len(every):
@@ -50,6 +50,6 @@ def declared_tables(model: ClickModel, largest_label: int) -> Tables | None:
             np.concatenate([each[: largest_label + 1] for each in side]) for side in zip(*known, strict=True)
         )
         return click, stop
-    if isinstance(model, Cascade) and type(model).click is Cascade.click:
+    if isinstance(model, CascadeClickModel) and type(model).click is CascadeClickModel.click:
         return model.tables(largest_label)
     return None

@@ -21,7 +21,7 @@ from foltr_audit.rng import ClientStreams
 Probabilities = tuple[float, ...]
 
 
-class Cascade(ClickModel):
+class CascadeClickModel(ClickModel):
     """Reads a list from the top, clicks by grade, and may stop, but only after a click.
 
     `click_given_grade` and `stop_given_grade` hold one setting per scale of grades (2: grades 0 and 1,
@@ -64,7 +64,7 @@ class Cascade(ClickModel):
         return cascade_clicks(labels, streams.uniform(2 * k, first=2 * k * step), click, stop)
 
 
-class Perfect(Cascade):
+class PerfectClickModel(CascadeClickModel):
     """Reads the whole list and clicks what is relevant."""
 
     name: ClassVar[str] = "perfect"
@@ -76,7 +76,7 @@ class Perfect(Cascade):
     stop_given_grade: ClassVar[tuple[Probabilities, ...]] = ((0.0,) * 2, (0.0,) * 3, (0.0,) * 5)
 
 
-class Navigational(Cascade):
+class NavigationalClickModel(CascadeClickModel):
     """Looks for one good document and stops when it is found."""
 
     name: ClassVar[str] = "navigational"
@@ -92,7 +92,7 @@ class Navigational(Cascade):
     )
 
 
-class Informational(Cascade):
+class InformationalClickModel(CascadeClickModel):
     """Clicks much, also what is not relevant."""
 
     name: ClassVar[str] = "informational"

@@ -22,14 +22,14 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
     StepDefense,
-    Wired,
     WireDefense,
+    WireMessages,
 )
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError
 from foltr_audit.kernels.rounding import ROUNDING
-from foltr_audit.privacy.events import Bounded, Noised, Opaque
+from foltr_audit.privacy.events import NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 
@@ -46,7 +46,7 @@ def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
 
 
 @dataclass(frozen=True)
-class Chain:
+class DefenseChain:
     """Defenses in the order they were given; each acts in its own stage, stages in their order.
 
     A link draws from streams of its own place, so that two equal defenses never share a draw.
@@ -202,7 +202,7 @@ class Chain:
         found = [link.encoding for link in self.links(WireDefense) if link.encoding is not None]
         return found[-1] if found else None
 
-    def on_wire(self, messages: NDArray[np.float64], context: RoundContext) -> Wired:
+    def on_wire(self, messages: NDArray[np.float64], context: RoundContext) -> WireMessages:
         """What the server receives of messages (C, P).
 
         Clients of a simulation beside the training rounds (`context.prefix`) take part one by one.
@@ -210,7 +210,7 @@ class Chain:
         Raises:
             PluginError: a link behind one that encodes messages, or arrays of another shape.
         """
-        wired = Wired(messages=messages, survivors=np.ones(messages.shape[0], dtype=np.bool_))
+        wired = WireMessages(messages=messages, survivors=np.ones(messages.shape[0], dtype=np.bool_))
         for defense, own in self._of(WireDefense, context):
             if wired.is_encoded:
                 raise PluginError(
@@ -221,12 +221,12 @@ class Chain:
                 after = defense.alone(plain_messages, own)
             else:
                 after = defense.apply(plain_messages, wired.survivors, own)
-            after = one_of(f"defense {defense.name}: apply", after, Wired)
+            after = one_of(f"defense {defense.name}: apply", after, WireMessages)
             _same_shape(defense, after.messages, messages)
             wired = replace(after, costs={**wired.costs, **after.costs})
         return wired
 
-    def on_aggregate(self, wired: Wired, context: RoundContext) -> NDArray[np.float64]:
+    def on_aggregate(self, wired: WireMessages, context: RoundContext) -> NDArray[np.float64]:
         """FedAvg of the messages that arrived, weighted by interactions, then the aggregate stage.
 
         Encoded messages are averaged from their sum. A round in which nothing arrived averages to NaN; the
@@ -255,7 +255,7 @@ class Chain:
         return aggregate
 
 
-def _average(wired: Wired, weights: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+def _average(wired: WireMessages, weights: NDArray[np.float64], total: float) -> NDArray[np.float64]:
     """Mean of the messages (P,) by weights (C,) that sum to 1 and were `total` before; NaN without any."""
     from foltr_audit.kernels.averaging import weighted_sum
 
@@ -274,9 +274,9 @@ def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: str, *, always: b
     """
     late = stage in (WireDefense.stage, AggregateDefense.stage)
     skipped = stage == StepDefense.stage and not always
-    if isinstance(event, Noised) and (late or skipped):
-        return Opaque(mechanism=defense.name)
-    return replace(event, always=False) if isinstance(event, Bounded) and skipped else event
+    if isinstance(event, NoiseAddition) and (late or skipped):
+        return OpaqueChange(mechanism=defense.name)
+    return replace(event, always=False) if isinstance(event, NormBound) and skipped else event
 
 
 _KINDS: dict[str, Kind] = {"b": "truth values", "i": "whole numbers"}

@@ -11,7 +11,7 @@ from foltr_audit.core.records import Dataset
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Origin:
+class QueryOrigin:
     """Where the queries of a data set come from.
 
     Attributes:
@@ -25,7 +25,7 @@ class Origin:
     document: NDArray[np.int64] | None = None
 
     @classmethod
-    def of_part(cls, part: int, data: Dataset) -> Origin:
+    def of_part(cls, part: int, data: Dataset) -> QueryOrigin:
         """Every query comes from one part, as it stands there."""
         return cls(part=np.full(data.n_queries, part), query=np.arange(data.n_queries))
 

@@ -23,7 +23,7 @@ ONLINE_DISCOUNT = 0.9995
 """What a later round counts in the online sum (Oosterhuis & de Rijke 2018, section 5.4)."""
 
 
-class Metric(NamedTuple):
+class MetricDescription(NamedTuple):
     """How a metric is shown.
 
     Attributes:
@@ -35,19 +35,19 @@ class Metric(NamedTuple):
     higher_is_better: bool = True
 
 
-OFFLINE: Mapping[str, Metric] = MappingProxyType(
+OFFLINE: Mapping[str, MetricDescription] = MappingProxyType(
     {
-        "offline_ndcg@10": Metric("nDCG@10"),
-        "offline_mrr@10": Metric("MRR@10"),
-        "offline_map@10": Metric("MAP@10"),
-        "offline_dcg@10": Metric("DCG@10"),
-        "offline_maxrr@10": Metric("MaxRR"),
+        "offline_ndcg@10": MetricDescription("nDCG@10"),
+        "offline_mrr@10": MetricDescription("MRR@10"),
+        "offline_map@10": MetricDescription("MAP@10"),
+        "offline_dcg@10": MetricDescription("DCG@10"),
+        "offline_maxrr@10": MetricDescription("MaxRR"),
     }
 )
 """Metrics of a global model on the test part, by their name in the rows of a report."""
 
-ONLINE: Mapping[str, Metric] = MappingProxyType(
-    {"online_ndcg@10": Metric("nDCG@10"), "maxrr": Metric("MaxRR")}
+ONLINE: Mapping[str, MetricDescription] = MappingProxyType(
+    {"online_ndcg@10": MetricDescription("nDCG@10"), "maxrr": MetricDescription("MaxRR")}
 )
 """Metrics of the lists that users were shown in a round, by their name in the rows of a report."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import DataSpec, are_synthetic
-from foltr_audit.data.cache.key import Origin
+from foltr_audit.data.cache.key import SourceKey
 from foltr_audit.data.cache.store import cached
 from foltr_audit.data.label_columns import intent_files, with_intents
 from foltr_audit.errors import UsageError
@@ -42,11 +42,11 @@ def _is_synthetic(data: DataSpec) -> bool:
     return data.source.partition(":")[0] == SYNTHETIC
 
 
-def _files(data: DataSpec, seed: int) -> tuple[Origin, Callable[[], Collection]]:
+def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
     from foltr_audit.data.sources import load_data, locate
 
     located = locate(data.source, data.fold)
-    origin = Origin(
+    origin = SourceKey(
         name=os.path.abspath(data.source) + _judged_by(data.intents),
         source=data.source,
         fold=located.fold,
@@ -84,7 +84,7 @@ def _judged_by(intents: str | None) -> str:
     return f" with intents {intents if are_synthetic(intents) else os.path.abspath(intents)}"
 
 
-def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
+def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
     from foltr_audit.data.normalize import normalise
     from foltr_audit.data.synthetic.generate import synthesise
 
@@ -94,7 +94,7 @@ def _synthetic(data: DataSpec) -> tuple[Origin, Callable[[], Collection]]:
     number = whole_number(queries, 0, 10**9)  # those that are too many are refused where they are made
     if queries and number is None:
         raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
-    origin = Origin(
+    origin = SourceKey(
         name=data.source + _judged_by(data.intents),
         source=data.source,
         fold=0,

@@ -14,7 +14,7 @@ from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import are_synthetic
 from foltr_audit.data.label_columns import with_intents
 from foltr_audit.data.letor.lines import name_in_messages
-from foltr_audit.data.letor.reader import LetorPart, read_letor
+from foltr_audit.data.letor.reader import LetorFile, read_letor
 from foltr_audit.data.normalize import check_normalisation, normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
@@ -29,16 +29,16 @@ _LAYOUTS = (
 
 
 @dataclass(frozen=True)
-class _File:
+class _RankingFile:
     path: Path
     groups: Path | None = None
 
 
-_Layout = Mapping[str, _File]  # part name -> file, for the parts that are there
+_Layout = Mapping[str, _RankingFile]  # part name -> file, for the parts that are there
 
 
 @dataclass(frozen=True)
-class Located:
+class SourceFiles:
     """Which files a source is read from.
 
     Attributes:
@@ -83,7 +83,7 @@ def folds_of(source: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def locate(source: str, fold: int = 0) -> Located:
+def locate(source: str, fold: int = 0) -> SourceFiles:
     """Find the files of a source; `fold` 0 means none, or the only one.
 
     Raises:
@@ -95,7 +95,7 @@ def locate(source: str, fold: int = 0) -> Located:
         return _folder(source, fold)
     if fold:
         raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
-    return Located({"train": _File(path, _group_file(path))}, 0)
+    return SourceFiles({"train": _RankingFile(path, _group_file(path))}, 0)
 
 
 def load_data(
@@ -154,16 +154,16 @@ def _is_folder(path: Path) -> bool:
     raise DataError(f"data: {path}: no such file or folder")
 
 
-def _folder(source: str, fold: int) -> Located:
+def _folder(source: str, fold: int) -> SourceFiles:
     folder = Path(source)
     layout = {} if fold else _layout(folder)
     if layout:
-        return Located(layout, 0)
+        return SourceFiles(layout, 0)
     folds = folds_of(source)
     if not fold and len(folds) == 1:
         fold = folds[0]
     if fold in folds:
-        return Located(_text_layout(folder / f"Fold{fold}"), fold)
+        return SourceFiles(_text_layout(folder / f"Fold{fold}"), fold)
     known = ", ".join(map(str, folds))
     if fold:
         raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")
@@ -178,21 +178,21 @@ def _layout(folder: Path) -> _Layout:
     return text if "train" in text else _group_layout(folder)
 
 
-def _text_layout(folder: Path) -> dict[str, _File]:
+def _text_layout(folder: Path) -> dict[str, _RankingFile]:
     names = {path.name for path in _entries(folder)} if folder.is_dir() else set()
     layout = {}
     for part, spellings in _SPELLINGS.items():
         tried = (f"{prefix}{spelling}.txt{end}" for spelling in spellings for prefix, end in _VARIANTS)
         found = _one(folder, part, (name for name in tried if name in names))
         if found:
-            layout[part] = _File(folder / found)
+            layout[part] = _RankingFile(folder / found)
     return layout
 
 
 _VARIANTS = [(prefix, end) for prefix in ("", "set1.") for end in ("", ".gz")]
 
 
-def _group_layout(folder: Path) -> dict[str, _File]:
+def _group_layout(folder: Path) -> dict[str, _RankingFile]:
     names = {path.name for path in _entries(folder)}
     stems = sorted({match[1] for name in names if (match := re.fullmatch(r"(.+)\.train(\.gz)?", name))})
     if not stems:
@@ -204,7 +204,7 @@ def _group_layout(folder: Path) -> dict[str, _File]:
         tried = (f"{stems[0]}.{spelling}{end}" for spelling in spellings for end in ("", ".gz"))
         found = _one(folder, part, (name for name in tried if name in names))
         if found:
-            layout[part] = _File(folder / found, _group_file(folder / found))
+            layout[part] = _RankingFile(folder / found, _group_file(folder / found))
     return layout
 
 
@@ -227,11 +227,11 @@ def _entries(folder: Path) -> list[Path]:
         raise DataError(f"data: {folder}: cannot be read: {error.strerror or error}") from error
 
 
-def _read(file: _File, dtype: str) -> LetorPart:
+def _read(file: _RankingFile, dtype: str) -> LetorFile:
     return read_letor(file.path, groups=file.groups, dtype=dtype)
 
 
-def _same_width(parts: Mapping[str, LetorPart], layout: _Layout) -> dict[str, Dataset]:
+def _same_width(parts: Mapping[str, LetorFile], layout: _Layout) -> dict[str, Dataset]:
     """Pad sparse parts with zeros to the widest one; dense parts must agree."""
     dense = [(name, part.dataset.n_features) for name, part in parts.items() if part.dense]
     for name, width in dense[1:]:

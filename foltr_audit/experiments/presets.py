@@ -41,7 +41,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class _Table(BaseModel):
+class _PresetTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -57,7 +57,7 @@ def _known_click_model(text: str) -> str:
     return make(ClickModel, text).text
 
 
-class PresetData(_Table):
+class PresetData(_PresetTable):
     """The data of a preset.
 
     Attributes:
@@ -71,7 +71,7 @@ class PresetData(_Table):
     twin: Annotated[str, Field(pattern="^synthetic:")]
 
 
-class PresetCell(_Table):
+class PresetCell(_PresetTable):
     """One system of a study.
 
     Attributes:
@@ -85,7 +85,7 @@ class PresetCell(_Table):
     grid: dict[str, Any] = {}
 
 
-class Figure(_Table):
+class PublishedFigure(_PresetTable):
     """One published number.
 
     Attributes:
@@ -103,7 +103,7 @@ class Figure(_Table):
     approximate: bool = False
 
 
-class AttackFigures(_Table):
+class AttackFigures(_PresetTable):
     """What was published on one method under one click model.
 
     Attributes:
@@ -119,7 +119,7 @@ class AttackFigures(_Table):
     recall: Share
 
 
-class Published(_Table):
+class Publication(_PresetTable):
     """What was published.
 
     Attributes:
@@ -133,11 +133,11 @@ class Published(_Table):
     title: Text
     data: Text
     shows: str = ""
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PublishedFigure, ...] = ()
     attacks: tuple[AttackFigures, ...] = ()
 
     @model_validator(mode="after")
-    def _says_something(self) -> Published:
+    def _says_something(self) -> Publication:
         if not (self.figures or self.attacks or self.shows):
             raise ValueError("no figures; expected figures, attacks, or in shows why there are none")
         return self
@@ -149,7 +149,7 @@ class Published(_Table):
         return next(found, None)
 
 
-class Preset(_Table):
+class Preset(_PresetTable):
     """A published study.
 
     Attributes:
@@ -179,7 +179,7 @@ class Preset(_Table):
     grid: dict[str, Any] = {}
     cells: tuple[PresetCell, ...] = ()
     merge: dict[str, Any] = {}
-    published: Published
+    published: Publication
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Preset:

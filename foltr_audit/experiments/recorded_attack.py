@@ -23,10 +23,10 @@ from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, 
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, writing
 from foltr_audit.experiments.stages import findings, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import Inquiries, asking, not_for_clicks
+from foltr_audit.judge.protocol import TaskEvidence, asking, not_for_clicks
 from foltr_audit.judge.views import check_collection, query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -42,7 +42,7 @@ TARGETS = ("fresh", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedTrace:
+class TraceJudgment:
     """What attacks on one trace found.
 
     Attributes:
@@ -54,12 +54,12 @@ class JudgedTrace:
 
     click_model: str
     header: TraceHeader
-    clicks: Evidence | None
-    inquiries: Inquiries
+    clicks: ClickEvidence | None
+    inquiries: TaskEvidence
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
+class TraceAttack:
     """Recorded traces by the click model behind them, and what is needed to attack them.
 
     Attributes:
@@ -92,7 +92,7 @@ class Recorded:
         seed: int | None = None,
         intents: str | None = None,
         changes: Mapping[str, Any] | None = None,
-    ) -> Recorded:
+    ) -> TraceAttack:
         """Open a Run folder or a trace.
 
         `changes` are fields of the `AttackSpec` that differ from what the Run says; None: as it says.
@@ -233,7 +233,7 @@ class Recorded:
         """
         refuse_unknown_queries(self.protocol.queries, self.collection)
 
-    def judged(self, progress: Progress = SILENT) -> Iterator[JudgedTrace]:
+    def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace and put the truth beside their answers.
 
         Raises:
@@ -244,7 +244,7 @@ class Recorded:
             clicks, inquiries = findings(
                 trace, self.collection, self.protocol, self._streams, progress, click_model, groups
             )
-            yield JudgedTrace(
+            yield TraceJudgment(
                 click_model=click_model, header=trace.header, clicks=clicks, inquiries=inquiries
             )
 

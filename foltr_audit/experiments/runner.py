@@ -24,9 +24,16 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
 from foltr_audit.experiments.runs.stored import stored_plan
-from foltr_audit.experiments.stages import Findings, Trained, attack_fresh, findings, first_model, train
-from foltr_audit.judge.evidence import Evidence
-from foltr_audit.judge.protocol import Inquiries
+from foltr_audit.experiments.stages import (
+    AttackResult,
+    TrainResult,
+    attack_fresh,
+    findings,
+    first_model,
+    train,
+)
+from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import population_facts
 from foltr_audit.simulation.setup import Setup, as_numbered
@@ -34,11 +41,11 @@ from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from foltr_audit.auditing.audit import Audit, Finding
+    from foltr_audit.auditing.audit import Audit, AuditResult
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cell:
+class RunResult:
     """What a report needs of one Spec that was run; data and messages are let go of.
 
     Attributes:
@@ -66,12 +73,12 @@ class Cell:
     learner: str
     pdgd: str
     data: dict[str, Any]
-    trained: Trained
+    trained: TrainResult
     undefended: float | None = None
-    evidence: dict[str, Evidence] = field(default_factory=dict)
-    inquiries: dict[str, Inquiries] = field(default_factory=dict)
+    evidence: dict[str, ClickEvidence] = field(default_factory=dict)
+    inquiries: dict[str, TaskEvidence] = field(default_factory=dict)
     too_short: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AuditResult, ...] = ()
     warnings: tuple[str, ...] = ()
     population: Population = EVERYBODY
     described: dict[str, Any] | None = None
@@ -112,8 +119,8 @@ def _pdgd(learner: Learner) -> str:
     return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
-def _audited_models(setup: Setup, trained: Trained) -> dict[str, tuple[NDArray[np.float64], ...]]:
-    """The global models that the messages of an audit start from, by the names of `Finding.model`."""
+def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[NDArray[np.float64], ...]]:
+    """The global models that the messages of an audit start from, by the names of `AuditResult.model`."""
     protocol = setup.spec.audit
     if protocol is None:
         return {}
@@ -123,7 +130,7 @@ def _audited_models(setup: Setup, trained: Trained) -> dict[str, tuple[NDArray[n
     return {name: protocol.messages * (ends[name],) for name in protocol.models}
 
 
-class Study:
+class Runner:
     """Runs Specs; data sets and undefended twins that several Specs share are made once."""
 
     def __init__(
@@ -165,7 +172,7 @@ class Study:
             raise UsageError(f"--twins: scenario {names} is held against no other; expected one that is")
         return found
 
-    def run(self, spec: Spec, folder: RunFolder | None = None) -> Cell:
+    def run(self, spec: Spec, folder: RunFolder | None = None) -> RunResult:
         """Train a Spec, and attack or audit it if it has such a protocol."""
         setup, protocol = self.setup(spec), spec.attack
         facts: dict[str, Any] = {
@@ -183,7 +190,7 @@ class Study:
             along = 0 if spec.audit is None else spec.audit.along
             trained = train(setup, folder, along=along, progress=self.progress)
             audited = () if audit is None else tuple(audit.findings(_audited_models(setup, trained)))
-            return Cell(**facts, trained=replace(trained, recording=None), findings=audited)
+            return RunResult(**facts, trained=replace(trained, recording=None), findings=audited)
         refuse_unknown_queries(protocol.queries, setup.collection)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
@@ -194,7 +201,7 @@ class Study:
         else:
             name = setup.population.click_model(spec.train.click_model) or SEVERAL
             found = {name: self._attack_training(setup, protocol, trained)}
-        return Cell(
+        return RunResult(
             **facts,
             trained=replace(trained, recording=None),
             undefended=self._twin(spec, trained) if self.with_undefended else None,
@@ -209,7 +216,7 @@ class Study:
 
         return Audit(setup, protocol, self.progress)
 
-    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: Trained) -> Findings:
+    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: TrainResult) -> AttackResult:
         if trained.recording is None:
             raise UsageError("attack: the training rounds were not kept")
         return findings(
@@ -221,7 +228,7 @@ class Study:
             groups=ClientGroups.of(setup.population),
         )
 
-    def _twin(self, spec: Spec, trained: Trained) -> float:
+    def _twin(self, spec: Spec, trained: TrainResult) -> float:
         """Offline nDCG@10 of the same training without defense."""
         twin = spec.undefended
         if spec.defense == twin.defense:
@@ -232,7 +239,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Output:
+class RunOutput:
     """Where a plan's Runs go: one Spec straight into the folder, several into a folder each."""
 
     path: Path
@@ -243,7 +250,7 @@ class Output:
         if self.resume and self.overwrite:
             raise UsageError("--resume and --overwrite: give one or the other")
 
-    def run(self, plan: Plan, study: Study) -> list[Cell]:
+    def run(self, plan: Plan, study: Runner) -> list[RunResult]:
         """Run a plan into the folder, which is locked meanwhile.
 
         Raises:
@@ -281,6 +288,6 @@ class Output:
             atomic_files.write_text(self.path / RESULTS, text + "\n")
 
 
-def run_plan(plan: Plan, output: Output | None, study: Study) -> list[Cell]:
+def run_plan(plan: Plan, output: RunOutput | None, study: Runner) -> list[RunResult]:
     """Run every Spec of a plan, into folders if `output` is given."""
     return [study.run(spec) for spec in plan.specs] if output is None else output.run(plan, study)

@@ -21,21 +21,21 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import Inquiries, asking, inquire
+from foltr_audit.judge.protocol import TaskEvidence, asking, inquire
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.recorder import Recording, record_rounds, trace_header
-from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.recorder import RoundStore, record_rounds, trace_header
+from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import SILENT, Progress, Stopwatch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trained:
+class TrainResult:
     """A trained global model and how it came to be.
 
     Attributes:
@@ -59,7 +59,7 @@ class Trained:
     interactions: int
     seconds: float
     later: tuple[int, float] = (0, 0.0)
-    recording: Recording | None
+    recording: RoundStore | None
     along: tuple[NDArray[np.float64], ...] = ()
 
     @property
@@ -86,7 +86,7 @@ class Trained:
         return np.array([row[name] for row in self.rounds], dtype=np.float64)
 
 
-class ModelPath:
+class ModelTrajectory:
     """Global models of some rounds, as they go by; the model after the last round ends them."""
 
     def __init__(self, rounds: int, count: int) -> None:
@@ -95,7 +95,7 @@ class ModelPath:
         self._wanted = [round(place) for place in np.linspace(0, rounds, count).tolist()]
         self._models: dict[int, NDArray[np.float64]] = {}
 
-    def watch(self, rounds: Iterable[Round]) -> Iterator[Round]:
+    def watch(self, rounds: Iterable[RoundResult]) -> Iterator[RoundResult]:
         """The same rounds; models that they began with are kept."""
         for played in rounds:
             self._keep(played.context.round, played.context.parameters)
@@ -131,7 +131,7 @@ def train(
     keep: bool = False,
     along: int = 0,
     progress: Progress = SILENT,
-) -> Trained:
+) -> TrainResult:
     """Play all rounds of a Spec.
 
     Args:
@@ -151,7 +151,7 @@ def train(
         setup, setup.population.click_model(spec.train.click_model), spec.population.cohort_size
     )
     each, watch = spec.population.cohort_size * setup.interactions, Stopwatch()
-    path = ModelPath(spec.train.rounds, along)
+    path = ModelTrajectory(spec.train.rounds, along)
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
             lambda first, last: path.watch(
@@ -173,7 +173,7 @@ def train(
     evaluation, weights = federation.evaluation, federation.clientele.weights(0)
     rounds = recording.metrics()
     here = rounds[len(rounds) - watch.pieces :]
-    return Trained(
+    return TrainResult(
         parameters=parameters,
         rounds=rounds,
         untrained=evaluation.ndcg(start, weights),
@@ -186,7 +186,7 @@ def train(
     )
 
 
-class Findings(NamedTuple):
+class AttackResult(NamedTuple):
     """What the attacks of a protocol found in one recording.
 
     Attributes:
@@ -194,8 +194,8 @@ class Findings(NamedTuple):
         inquiries: what attacks found that ask for something else.
     """
 
-    clicks: Evidence | None
-    inquiries: Inquiries
+    clicks: ClickEvidence | None
+    inquiries: TaskEvidence
 
 
 def make_attacks(methods: Sequence[str]) -> list[Attack]:
@@ -211,7 +211,7 @@ def attack_fresh(
     parameters: NDArray[np.float64],
     folder: RunFolder | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Findings]:
+) -> dict[str, AttackResult]:
     """Let fresh clients send to a trained model, and judge every attack; findings by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
@@ -239,14 +239,14 @@ def attack_fresh(
 
 
 def findings(
-    recording: Recording,
+    recording: RoundStore,
     collection: Collection | None,
     protocol: AttackSpec,
     streams: Streams,
     progress: Progress = SILENT,
     name: str = "",
     groups: ClientGroups = ONE_GROUP,
-) -> Findings:
+) -> AttackResult:
     """Judge every attack of a protocol, whatever it asks, on recorded rounds that hold their truth.
 
     Clicks are judged by `groups` of clients as well.
@@ -265,14 +265,14 @@ def findings(
 
 
 def _findings(
-    recording: Recording,
+    recording: RoundStore,
     collection: Collection | None,
     protocol: AttackSpec,
     streams: Streams,
     progress: Progress,
     name: str,
     groups: ClientGroups,
-) -> Findings:
+) -> AttackResult:
     observer = Observer(recording.header, collection, frozenset(protocol.hide))
     methods = protocol.methods_on(recording.header.content)
     attacks, clicks = make_attacks(methods), None
@@ -282,7 +282,7 @@ def _findings(
     inquiries = inquire(recording, observer, attacks, protocol, streams, progress, name)
     refused = {} if clicks is None else clicks.refused
     refuse_if_none_runs(methods, {**refused, **inquiries.refused})
-    return Findings(clicks, inquiries)
+    return AttackResult(clicks, inquiries)
 
 
 def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> None:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.inference.pattern_decoder import Decoder, Prior, density_table, noise_law
+from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, density_table, noise_law
 from foltr_audit.inference.replay import Replay
-from foltr_audit.privacy.noise import NoiseLaw, Rounding, ScaleFree
+from foltr_audit.privacy.noise import NoiseLaw, RoundingNoise, ScaleFreeNoise
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.click_sums import Noise, Sums
+    from foltr_audit.kernels.click_sums import SumNoiseTable, UpdateSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,9 +33,9 @@ _STEEP = 1e-7  # slopes from which a weight is told apart from rounding
 def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
     """The law of the noise in a sum over so many clients; unknown noise stays unknown."""
     law = noise_law(known)
-    if isinstance(law, Rounding):
+    if isinstance(law, RoundingNoise):
         return replace(law, resolution=law.resolution * clients**0.5)
-    return law if isinstance(law, ScaleFree) else law.summed(clients)
+    return law if isinstance(law, ScaleFreeNoise) else law.summed(clients)
 
 
 def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:
@@ -64,13 +64,15 @@ def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:
 
 
 @lru_cache(maxsize=64)
-def noise_tables(law: NoiseLaw) -> Noise:
+def noise_tables(law: NoiseLaw) -> SumNoiseTable:
     """The law for kernels."""
-    from foltr_audit.kernels.click_sums import Noise
+    from foltr_audit.kernels.click_sums import SumNoiseTable
     from foltr_audit.kernels.density import tabulate
 
     density, steep = density_table(law), steepness(law)
-    return Noise(density.inverse_scale, density.cubics, tabulate(lambda x: -steep(x), law.scale).cubics)
+    return SumNoiseTable(
+        density.inverse_scale, density.cubics, tabulate(lambda x: -steep(x), law.scale).cubics
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,8 @@ class CountDecoder:
     Attributes:
         view: sums of updates, one list each; `why_no_replay` must have found nothing against it.
         prior: what is believed of clicks before: grades usual at a `position`, known `relevance`, or
-            `uniform`, any rate alike; a prior that the observer does not know falls back as in `Decoder`.
+            `uniform`, any rate alike; a prior that the observer does not know falls back as in
+            `PatternDecoder`.
     """
 
     view: View
@@ -116,9 +119,9 @@ class CountDecoder:
             for first in range(0, rows.size, size):
                 yield rows[first : first + size]
 
-    def _decoded(self, rows: Ints, noise: Noise, starts: Ints) -> Floats:
+    def _decoded(self, rows: Ints, noise: SumNoiseTable, starts: Ints) -> Floats:
         from foltr_audit.kernels.click_sums import counts_by_any_rate, counts_by_cascade
-        from foltr_audit.kernels.grade_search import Grades, counts_by_grades
+        from foltr_audit.kernels.grade_search import GradeBelief, counts_by_grades
 
         sums, belief = self.sums(rows), self.view.knowledge.belief
         if self.prior == "uniform" or belief is None:
@@ -126,18 +129,18 @@ class CountDecoder:
         if self.prior == "relevance" and self.view.labels is not None:
             click, stop = belief.by_grade(self.view.labels[rows, 0])
             return counts_by_cascade(sums, noise, click, stop)
-        grades = Grades(belief.click.copy(), belief.stop.copy(), _log_chances(belief, starts.shape[1]))
+        grades = GradeBelief(belief.click.copy(), belief.stop.copy(), _log_chances(belief, starts.shape[1]))
         return counts_by_grades(sums, noise, grades, starts)
 
-    def sums(self, rows: Ints) -> Sums:
+    def sums(self, rows: Ints) -> UpdateSums:
         """Some sums for kernels."""
-        from foltr_audit.kernels.click_sums import Sums
+        from foltr_audit.kernels.click_sums import UpdateSums
         from foltr_audit.kernels.pattern_terms import pattern_terms
 
         replay, k = self.replay, self.view.shown.shape[2]
         theta = np.ascontiguousarray(self.view.parameters[rows])
         J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
-        lengths, ball = replay.lengths[rows, 0], Decoder(self.view).ball
+        lengths, ball = replay.lengths[rows, 0], PatternDecoder(self.view).ball
         terms = pattern_terms(
             replay.weights(theta, rows, 0),
             J,
@@ -149,7 +152,7 @@ class CountDecoder:
         )
         design = np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
         most = np.abs(terms[:, :, :k]).max(axis=(1, 2)) * np.abs(J).max(axis=(1, 2))
-        return Sums(
+        return UpdateSums(
             received=np.clip(self.view.updates[rows], -_FARTHEST, _FARTHEST),
             design=np.ascontiguousarray(design),
             terms=terms,

@@ -9,20 +9,22 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.joint_search import joint_clicks
-from foltr_audit.inference.pattern_decoder import Decoder
+from foltr_audit.inference.pattern_decoder import PatternDecoder
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def under_each(view: View) -> list[Decoder]:
+def under_each(view: View) -> list[PatternDecoder]:
     """A decoder that believes in each intent of a view in turn."""
     labels = view.intent_labels
     intents = 0 if labels is None else labels.shape[3]
-    return [Decoder(view.under(intent), "relevance") for intent in range(intents)]
+    return [PatternDecoder(view.under(intent), "relevance") for intent in range(intents)]
 
 
-def list_likelihoods(decoder: Decoder, shortlist: int, sweeps: int) -> Iterator[tuple[Ints, int, Floats]]:
+def list_likelihoods(
+    decoder: PatternDecoder, shortlist: int, sweeps: int
+) -> Iterator[tuple[Ints, int, Floats]]:
     """Log likelihood of every click pattern of each list (rows, 2^k), with its messages and its number.
 
     Where messages have several lists, the clicks on the others are those that a joint search finds, or
@@ -46,7 +48,7 @@ def list_likelihoods(decoder: Decoder, shortlist: int, sweeps: int) -> Iterator[
             yield rows, b, decoder.likelihoods(rows, b, path[b], path[-1] - path[b + 1])
 
 
-def _arrived(decoder: Decoder) -> Iterator[tuple[Ints, int, Floats]]:
+def _arrived(decoder: PatternDecoder) -> Iterator[tuple[Ints, int, Floats]]:
     """The same of clicks that arrived in clear."""
     n, B, k = decoder.view.shown.shape
     clicks = (decoder.view.messages[:, : B * k].reshape(n, B, k) > 0.5) & decoder.view.is_document

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.inference.list_decoder import ListDecoder
-from foltr_audit.inference.list_evidence import ListEvidence
-from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
-from foltr_audit.inference.relaxation import RelaxedClicks
-from foltr_audit.privacy.noise import ScaleFree
+from foltr_audit.inference.list_evidence import ListLikelihood
+from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
+from foltr_audit.inference.relaxation import ClickRelaxation
+from foltr_audit.privacy.noise import ScaleFreeNoise
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -22,13 +22,13 @@ Bools = NDArray[np.bool_]
 
 _TURNS = 6  # times the relaxed start reckons the drift of the local model anew
 _TRIED = 32  # patterns of one list that are tried with the best pattern of another
-_SOFT = tuple(ScaleFree(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
+_SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
 _SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
 _HISTORIES = 16  # clicks on earlier lists that are kept in mind for the start that lists alone give
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """Where the search stands: H hypotheses, each of one message.
 
     Attributes:
@@ -41,18 +41,18 @@ class State(NamedTuple):
     clicks: Bools
     value: Floats
 
-    def at(self, rows: Ints) -> State:
+    def at(self, rows: Ints) -> SearchState:
         """Some of the hypotheses."""
-        return State(self.message[rows], self.clicks[rows], self.value[rows])
+        return SearchState(self.message[rows], self.clicks[rows], self.value[rows])
 
-    def with_rows(self, rows: Ints, new: State) -> State:
+    def with_rows(self, rows: Ints, new: SearchState) -> SearchState:
         """The hypotheses with some of them replaced."""
         clicks, value = self.clicks.copy(), self.value.copy()
         clicks[rows], value[rows] = new.clicks, new.value
-        return State(self.message, clicks, value)
+        return SearchState(self.message, clicks, value)
 
 
-class Found(NamedTuple):
+class JointSearchResult(NamedTuple):
     """What the search found for some messages.
 
     Attributes:
@@ -61,7 +61,7 @@ class Found(NamedTuple):
         lost: where even the best leaves more of a message than the noise law lets expect, bool (H,).
     """
 
-    best: State
+    best: SearchState
     votes: Floats
     lost: Bools
 
@@ -81,7 +81,7 @@ class JointSearch:
     section 2.5.
     """
 
-    def __init__(self, decoder: Decoder, shortlist: int, sweeps: int, *, lists: bool = False) -> None:
+    def __init__(self, decoder: PatternDecoder, shortlist: int, sweeps: int, *, lists: bool = False) -> None:
         """Prepare the search.
 
         Args:
@@ -92,16 +92,16 @@ class JointSearch:
                 against it.
         """
         self.decoder = decoder
-        self.evidence = ListEvidence(decoder) if lists else None
+        self.evidence = ListLikelihood(decoder) if lists else None
         self.view = decoder.view
         patterns = 1 << self.view.shown.shape[2]
         self.shortlist, self.tried = min(shortlist, patterns), min(_TRIED, patterns)
         self.sweeps = sweeps
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[JointSearchResult]:
         """What it finds for all messages, some at a time, in order; nothing of messages without lists."""
         n, B, _ = self.view.shown.shape
-        starts = RelaxedClicks(self.view).starts(_TURNS)
+        starts = ClickRelaxation(self.view).starts(_TURNS)
         if self.evidence is not None:
             told = ListDecoder(self.decoder, _HISTORIES).clicks(np.arange(n))
             starts = np.concatenate([told[:, np.newaxis], starts], axis=1)
@@ -109,9 +109,9 @@ class JointSearch:
             rows = np.arange(first, min(first + _CHUNK, n))
             best, votes = self.best(rows, starts[rows])
             explained = ~self.unexplained(best) | (self.decoder.usual_fit == np.inf)
-            yield Found(best, votes, ~explained)
+            yield JointSearchResult(best, votes, ~explained)
 
-    def best(self, rows: Ints, starts: Bools) -> tuple[State, Floats]:
+    def best(self, rows: Ints, starts: Bools) -> tuple[SearchState, Floats]:
         """The best hypothesis found for each of some messages, from starts (rows, S, B, k).
 
         Also the share of all ends of the search that clicked each document, (rows, B, k).
@@ -121,7 +121,9 @@ class JointSearch:
         begin = starts.reshape(n * S, *starts.shape[2:])
         clicks = np.concatenate([begin, self.softened(message, begin)]) if B > 1 else begin
         message = np.tile(message, clicks.shape[0] // message.size)
-        ends = self.settled(State(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps)
+        ends = self.settled(
+            SearchState(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps
+        )
         by_message = np.argsort(ends.message, kind="stable").reshape(n, -1)
         best = ends.at(by_message[np.arange(n), ends.value[by_message].argmax(axis=1)])
         votes = ends.clicks[by_message].mean(axis=1)
@@ -141,11 +143,13 @@ class JointSearch:
             coarse = JointSearch(
                 replace(self.decoder, law=law), self.shortlist, self.sweeps, lists=self.evidence is not None
             )
-            state = State(message, clicks, coarse.values(message, clicks))
+            state = SearchState(message, clicks, coarse.values(message, clicks))
             clicks = coarse.settled(state, coarse.sweep, _SOFT_SWEEPS).clicks
         return clicks
 
-    def settled(self, state: State, move: Callable[[State], State], most: int) -> State:
+    def settled(
+        self, state: SearchState, move: Callable[[SearchState], SearchState], most: int
+    ) -> SearchState:
         """Moves every hypothesis until it gets no better, or so many times."""
         moving = np.arange(state.message.size)
         for _ in range(most):
@@ -157,22 +161,22 @@ class JointSearch:
                 break
         return state
 
-    def sweep(self, state: State) -> State:
+    def sweep(self, state: SearchState) -> SearchState:
         """Every list in its turn takes its best pattern given the others."""
         for b in range(state.clicks.shape[1]):
             state = self.better(state, self.alternatives(state, b, self.shortlist))
         return state
 
-    def paired_sweep(self, state: State) -> State:
+    def paired_sweep(self, state: SearchState) -> SearchState:
         """Every list tries its likeliest patterns, each with the best pattern of every other list in turn."""
         for b, other in permutations(range(state.clicks.shape[1]), 2):
             clicks = self.alternatives(state, b, self.tried)
             message = np.repeat(state.message, self.tried)
-            guess = State(message, clicks, np.zeros(message.size))
+            guess = SearchState(message, clicks, np.zeros(message.size))
             state = self.better(state, self.alternatives(guess, other, 1))
         return self.sweep(state)
 
-    def alternatives(self, state: State, b: int, most: int) -> Bools:
+    def alternatives(self, state: SearchState, b: int, most: int) -> Bools:
         """Each hypothesis with its `most` likeliest patterns of list b instead, bool (H most, B, k)."""
         from foltr_audit.kernels.patterns import best_patterns
 
@@ -181,14 +185,14 @@ class JointSearch:
         clicks[:, b] = patterns_as_clicks(likely.reshape(-1), clicks.shape[2])
         return clicks
 
-    def better(self, state: State, tried: Bools) -> State:
+    def better(self, state: SearchState, tried: Bools) -> SearchState:
         """Each hypothesis, or the best of its alternatives (H T, B, k) if that is better."""
         T = tried.shape[0] // state.message.size
         values = self.values(np.repeat(state.message, T), tried).reshape(-1, T)
         at, pick = np.arange(state.message.size), values.argmax(axis=1)
         better = values[at, pick] > state.value
         clicks = np.where(better[:, np.newaxis, np.newaxis], tried[pick + T * at], state.clicks)
-        return State(state.message, clicks, np.where(better, values[at, pick], state.value))
+        return SearchState(state.message, clicks, np.where(better, values[at, pick], state.value))
 
     def values(self, message: Ints, clicks: Bools) -> Floats:
         """Log posterior of hypotheses, up to one constant a message: (H,)."""
@@ -200,19 +204,19 @@ class JointSearch:
             fit += self.decoder.log_prior_of(message, b, clicks[:, b])
         return fit
 
-    def unexplained(self, state: State) -> Bools:
+    def unexplained(self, state: SearchState) -> Bools:
         """Hypotheses that leave more of a message than the noise law lets expect, (H,)."""
         final = self.decoder.replay.paths(state.message, state.clicks)[-1]
         return self.decoder.fit(state.message, final) < self.decoder.usual_fit
 
-    def posteriors(self, state: State, b: int) -> Floats:
+    def posteriors(self, state: SearchState, b: int) -> Floats:
         """Log posterior of every pattern of list b, the others fixed and later steps unchanged: (H, 2^k)."""
         path = self.decoder.replay.paths(state.message, state.clicks)
         rest = path[-1] - path[b + 1]
         likely = self.decoder.likelihoods(state.message, b, path[b], rest)
         return likely + self.decoder.log_priors(state.message, b)
 
-    def conditionals(self, state: State, patterns: Floats | None = None) -> tuple[Floats, Floats]:
+    def conditionals(self, state: SearchState, patterns: Floats | None = None) -> tuple[Floats, Floats]:
         """P(click) of each document (n, B, k) and P(any click) of each list (n, B), the others as guessed.
 
         Fills `patterns` (n, B, 2^k) with the probability of each click pattern where it is given.
@@ -234,10 +238,10 @@ class JointSearch:
         return scores, any_click
 
 
-def joint_clicks(decoder: Decoder, shortlist: int, sweeps: int) -> Bools:
+def joint_clicks(decoder: PatternDecoder, shortlist: int, sweeps: int) -> Bools:
     """Clicks on all lists of a view's messages, bool (n, B, k); without sweeps the relaxed ones, rounded."""
     if not sweeps:
-        return np.asarray(RelaxedClicks(decoder.view).starts(_TURNS)[:, 0])
+        return np.asarray(ClickRelaxation(decoder.view).starts(_TURNS)[:, 0])
     clicks = np.zeros(decoder.view.shown.shape, np.bool_)
     for found in JointSearch(decoder, shortlist, sweeps).found():
         clicks[found.best.message] = found.clicks

@@ -26,7 +26,7 @@ def with_model_column(view: View) -> Floats:
     return np.concatenate([view.columns, view.parameters[:, :, np.newaxis]], axis=2)
 
 
-class Fit(NamedTuple):
+class LeastSquaresFit(NamedTuple):
     """A least-squares fit of each of n systems.
 
     Attributes:
@@ -41,7 +41,7 @@ class Fit(NamedTuple):
     noisy: NDArray[np.bool_]
 
 
-def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float = 0.0) -> Fit:
+def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float = 0.0) -> LeastSquaresFit:
     """The shortest least-squares solution of each of n systems.
 
     Args:
@@ -56,7 +56,7 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     """
     if not columns.size:
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
-        return Fit(nothing, nothing, np.zeros(len(columns), dtype=np.bool_))
+        return LeastSquaresFit(nothing, nothing, np.zeros(len(columns), dtype=np.bool_))
     U, s, Vt = np.linalg.svd(columns, full_matrices=False)
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
@@ -65,7 +65,7 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     spread = roundings.max(axis=1, keepdims=True, initial=0.0) + solving.max(axis=1, keepdims=True)
     left = np.abs(values - np.einsum("npm,nm->np", columns, weights)).max(axis=1, initial=0.0)
     errors = spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2))
-    return Fit(weights, errors, left > _NOISE * spread[:, 0])
+    return LeastSquaresFit(weights, errors, left > _NOISE * spread[:, 0])
 
 
 def entering(columns: Floats, weights: Floats) -> Floats:
@@ -73,7 +73,7 @@ def entering(columns: Floats, weights: Floats) -> Floats:
     return np.asarray(np.einsum("npm,nm->np", np.abs(columns), np.abs(weights)))
 
 
-def rounding_fit(view: View, columns: Floats, weights: Floats) -> Fit:
+def rounding_fit(view: View, columns: Floats, weights: Floats) -> LeastSquaresFit:
     """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding.
 
     What rounding the features does is counted with these weights: those of least squares follow the noise.
@@ -81,10 +81,10 @@ def rounding_fit(view: View, columns: Floats, weights: Floats) -> Fit:
     m = weights.shape[1]
     known = roundings(view) + view.feature_resolution * entering(columns[:, :, :m], weights)
     fit = least_squares(columns, view.updates, known)
-    return Fit(weights, fit.errors[:, :m], fit.noisy)
+    return LeastSquaresFit(weights, fit.errors[:, :m], fit.noisy)
 
 
-def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:
+def named_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) -> Inference:
     """The answer that names documents with a positive weight: weights (n, B k) are the scores.
 
     A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
@@ -95,7 +95,7 @@ def named_by_weight(view: View, fit: Fit, tolerance: float | None) -> Inference:
     return _named_above(view, fit, tolerance * np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0))
 
 
-def named_above_gap(view: View, fit: Fit) -> Inference:
+def named_above_gap(view: View, fit: LeastSquaresFit) -> Inference:
     """The answer that names documents with a positive weight above rounding and above a gap in the weights.
 
     For fits that noise in a minority of the numbers does not move.
@@ -103,12 +103,12 @@ def named_above_gap(view: View, fit: Fit) -> Inference:
     return _named_above(view, fit, np.maximum(_SURE * fit.errors, _below_gap(fit)))
 
 
-def _named_above(view: View, fit: Fit, least: Floats) -> Inference:
+def _named_above(view: View, fit: LeastSquaresFit, least: Floats) -> Inference:
     named = (fit.weights > least).reshape(view.shown.shape)
     return Inference(scores=fit.weights.reshape(view.shown.shape), guess=named & view.is_document)
 
 
-def _below_gap(fit: Fit) -> Floats:
+def _below_gap(fit: LeastSquaresFit) -> Floats:
     """The largest weight below the widest gap of a noisy message's positive weights, (n, 1); else 0.
 
     Most shares of sparse noise are tiny and not 0. What they make of the weight 0 is more than rounding, and

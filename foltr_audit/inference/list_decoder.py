@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.inference.list_evidence import ListEvidence
-from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
+from foltr_audit.inference.list_evidence import ListLikelihood
+from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -19,7 +19,7 @@ _NEGLIGIBLE = 20.0  # of log probability below a message's best history: not kep
 _ENOUGH = 0.99  # share of the posterior that histories must hold to speak for the lists before
 
 
-class Histories(NamedTuple):
+class ClickHistories(NamedTuple):
     """Clicks on the lists so far that are still held to be possible, several a message.
 
     Attributes:
@@ -45,10 +45,10 @@ class ListDecoder:
     section III.
     """
 
-    def __init__(self, decoder: Decoder, histories: int) -> None:
+    def __init__(self, decoder: PatternDecoder, histories: int) -> None:
         """Of a view against which `why_no_evidence` has found nothing; so many histories a message."""
         self.decoder = decoder
-        self.evidence = ListEvidence(decoder)
+        self.evidence = ListLikelihood(decoder)
         self.histories = histories
 
     def posteriors(self, messages: Ints) -> list[Floats]:
@@ -56,7 +56,7 @@ class ListDecoder:
         view = self.decoder.view
         _, B, k = view.shown.shape
         found = [np.full((messages.size, 1 << k), -np.inf) for _ in range(B)]
-        now = Histories(
+        now = ClickHistories(
             np.arange(messages.size),
             np.zeros((messages.size, B), dtype=np.int64),
             view.parameters[messages],
@@ -79,7 +79,9 @@ class ListDecoder:
         best = [posterior.argmax(axis=1) for posterior in self.posteriors(messages)]
         return patterns_as_clicks(np.stack(best, axis=1), k)
 
-    def _kept(self, now: Histories, weights: Floats, messages: Ints, b: int) -> tuple[Histories, Floats]:
+    def _kept(
+        self, now: ClickHistories, weights: Floats, messages: Ints, b: int
+    ) -> tuple[ClickHistories, Floats]:
         """The best histories with list b, and the share of each message's posterior that they hold."""
         rows, patterns, share = [], [], np.ones(messages.size)
         firsts = np.searchsorted(now.message, np.arange(messages.size + 1))
@@ -97,10 +99,10 @@ class ListDecoder:
         clicks = patterns_as_clicks(pattern, self.decoder.view.shown.shape[2])
         message = now.message[row]
         models = self.decoder.replay.step(now.models[row], messages[message], b, clicks)
-        return Histories(message, chosen, models, weights[row, pattern]), share
+        return ClickHistories(message, chosen, models, weights[row, pattern]), share
 
     @staticmethod
-    def _smooth(found: list[Floats], now: Histories, enough: Bools) -> None:
+    def _smooth(found: list[Floats], now: ClickHistories, enough: Bools) -> None:
         """Weigh earlier lists by the histories of the messages for which these hold enough."""
         rows = np.flatnonzero(enough[now.message])
         for b, posterior in enumerate(found):

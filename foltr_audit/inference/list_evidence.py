@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.inference.pattern_decoder import Decoder
+from foltr_audit.inference.pattern_decoder import PatternDecoder
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ def why_no_evidence(view: View) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class ListEvidence:
+class ListLikelihood:
     """Weighs lists by how probable they are under the local models that ranked them.
 
     Source: Plackett-Luce sampling as in Oosterhuis & de Rijke 2018, "Differentiable unbiased online
@@ -52,7 +52,7 @@ class ListEvidence:
         decoder: what is known of the clicks of a view against which `why_no_evidence` has found nothing.
     """
 
-    decoder: Decoder
+    decoder: PatternDecoder
 
     def of_models(self, models: Floats, messages: Ints, b: int) -> Floats:
         """Log probability of list b of some messages (H,) under local models (H, P) before it, (H,)."""

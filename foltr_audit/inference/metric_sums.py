@@ -20,7 +20,7 @@ MOST_SUMS = 1 << 16
 """With more different sums, their tables take too much memory."""
 
 
-class Sums(NamedTuple):
+class ReciprocalRankSums(NamedTuple):
     """The sums that some reciprocal ranks can make, in whole units.
 
     Attributes:
@@ -55,7 +55,7 @@ def reciprocal_ranks(k: int) -> Floats:
 
 
 @lru_cache(maxsize=16)
-def reachable_sums(n: int, k: int) -> Sums | None:
+def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
     """The sums of n reciprocal ranks of up to k documents each; None if they are more than `MOST_SUMS`."""
     unit = math.lcm(*range(1, k + 1))
     values = np.array([0, *(unit // rank for rank in range(1, k + 1))], dtype=np.int64)
@@ -69,7 +69,7 @@ def reachable_sums(n: int, k: int) -> Sums | None:
     after = np.zeros((n, max((len(table) for table in tables), default=1), k + 1), dtype=np.int32)
     for j, table in enumerate(tables):
         after[j, : len(table)] = table
-    return Sums(unit, levels[-1], after, np.array([level.size for level in levels]))
+    return ReciprocalRankSums(unit, levels[-1], after, np.array([level.size for level in levels]))
 
 
 def mean_likelihoods(means: Floats, laws: Floats) -> Floats:

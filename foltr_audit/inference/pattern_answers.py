@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Inference
-from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 
 Ints = NDArray[np.int64]
 Guess = Literal["pattern", "marginal"]
 
 
 def answer_of(
-    decoder: Decoder, posteriors: Iterable[tuple[Ints, int, NDArray[np.float64]]], guess: Guess
+    decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, NDArray[np.float64]]], guess: Guess
 ) -> Inference:
     """What an attack answers with the posterior of each list.
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.replay import Replay
-from foltr_audit.privacy.noise import AddedNoise, NoiseLaw, Rounding, ScaleFree, parse_law
+from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.density import DensityTable
-    from foltr_audit.kernels.patterns import Ball
+    from foltr_audit.kernels.patterns import ClipRule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,16 +26,16 @@ _RARE = 4.0  # standard deviations
 _CHUNK_PATTERNS = 1 << 19
 
 
-def noise_law(known: Knowledge) -> AddedNoise | Rounding | ScaleFree:
+def noise_law(known: Knowledge) -> AdditiveNoise | RoundingNoise | ScaleFreeNoise:
     """The law of what is left of a message once the right model is taken off.
 
     Without noise it is what rounding leaves; an unknown law counts as heavy-tailed without a scale.
     """
     resolution = known.resolution
     if known.noise == "none":
-        return Rounding(resolution=resolution)
+        return RoundingNoise(resolution=resolution)
     law = None if known.noise is None else parse_law(known.noise)
-    return law or ScaleFree(resolution=resolution)
+    return law or ScaleFreeNoise(resolution=resolution)
 
 
 @lru_cache(maxsize=64)
@@ -74,7 +74,7 @@ def why_too_long(view: View) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Decoder:
+class PatternDecoder:
     """Weighs the click patterns of a view's lists.
 
     Attributes:
@@ -98,13 +98,13 @@ class Decoder:
         return density_table(self.law or noise_law(self.view.knowledge))
 
     @cached_property
-    def ball(self) -> Ball:
+    def ball(self) -> ClipRule:
         """The step stage for kernels."""
-        from foltr_audit.kernels.patterns import Ball
+        from foltr_audit.kernels.patterns import ClipRule
 
         known = self.view.knowledge
         norm, order = (known.clip.norm, known.clip.ord) if known.clip else (np.inf, 2)
-        return Ball(norm, order, known.clip_without_pairs)
+        return ClipRule(norm, order, known.clip_without_pairs)
 
     @cached_property
     def usual_fit(self) -> float:

@@ -20,7 +20,7 @@ _LEVELS = (0.5, 0.25, 0.75)  # where relaxed clicks are rounded to begin a searc
 
 
 @dataclass(frozen=True, eq=False)
-class RelaxedClicks:
+class ClickRelaxation:
     """The update of a view's messages as a linear function of relaxed clicks.
 
     `y ~ sum_b eta J_b^T L_b c_b`, L_b the Laplacian of PDGD's pair weights among the observed documents of

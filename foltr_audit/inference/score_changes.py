@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import Attack, View
 Floats = NDArray[np.float64]
 
 
-class RankChanges(Attack):
+class ScoreChangeAttack(Attack):
     """An attack on the change of scores within a list; subclasses say what they make of it.
 
     `compare=documents` sets each document's score under the client's model beside its score under the

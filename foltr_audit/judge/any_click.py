@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import Resamples, Score
-from foltr_audit.judge.evidence import Evidence
-from foltr_audit.judge.roc import Ranked
+from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.roc import ScoreRanking
 
 
 @dataclass(frozen=True)
-class AnyClick:
+class AnyClickScores:
     """How well one attack tells lists with a click from lists without one.
 
     Attributes:
@@ -24,11 +24,11 @@ class AnyClick:
     """
 
     method: str
-    auc: Score
-    accuracy: Score
+    auc: MetricEstimate
+    accuracy: MetricEstimate
 
 
-def any_click_scores(evidence: Evidence, resamples: Resamples) -> Iterator[AnyClick]:
+def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AnyClickScores]:
     """Every attack in its order, on all lists.
 
     Args:
@@ -40,13 +40,13 @@ def any_click_scores(evidence: Evidence, resamples: Resamples) -> Iterator[AnyCl
         says_so = (answer.guess & evidence.is_document).any(axis=1)
         if label in evidence.probabilities:
             says_so = answer.any_click > 0.5
-        yield AnyClick(
+        yield AnyClickScores(
             method=label,
-            auc=Ranked.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
+            auc=ScoreRanking.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
             accuracy=resamples.share((says_so == has_click).astype(np.float64)),
         )
 
 
-def base_rate(evidence: Evidence, resamples: Resamples) -> Score:
+def base_rate(evidence: ClickEvidence, resamples: QueryBootstrap) -> MetricEstimate:
     """Share of lists with a click: the accuracy of always saying yes."""
     return resamples.share(evidence.has_click.astype(np.float64))

@@ -31,18 +31,18 @@ Transform = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricEstimate:
     """One metric: its value, and its 95 % interval (None where fewer than two queries speak)."""
 
     value: float
     ci95: Interval | None
 
 
-NOTHING = Score(float("nan"), None)
+NOTHING = MetricEstimate(float("nan"), None)
 """The score of what is not defined."""
 
 
-class Resampled(NamedTuple):
+class BootstrapDistribution(NamedTuple):
     """A metric of all lists, and of the lists of each resample.
 
     Attributes:
@@ -58,13 +58,13 @@ class Resampled(NamedTuple):
     share: bool = False
 
     @property
-    def score(self) -> Score:
+    def score(self) -> MetricEstimate:
         """The value with its interval."""
         if self.share:
-            return Score(self.value, share_interval(self.value, self.draws, self.queries))
-        return Score(self.value, interval(self.draws, self.queries))
+            return MetricEstimate(self.value, share_interval(self.value, self.draws, self.queries))
+        return MetricEstimate(self.value, interval(self.draws, self.queries))
 
-    def minus(self, other: Resampled) -> Score:
+    def minus(self, other: BootstrapDistribution) -> MetricEstimate:
         """The difference to another metric in the same resamples.
 
         Where the interval of either is wider than its resamples, the difference may be anything between
@@ -75,10 +75,10 @@ class Resampled(NamedTuple):
         widened = mine != interval(self.draws, self.queries) or theirs != interval(other.draws, other.queries)
         if ends is not None and mine is not None and theirs is not None and widened:
             ends = min(ends[0], mine[0] - theirs[1]), max(ends[1], mine[1] - theirs[0])
-        return Score(self.value - other.value, ends)
+        return MetricEstimate(self.value - other.value, ends)
 
 
-class Resamples:
+class QueryBootstrap:
     """Queries drawn with replacement, each with all its lists (Davison & Hinkley 1997, section 3.8).
 
     Attributes:
@@ -100,25 +100,27 @@ class Resamples:
         draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
         self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
 
-    def mean(self, values: NDArray[np.float64]) -> Score:
+    def mean(self, values: NDArray[np.float64]) -> MetricEstimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
         return self.means(values).score
 
-    def share(self, values: NDArray[np.float64]) -> Score:
+    def share(self, values: NDArray[np.float64]) -> MetricEstimate:
         """As `mean`, of values between 0 and 1; the interval is valid at these ends too."""
         return self.shares(values).score
 
-    def shares(self, values: NDArray[np.float64]) -> Resampled:
+    def shares(self, values: NDArray[np.float64]) -> BootstrapDistribution:
         """As `share`, with the mean of every resample."""
         return self.means(values)._replace(share=True)
 
-    def means(self, values: NDArray[np.float64]) -> Resampled:
+    def means(self, values: NDArray[np.float64]) -> BootstrapDistribution:
         """As `mean`, with the mean of every resample."""
         defined = ~np.isnan(values)
         if not defined.any():
-            return Resampled(float("nan"), np.full(len(self.weights), np.nan), 0)
+            return BootstrapDistribution(float("nan"), np.full(len(self.weights), np.nan), 0)
         sums, counts = self._by_query(np.where(defined, values, 0.0)), self._by_query(defined)
-        return Resampled(float(values[defined].mean()), self._ratios(sums, counts), int((counts > 0).sum()))
+        return BootstrapDistribution(
+            float(values[defined].mean()), self._ratios(sums, counts), int((counts > 0).sum())
+        )
 
     def ratio(
         self,
@@ -127,7 +129,7 @@ class Resamples:
         transform: Transform | None = None,
         *,
         share: bool = False,
-    ) -> Score:
+    ) -> MetricEstimate:
         """Sum of numerators over sum of denominators, both (L,), or a function of that.
 
         Args:
@@ -144,7 +146,7 @@ class Resamples:
         value = ratio if transform is None else transform(ratio)
         draws = self._ratios(sums, counts)
         draws = draws if transform is None else transform(draws)
-        return Resampled(float(value[0]), draws, int((counts > 0).sum()), share).score
+        return BootstrapDistribution(float(value[0]), draws, int((counts > 0).sum()), share).score
 
     def _by_query(self, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
-from foltr_audit.judge.bootstrap import Resamples, Score
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence
 
 BINS = 10
 _SMALLEST = 1e-15  # a probability closer to 0 or 1 costs no more than this one
 _ROUNDING = 1e-9
 
 
-class Bin(NamedTuple):
+class ReliabilityBin(NamedTuple):
     """Documents whose probability lies in [low, high), in the last bin also at 1.
 
     Attributes:
@@ -33,7 +33,7 @@ class Bin(NamedTuple):
     clicked: float | None
 
 
-class Calibration(NamedTuple):
+class ProbabilityCalibration(NamedTuple):
     """How good the probabilities of one attack are, over all shown documents of all lists.
 
     Lists are not left out by what was clicked: that would make any posterior look too low.
@@ -52,15 +52,15 @@ class Calibration(NamedTuple):
     """
 
     documents: int
-    brier: Score
-    brier_base_rate: Score
-    log_loss: Score
-    log_loss_base_rate: Score
+    brier: MetricEstimate
+    brier_base_rate: MetricEstimate
+    log_loss: MetricEstimate
+    log_loss_base_rate: MetricEstimate
     error: float
-    reliability: tuple[Bin, ...]
+    reliability: tuple[ReliabilityBin, ...]
 
 
-def calibration(evidence: Evidence, label: str, resamples: Resamples) -> Calibration:
+def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) -> ProbabilityCalibration:
     """Calibration of an attack's scores as probabilities.
 
     Args:
@@ -83,7 +83,7 @@ def calibration(evidence: Evidence, label: str, resamples: Resamples) -> Calibra
     held = np.clip(p, _SMALLEST, 1 - _SMALLEST)
     surprise = np.where(here, -np.log(np.where(clicks, held, 1 - held)), 0.0).sum(axis=1)
     bins = reliability(p[here], clicks[here])
-    return Calibration(
+    return ProbabilityCalibration(
         documents=int(here.sum()),
         brier=resamples.ratio(squares, count, share=True),
         brier_base_rate=resamples.ratio(clicked, count, lambda share: share * (1 - share)),
@@ -94,7 +94,7 @@ def calibration(evidence: Evidence, label: str, resamples: Resamples) -> Calibra
     )
 
 
-def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[Bin, ...]:
+def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[ReliabilityBin, ...]:
     """Probabilities (D,) between 0 and 1 and the truth (D,) in ten bins of equal width.
 
     >>> p, clicked = np.array([0.0, 0.5, 0.5, 1.0]), np.array([False, False, True, True])
@@ -106,7 +106,7 @@ def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[Bin
     sums = np.bincount(which, weights=p, minlength=BINS)
     clicks = np.bincount(which, weights=clicked, minlength=BINS)
     return tuple(
-        Bin(
+        ReliabilityBin(
             low=b / BINS,
             high=(b + 1) / BINS,
             documents=int(documents[b]),
@@ -117,10 +117,11 @@ def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[Bin
     )
 
 
-def calibration_error(bins: tuple[Bin, ...]) -> float:
+def calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     """Mean distance of probability and share clicked, weighted by documents; NaN without documents.
 
-    >>> calibration_error((Bin(0.0, 0.1, 3, 0.0625, 0.0), Bin(0.9, 1.0, 1, 0.9375, 1.0)))
+    >>> low, high = ReliabilityBin(0.0, 0.1, 3, 0.0625, 0.0), ReliabilityBin(0.9, 1.0, 1, 0.9375, 1.0)
+    >>> calibration_error((low, high))
     0.0625
     """
     total = sum(row.documents for row in bins)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
@@ -34,7 +34,7 @@ def click_belief(
         return None
     try:
         model = make(ClickModel, click_model)
-        if not isinstance(model, Cascade):
+        if not isinstance(model, CascadeClickModel):
             return None
         click, stop = model.setting(collection.largest_label)
     except FoltrAuditError:  # a click model of another system, or no published setting

@@ -16,20 +16,20 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.inference.pattern_decoder import Decoder
-from foltr_audit.judge.evidence import Evidence, Guessed, combined
+from foltr_audit.inference.pattern_decoder import PatternDecoder
+from foltr_audit.judge.evidence import ClickEvidence, ClickGuesses, combined
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
-from foltr_audit.judge.observer import Observer, Seen
-from foltr_audit.judge.views import Placement, query_names
+from foltr_audit.judge.observer import Observer, RoundView
+from foltr_audit.judge.views import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import Recording
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answers:
+class RoundAnswers:
     """What attacks said of a round's I interactions.
 
     Attributes:
@@ -37,13 +37,13 @@ class Answers:
         refused: why an attack cannot run on this view, by label.
     """
 
-    guessed: dict[str, Guessed]
+    guessed: dict[str, ClickGuesses]
     refused: dict[str, str]
 
 
 AnyAttack = TypeVar("AnyAttack", bound=Attack)
 
-Watch = Callable[[Attack, Seen, Inference], None]
+Watch = Callable[[Attack, RoundView, Inference], None]
 """Is shown every answer of every attack beside what the attack saw."""
 
 
@@ -53,16 +53,16 @@ def infer_round(
     attacks: Sequence[Attack],
     streams: Streams,
     watch: Watch | None = None,
-) -> Answers:
+) -> RoundAnswers:
     """Each attack's answer for every interaction of a round; `watch` is shown the answers as they come.
 
     BLAS is held to one thread, so that the answers do not depend on their number.
     """
     from threadpoolctl import threadpool_limits
 
-    placement = Placement.of(record)
+    placement = InteractionPlacement.of(record)
     at = (placement.slot, placement.place)
-    pieces: dict[str, list[Guessed]] = {attack.label: [] for attack in attacks}
+    pieces: dict[str, list[ClickGuesses]] = {attack.label: [] for attack in attacks}
     refused: dict[str, str] = {}
     with threadpool_limits(limits=1, user_api="blas"):
         for seen in observer.views(record):
@@ -77,9 +77,11 @@ def infer_round(
                 if watch is not None:
                     watch(attack, seen, answer)
     guessed = {
-        label: Guessed.joined(mine).at(at) for label, mine in pieces.items() if mine and label not in refused
+        label: ClickGuesses.joined(mine).at(at)
+        for label, mine in pieces.items()
+        if mine and label not in refused
     }
-    return Answers(guessed=guessed, refused=refused)
+    return RoundAnswers(guessed=guessed, refused=refused)
 
 
 def able(
@@ -105,14 +107,14 @@ class _Surprisals:
     """
 
     def __init__(self, record: RoundRecord, truth: RoundTruth, observer: Observer) -> None:
-        placement = Placement.of(record)
+        placement = InteractionPlacement.of(record)
         self._at = (placement.slot, placement.place)
         self._clicks = placement.spread(truth.clicks, False)
         self._header = observer.header
         self._pieces: dict[str, list[NDArray[np.float64]]] = {}
         self._inexact: set[str] = set()
 
-    def watch(self, attack: Attack, seen: Seen, answer: Inference) -> None:
+    def watch(self, attack: Attack, seen: RoundView, answer: Inference) -> None:
         """Look at one answer; its patterns are not kept."""
         clicks = self._clicks[seen.rows]
         if seen.order is not None:
@@ -133,18 +135,18 @@ class _Surprisals:
         """See the class."""
         return frozenset(self._pieces) - self._inexact
 
-    def beside(self, label: str, guessed: Guessed) -> Guessed:
+    def beside(self, label: str, guessed: ClickGuesses) -> ClickGuesses:
         """An attack's answers with the surprisal of each list."""
         bits = np.concatenate(self._pieces[label])[self._at]
         return guessed if np.isnan(bits).all() else replace(guessed, surprisal=bits)
 
-    def before(self, seen: Seen) -> NDArray[np.float64]:
+    def before(self, seen: RoundView) -> NDArray[np.float64]:
         """-log2 of the probability of each list's clicks before its message, for who knows grades, (n, B)."""
         view, clicks = seen.view, self._clicks[seen.rows]
         bits, every = np.full(clicks.shape[:2], np.nan), np.arange(len(view))
         if view.knowledge.belief is None or view.labels is None or self._header.intents > 1:
             return bits  # under several intents grades alone do not say how a user clicks
-        decoder = Decoder(view, "relevance")
+        decoder = PatternDecoder(view, "relevance")
         for b in range(clicks.shape[1]):
             bits[:, b] = -decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2.0)
         return bits
@@ -172,7 +174,7 @@ def _facts(
 
     Also how surprising each list's clicks are before its message, (I,).
     """
-    placement = Placement.of(record)
+    placement = InteractionPlacement.of(record)
     at = (placement.slot, placement.place)
     pieces, before = [], []
     for seen in observer.knowing.views(record):
@@ -184,11 +186,11 @@ def _facts(
     return facts.at(at), np.concatenate(before)[at]
 
 
-def _guessed(seen: Seen, answer: Inference) -> Guessed:
+def _guessed(seen: RoundView, answer: Inference) -> ClickGuesses:
     any_click = answer.any_click
     if any_click is None:
         any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
-    return Guessed(
+    return ClickGuesses(
         scores=seen.restored(answer.scores), guess=seen.restored(answer.guess), any_click=any_click
     )
 
@@ -215,13 +217,13 @@ def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Infe
 
 
 def judge(
-    recording: Recording,
+    recording: RoundStore,
     observer: Observer,
     attacks: Sequence[Attack],
     streams: Streams,
     tick: Tick = NO_TICK,
     groups: ClientGroups = ONE_GROUP,
-) -> Evidence:
+) -> ClickEvidence:
     """Run attacks on every recorded message and set their answers beside the truth.
 
     Args:
@@ -257,11 +259,11 @@ def _judged(
     record: RoundRecord,
     truth: RoundTruth,
     names: NDArray[np.str_],
-    answers: Answers,
+    answers: RoundAnswers,
     attacks: Sequence[Attack],
     observer: Observer,
     bits: _Surprisals,
-) -> Evidence:
+) -> ClickEvidence:
     pairs = observer.header.knowledge.get("pairs")
     there = record.shown >= 0
     of_models = observer.header.holds_models
@@ -269,7 +271,7 @@ def _judged(
     if of_models:
         observed = observed_documents(truth.clicks, there, only_observed=pairs == "last-click+1")
     facts, before = _facts(record, observer, bits)
-    return Evidence(
+    return ClickEvidence(
         query=names,
         message=record.slot,
         shown=record.shown,

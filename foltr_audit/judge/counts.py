@@ -18,7 +18,7 @@ from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, 
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.views import query_names
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import Recording
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ def combined_counts(pieces: Sequence[CountEvidence]) -> CountEvidence:
 
 
 def judge_counts(
-    recording: Recording,
+    recording: RoundStore,
     observer: Observer,
     attacks: Sequence[Attack],
     streams: Streams,
@@ -93,7 +93,7 @@ def judge_counts(
     Raises:
         UsageError: the recording holds no truth, no message, or lists that are not deterministic.
     """
-    totals = Totals.of(recording, observer)
+    totals = ListTotals.of(recording, observer)
     pieces = []
     for record in recording.rounds():
         rows = totals.begun(record)
@@ -104,7 +104,7 @@ def judge_counts(
 
 
 @dataclass(frozen=True, eq=False)
-class Totals:
+class ListTotals:
     """Sums over all clients who started from the same model and saw the same list.
 
     Attributes:
@@ -120,7 +120,7 @@ class Totals:
     counts: Ints
 
     @classmethod
-    def of(cls, recording: Recording, observer: Observer) -> Totals:
+    def of(cls, recording: RoundStore, observer: Observer) -> ListTotals:
         """The sums of recorded rounds.
 
         Raises:
@@ -169,7 +169,7 @@ def _key(record: RoundRecord, row: int) -> bytes:
 def _judged(
     record: RoundRecord,
     rows: Ints,
-    totals: Totals,
+    totals: ListTotals,
     observer: Observer,
     attacks: Sequence[Attack],
     streams: Streams,
@@ -199,7 +199,7 @@ def _judged(
     )
 
 
-def _seen(observer: Observer, record: RoundRecord, messages: Ints, totals: Totals, rows: Ints) -> View:
+def _seen(observer: Observer, record: RoundRecord, messages: Ints, totals: ListTotals, rows: Ints) -> View:
     """Some sums as an observer sees them, whose lists are those of messages of a round."""
     view = with_lists(whole_round(observer, record), messages, messages[:, np.newaxis])
     return replace(

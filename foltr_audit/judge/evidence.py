@@ -16,7 +16,7 @@ FOLLOWED = ("followed by other lists", "last of its message")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Guessed:
+class ClickGuesses:
     """What one attack answered for L lists of up to k documents.
 
     Attributes:
@@ -32,9 +32,9 @@ class Guessed:
     any_click: NDArray[np.float64]
     surprisal: NDArray[np.float64] | None = None
 
-    def at(self, rows: Any) -> Guessed:
+    def at(self, rows: Any) -> ClickGuesses:
         """The answers for some lists."""
-        return Guessed(
+        return ClickGuesses(
             scores=self.scores[rows],
             guess=self.guess[rows],
             any_click=self.any_click[rows],
@@ -42,7 +42,7 @@ class Guessed:
         )
 
     @classmethod
-    def joined(cls, pieces: Sequence[Guessed]) -> Guessed:
+    def joined(cls, pieces: Sequence[ClickGuesses]) -> ClickGuesses:
         """Answers one after the other."""
         bits = [piece.surprisal for piece in pieces if piece.surprisal is not None]
         return cls(
@@ -65,11 +65,11 @@ PER_LIST = (
     "surprisal",
     "group",
 )
-"""Fields of `Evidence` that have a row for every list."""
+"""Fields of `ClickEvidence` that have a row for every list."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
+class ClickEvidence:
     """Attacked lists, in the order of their messages.
 
     Attributes:
@@ -103,7 +103,7 @@ class Evidence:
     told: NDArray[np.bool_]
     rank: NDArray[np.int64]
     unknowns: NDArray[np.int64]
-    guessed: dict[str, Guessed]
+    guessed: dict[str, ClickGuesses]
     baselines: frozenset[str] = frozenset()
     probabilities: frozenset[str] = frozenset()
     surprisal: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -120,7 +120,7 @@ class Evidence:
         """False at the padding, bool (L, k)."""
         return self.shown >= 0
 
-    def by_followers(self) -> Evidence:
+    def by_followers(self) -> ClickEvidence:
         """The same lists grouped by whether other lists of their message follow them.
 
         One group where a message has one list.
@@ -156,7 +156,7 @@ class Evidence:
         if self.group.size != self.query.size:
             object.__setattr__(self, "group", np.zeros(self.query.size, dtype=np.int64))
 
-    def at(self, rows: NDArray[Any]) -> Evidence:
+    def at(self, rows: NDArray[Any]) -> ClickEvidence:
         """The evidence on some lists."""
         return replace(
             self,
@@ -165,12 +165,12 @@ class Evidence:
         )
 
 
-class _Refusing(Protocol):
+class _SupportsRefusals(Protocol):
     @property
     def refused(self) -> dict[str, str]: ...
 
 
-def refused_in(pieces: Sequence[_Refusing]) -> dict[str, str]:
+def refused_in(pieces: Sequence[_SupportsRefusals]) -> dict[str, str]:
     """Why attacks could not run in some of several pieces of evidence, by label."""
     return {label: why for piece in pieces for label, why in piece.refused.items()}
 
@@ -181,7 +181,7 @@ def answered(parts: Sequence[Mapping[str, object]], refused: Mapping[str, str]) 
 
 
 def _refuse_other_sorts(
-    pieces: Sequence[Evidence], with_lists: Sequence[Evidence], labels: Sequence[str]
+    pieces: Sequence[ClickEvidence], with_lists: Sequence[ClickEvidence], labels: Sequence[str]
 ) -> None:
     """Refuse pieces that cannot be of one system, as cells of unknown origin may be.
 
@@ -197,7 +197,7 @@ def _refuse_other_sorts(
             raise TraceError(f"judged lists without the answers of {missing[0]}; expected them of every cell")
 
 
-def combined(pieces: Sequence[Evidence]) -> Evidence:
+def combined(pieces: Sequence[ClickEvidence]) -> ClickEvidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
     refused = refused_in(pieces)
     with_lists = [piece for piece in pieces if piece.query.size] or pieces[:1]
@@ -207,17 +207,19 @@ def combined(pieces: Sequence[Evidence]) -> Evidence:
     firsts = np.concatenate([[0], np.cumsum(counts)])[:-1]
     arrays = {
         each.name: np.concatenate([getattr(piece, each.name) for piece in pieces])
-        for each in fields(Evidence)
+        for each in fields(ClickEvidence)
         if each.name in ("query", "shown", "clicks", "observed", "told", "rank", "unknowns", "surprisal")
     }
     groups = tuple(dict.fromkeys(name for piece in pieces for name in piece.groups))
     places = [np.array([groups.index(name) for name in piece.groups]) for piece in pieces]
-    return Evidence(
+    return ClickEvidence(
         **arrays,
         group=np.concatenate([place[piece.group] for piece, place in zip(pieces, places, strict=True)]),
         groups=groups,
         message=np.concatenate([piece.message + first for piece, first in zip(pieces, firsts, strict=True)]),
-        guessed={label: Guessed.joined([piece.guessed[label] for piece in with_lists]) for label in labels},
+        guessed={
+            label: ClickGuesses.joined([piece.guessed[label] for piece in with_lists]) for label in labels
+        },
         baselines=pieces[0].baselines,
         probabilities=pieces[0].probabilities,
         exact=frozenset.intersection(*(piece.exact for piece in with_lists)),

@@ -9,8 +9,8 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import Resampled, Score
-from foltr_audit.judge.scoring import Scorer
+from foltr_audit.judge.bootstrap import BootstrapDistribution, MetricEstimate
+from foltr_audit.judge.scoring import AttackScorer
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
 """Metrics that are told of each group, as in `foltr_audit.judge.scoring.METRICS`."""
@@ -40,8 +40,8 @@ class GroupScore:
     lists: int
     skipped: int
     queries: int
-    metrics: dict[str, Score]
-    differences: dict[str, Score]
+    metrics: dict[str, MetricEstimate]
+    differences: dict[str, MetricEstimate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,9 @@ class GuesserScores:
     groups: tuple[GroupScore, ...]
 
 
-def group_scores(scorer: Scorer) -> Iterator[GuesserScores]:
+def group_scores(scorer: AttackScorer) -> Iterator[GuesserScores]:
     """Random guessing of the mean number of clicks first, then every attack in its order."""
-    groups = [_Group(scorer, number) for number in range(len(scorer.everything.groups))]
+    groups = [_GroupScorer(scorer, number) for number in range(len(scorer.everything.groups))]
     everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
     for method in (RANDOM, *scorer.evidence.guessed):
         values = _values(scorer, method)
@@ -74,16 +74,18 @@ def group_scores(scorer: Scorer) -> Iterator[GuesserScores]:
         )
 
 
-class _Group:
+class _GroupScorer:
     """One group's lists among those of a scorer."""
 
-    def __init__(self, scorer: Scorer, number: int) -> None:
+    def __init__(self, scorer: AttackScorer, number: int) -> None:
         self.name = scorer.everything.groups[number]
         self.judged = np.asarray(scorer.evidence.group == number)
         self.lists = int((scorer.everything.group == number).sum())
         self.queries = int(np.unique(scorer.evidence.query[self.judged]).size)
 
-    def score(self, mine: dict[str, Resampled], every: dict[str, Resampled]) -> GroupScore:
+    def score(
+        self, mine: dict[str, BootstrapDistribution], every: dict[str, BootstrapDistribution]
+    ) -> GroupScore:
         judged = int(self.judged.sum())
         return GroupScore(
             group=self.name,
@@ -95,15 +97,15 @@ class _Group:
         )
 
 
-def _values(scorer: Scorer, method: str) -> dict[str, NDArray[np.float64]]:
+def _values(scorer: AttackScorer, method: str) -> dict[str, NDArray[np.float64]]:
     if method != RANDOM:
         return scorer.of_lists(method)
     return scorer.random_lists(scorer.mean_clicks) if scorer.evidence.query.size else {}
 
 
 def _metrics(
-    scorer: Scorer, method: str, values: dict[str, NDArray[np.float64]], lists: NDArray[np.bool_]
-) -> dict[str, Resampled]:
+    scorer: AttackScorer, method: str, values: dict[str, NDArray[np.float64]], lists: NDArray[np.bool_]
+) -> dict[str, BootstrapDistribution]:
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
     blank = np.full(lists.size, np.nan)
     resamples = scorer.resamples

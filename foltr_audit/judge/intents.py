@@ -16,7 +16,7 @@ from foltr_audit.judge.evidence import answered, refused_in
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import Recording
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ _NO_TRUTH = "the recording does not say what the intents were; expected data wit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Told:
+class IntentDecisions:
     """Decisions of one attack: D times the intent behind some messages of one client.
 
     Attributes:
@@ -50,7 +50,7 @@ class Told:
     left_over: int
 
     @classmethod
-    def joined(cls, pieces: Sequence[Told]) -> Told:
+    def joined(cls, pieces: Sequence[IntentDecisions]) -> IntentDecisions:
         """Decisions one after the other."""
         return cls(
             client=np.concatenate([piece.client for piece in pieces]),
@@ -72,7 +72,7 @@ class IntentEvidence:
         refused: why an attack could not run, by label.
     """
 
-    told: dict[str, Told] = field(default_factory=dict)
+    told: dict[str, IntentDecisions] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -81,13 +81,13 @@ def combined_intents(pieces: Sequence[IntentEvidence]) -> IntentEvidence:
     refused = refused_in(pieces)
     labels = answered([piece.told for piece in pieces], refused)
     return IntentEvidence(
-        told={label: Told.joined([piece.told[label] for piece in pieces]) for label in labels},
+        told={label: IntentDecisions.joined([piece.told[label] for piece in pieces]) for label in labels},
         refused=refused,
     )
 
 
 def judge_intents(
-    recording: Recording,
+    recording: RoundStore,
     observer: Observer,
     attacks: Sequence[IntentAttack],
     streams: Streams,
@@ -107,7 +107,7 @@ def judge_intents(
     """
     if not recording.has_truth:
         raise UsageError("trace: it holds no truth, so nothing can be scored")
-    heard, refused = _Heard(), dict[str, str]()
+    heard, refused = _IntentCollector(), dict[str, str]()
     for recorded, known in zip(recording.rounds(), recording.truths(), strict=True):
         record, truth = shuffled(recorded, known, streams)
         if record.n_messages:
@@ -124,13 +124,13 @@ def judge_intents(
     )
 
 
-def _why_none(told: Told) -> str:
+def _why_none(told: IntentDecisions) -> str:
     if told.mixed:
         return f"several intents are behind each of {told.mixed} decisions; expected clients with one each"
     return f"no client sent {told.messages} messages; expected fewer in messages="
 
 
-class _Heard:
+class _IntentCollector:
     """All messages of a recording, round after round: whose, of which intent, and what attacks said."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class _Heard:
                     self._likely.setdefault(attack.label, []).append(_likelihoods(attack, seen.view, rng))
         self._shown += [relevant_shown(seen.view) for seen in observer.knowing.views(record)]
 
-    def told(self, attack: IntentAttack) -> Told:
+    def told(self, attack: IntentAttack) -> IntentDecisions:
         """The decisions of an attack that ran in every view: T messages of a client at a time, in order."""
         clients, intents = np.concatenate(self.clients), np.concatenate(self._intents)
         likely, shown = np.concatenate(self._likely[attack.label]), np.concatenate(self._shown)
@@ -174,7 +174,7 @@ class _Heard:
         intent = intents[taken]
         same = (intent == intent[:, :1]).all(axis=1) & (intent[:, 0] != _MIXED)
         kept = taken[same]
-        return Told(
+        return IntentDecisions(
             client=clients[kept[:, 0]].astype(np.str_),
             intent=intent[same, 0],
             probability=_probabilities(likely[kept].sum(axis=1), attack.prior(likely.shape[1])),

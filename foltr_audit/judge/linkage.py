@@ -16,10 +16,10 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.clicks import able, checked_answer
 from foltr_audit.judge.evidence import answered, refused_in
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.queries import Placed
+from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import Recording
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 Floats = NDArray[np.float64]
@@ -47,8 +47,8 @@ class LinkEvidence:
     client: NDArray[np.str_]
     choices: Ints
     asked: int
-    placed: dict[str, Placed] = field(default_factory=dict)
-    baselines: dict[str, Placed] = field(default_factory=dict)
+    placed: dict[str, TruthRanks] = field(default_factory=dict)
+    baselines: dict[str, TruthRanks] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,9 +56,9 @@ def combined_links(pieces: Sequence[LinkEvidence]) -> LinkEvidence:
     """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
     refused = refused_in(pieces)
 
-    def joined(parts: Sequence[dict[str, Placed]]) -> dict[str, Placed]:
+    def joined(parts: Sequence[dict[str, TruthRanks]]) -> dict[str, TruthRanks]:
         names = answered(parts, refused)
-        return {name: Placed.joined([part[name] for part in parts]) for name in names}
+        return {name: TruthRanks.joined([part[name] for part in parts]) for name in names}
 
     return LinkEvidence(
         client=np.concatenate([piece.client for piece in pieces]),
@@ -71,7 +71,7 @@ def combined_links(pieces: Sequence[LinkEvidence]) -> LinkEvidence:
 
 
 def judge_links(
-    recording: Recording,
+    recording: RoundStore,
     observer: Observer,
     attacks: Sequence[LinkAttack],
     choices: int,
@@ -115,7 +115,7 @@ def judge_links(
     return combined_links(pieces)
 
 
-class _Heard(NamedTuple):
+class _RoundMessages(NamedTuple):
     """One round's M messages.
 
     Attributes:
@@ -140,7 +140,7 @@ def _heard(
     attacks: Sequence[LinkAttack],
     streams: Streams,
     refused: dict[str, str],
-) -> _Heard:
+) -> _RoundMessages:
     from threadpoolctl import threadpool_limits
 
     pieces: dict[str, list[Floats]] = {}
@@ -155,7 +155,7 @@ def _heard(
     asked: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
     for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
         asked[int(slot)].add((int(part), int(query)))
-    return _Heard(
+    return _RoundMessages(
         round=record.round,
         clients=truth.clients,
         counts=record.counts,
@@ -164,7 +164,7 @@ def _heard(
     )
 
 
-class Offer(NamedTuple):
+class LinkChoices(NamedTuple):
     """Whose next messages are asked for, and what there is to choose from.
 
     Attributes:
@@ -178,7 +178,7 @@ class Offer(NamedTuple):
     right: Ints
 
 
-def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int) -> Offer | None:
+def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int) -> LinkChoices | None:
     """The messages of clients (M,) who send again among clients (N,); None where there is nothing to tell.
 
     The others are drawn without replacement, for each client from a stream of its own; the order of messages
@@ -197,13 +197,13 @@ def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int
         others = rng.permutation(now.size - 1)[: m - 1]
         offer[row] = np.sort(np.append(others + (others >= place), place))
     right = (offer == own[:, np.newaxis]).argmax(axis=1)
-    return Offer(message, order[offer], right)
+    return LinkChoices(message, order[offer], right)
 
 
 def _judged(
-    before: _Heard,
-    now: _Heard,
-    offer: Offer,
+    before: _RoundMessages,
+    now: _RoundMessages,
+    offer: LinkChoices,
     observer: Observer,
     attacks: Sequence[LinkAttack],
     choices: int,
@@ -213,14 +213,14 @@ def _judged(
     for attack in attacks:
         if attack.label in before.traits and attack.label in now.traits:
             first, second = before.traits[attack.label][offer.message], now.traits[attack.label]
-            placed[attack.label] = Placed.of(_chances(attack, first, second, offer.choices), offer.right)
+            placed[attack.label] = TruthRanks.of(_chances(attack, first, second, offer.choices), offer.right)
     return LinkEvidence(
         client=before.clients[offer.message].astype(np.str_),
         choices=np.full(offer.message.size, offer.choices.shape[1]),
         asked=choices,
         placed=placed,
         baselines={
-            name: Placed.of(said, offer.right) for name, said in _baselines(before, now, offer, observer)
+            name: TruthRanks.of(said, offer.right) for name, said in _baselines(before, now, offer, observer)
         },
         refused=dict(refused),
     )
@@ -244,7 +244,9 @@ def softmax(likeness: Floats) -> Floats:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True))
 
 
-def _baselines(before: _Heard, now: _Heard, offer: Offer, observer: Observer) -> Iterator[tuple[str, Floats]]:
+def _baselines(
+    before: _RoundMessages, now: _RoundMessages, offer: LinkChoices, observer: Observer
+) -> Iterator[tuple[str, Floats]]:
     """Probabilities (L, m) by the nearest count in clear, and by how many queries messages have in common."""
     counts = before.counts[offer.message]
     yield "count", softmax(-np.abs(now.counts[offer.choices] - counts[:, np.newaxis]).astype(np.float64))

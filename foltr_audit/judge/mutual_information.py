@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import NOTHING, Resamples, Score
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _LOST = float(-np.log2(1.0 - _DOUBT))  # bits that this costs at most
 
 
 @dataclass(frozen=True)
-class Information:
+class MutualInformation:
     """What the messages tell of the clicks on a list, as one attack reads them.
 
     All in bits per list, over all lists whose prior is known, those without a click too.
@@ -53,16 +53,16 @@ class Information:
 
     method: str
     lists: int
-    bits: Score
-    entropy: Score
-    share: Score
+    bits: MetricEstimate
+    entropy: MetricEstimate
+    share: MetricEstimate
     exact: bool
     bias_bound: float
     impossible: int
     wrong_prior: int
 
 
-def information(evidence: Evidence, resamples: Resamples) -> Iterator[Information]:
+def information(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[MutualInformation]:
     """Every attack that weighs click patterns, in its order, where the prior is known.
 
     Args:
@@ -80,8 +80,8 @@ def information(evidence: Evidence, resamples: Resamples) -> Iterator[Informatio
 
 
 def _of_attack(
-    label: str, evidence: Evidence, known: NDArray[np.bool_], after: Floats, resamples: Resamples
-) -> Information:
+    label: str, evidence: ClickEvidence, known: NDArray[np.bool_], after: Floats, resamples: QueryBootstrap
+) -> MutualInformation:
     before = np.where(known, evidence.surprisal, np.nan)
     wrong, exact = int(np.isinf(before).sum()), label in evidence.exact
     bits = entropy = share = NOTHING
@@ -89,7 +89,7 @@ def _of_attack(
         told = before - held(after, evidence.is_document.sum(axis=1))
         bits, entropy = resamples.mean(told), resamples.mean(before)
         share = resamples.ratio(np.where(known, told, 0.0), np.where(known, before, 0.0))
-    return Information(
+    return MutualInformation(
         method=label,
         lists=int(known.sum()),
         bits=bits,

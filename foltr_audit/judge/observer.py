@@ -16,7 +16,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.click_beliefs import click_belief
-from foltr_audit.judge.views import Placement, features_of, knowledge_of, readable
+from foltr_audit.judge.views import InteractionPlacement, features_of, knowledge_of, readable
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.frozen_arrays import Features
 
@@ -26,7 +26,7 @@ _CHUNK = 2048  # messages in one view at most
 _CHUNK_NUMBERS = 1 << 25  # and so many numbers of their Jacobian: bounds the memory that an attack takes
 
 
-class Seen(NamedTuple):
+class RoundView(NamedTuple):
     """A part of a round as it is seen.
 
     Attributes:
@@ -72,7 +72,7 @@ class Observer:
     def _knowledge(self) -> Knowledge:
         return knowledge_of(self.header)
 
-    def views(self, record: RoundRecord) -> Iterator[Seen]:
+    def views(self, record: RoundRecord) -> Iterator[RoundView]:
         """The views of a round's messages, in chunks of messages.
 
         Raises:
@@ -81,7 +81,7 @@ class Observer:
         """
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
-        placement = Placement.of(record)
+        placement = InteractionPlacement.of(record)
         features = features_of(record, self.header, self.collection)
         knowledge, messages = self.knowledge(record), readable(record, self.header)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
@@ -105,13 +105,13 @@ class Observer:
         self,
         record: RoundRecord,
         messages: NDArray[np.float64],
-        placement: Placement,
+        placement: InteractionPlacement,
         features: Features,
         knowledge: Knowledge,
         rows: slice,
-    ) -> Seen:
+    ) -> RoundView:
         here = (placement.slot >= rows.start) & (placement.slot < rows.stop)
-        part = Placement(
+        part = InteractionPlacement(
             slot=placement.slot[here] - rows.start,
             place=placement.place[here],
             shape=(rows.stop - rows.start, placement.shape[1]),
@@ -144,9 +144,9 @@ class Observer:
             intent_labels=intent_labels,
             knowledge=knowledge,
         )
-        return Seen(rows, view, order)
+        return RoundView(rows, view, order)
 
-    def _asked(self, record: RoundRecord) -> Asked:
+    def _asked(self, record: RoundRecord) -> ListQueries:
         """The parts of the data set that a round's lists come from, one after the other."""
         if self.collection is None:
             raise UsageError("trace: the data set is not there; give it with --data")
@@ -157,14 +157,14 @@ class Observer:
         sizes = [self.collection.part(self.header.dataset.parts[part]).n_queries for part in used]
         first = np.zeros(len(self.header.dataset.parts), dtype=np.int64)
         first[list(used)] = np.cumsum([0, *sizes[:-1]])
-        return Asked(self._joined[used], np.asarray(first[record.part] + record.query))
+        return ListQueries(self._joined[used], np.asarray(first[record.part] + record.query))
 
     @cached_property
     def _joined(self) -> dict[tuple[int, ...], Dataset]:
         return {}
 
 
-class Asked(NamedTuple):
+class ListQueries(NamedTuple):
     """The queries that lists answer.
 
     Attributes:
@@ -183,4 +183,4 @@ class Asked(NamedTuple):
     def intent_labels(self, query: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
         """Grade of each of them under each intent, int64 (n, B, k, I), -1 at the padding."""
         each = [self.data.under(intent) for intent in range(self.data.n_intents)]
-        return np.stack([Asked(data, self.query).labels(query, shown) for data in each], axis=-1)
+        return np.stack([ListQueries(data, self.query).labels(query, shown) for data in each], axis=-1)

@@ -13,12 +13,12 @@ from foltr_audit.judge.linkage import LinkEvidence, combined_links, judge_links
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.queries import QueryEvidence, combined_queries, judge_queries
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import Recording
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Inquiries:
+class TaskEvidence:
     """What attacks found that do not ask for clicks.
 
     Attributes:
@@ -47,13 +47,13 @@ class Inquiries:
         return why
 
 
-def combined_inquiries(pieces: Sequence[Inquiries]) -> Inquiries:
+def combined_inquiries(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
     """What several repetitions found, as one."""
     queries = [piece.queries for piece in pieces if piece.queries is not None]
     counts = [piece.counts for piece in pieces if piece.counts is not None]
     intents = [piece.intents for piece in pieces if piece.intents is not None]
     links = [piece.links for piece in pieces if piece.links is not None]
-    return Inquiries(
+    return TaskEvidence(
         queries=combined_queries(queries) if queries else None,
         counts=combined_counts(counts) if counts else None,
         intents=combined_intents(intents) if intents else None,
@@ -78,14 +78,14 @@ def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
 
 
 def inquire(
-    recording: Recording,
+    recording: RoundStore,
     observer: Observer,
     attacks: Sequence[Attack],
     protocol: AttackSpec,
     streams: Streams,
     progress: Progress = SILENT,
     name: str = "",
-) -> Inquiries:
+) -> TaskEvidence:
     """Judge the attacks of a protocol that do not ask for the clicks behind single messages.
 
     A view of sums is read by attacks that ask for counts; all others but baselines are refused there.
@@ -106,7 +106,7 @@ def inquire(
         readers = [attack for attack in attacks if not attack.baseline]
         with progress.task(f"count {name}".strip(), recording.n_rounds) as tick:
             counts = judge_counts(recording, observer, readers, streams, tick)
-            return Inquiries(counts=counts, view=protocol.view)
+            return TaskEvidence(counts=counts, view=protocol.view)
     alone = {
         attack.label: "it counts the clicks in sums of messages: expected --view aggregate or pooled"
         for attack in asking(attacks, "counts")
@@ -121,4 +121,4 @@ def inquire(
     if linkers := [attack for attack in attacks if isinstance(attack, LinkAttack)]:
         with progress.task(f"link clients {name}".strip(), recording.n_rounds) as tick:
             links = judge_links(recording, observer, linkers, protocol.choices, streams, tick)
-    return Inquiries(queries=queries, intents=intents, links=links, not_here=alone)
+    return TaskEvidence(queries=queries, intents=intents, links=links, not_here=alone)

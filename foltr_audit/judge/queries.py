@@ -17,7 +17,7 @@ from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, 
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.views import query_names
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import Recording
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ _TIE = 1e-9  # relative difference of probabilities that counts as none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Placed:
+class TruthRanks:
     """Where one attack put the truth among the choices of L messages.
 
     Attributes:
@@ -63,7 +63,7 @@ class Placed:
         return int((self.ahead + self.tied).max(initial=0))
 
     @classmethod
-    def of(cls, lists: Floats, truth: Ints) -> Placed:
+    def of(cls, lists: Floats, truth: Ints) -> TruthRanks:
         """The places of the truth (L,) among probabilities (L, m)."""
         own = np.take_along_axis(lists, truth[:, np.newaxis], axis=1)
         near = np.abs(lists - own) <= _TIE * own
@@ -74,7 +74,7 @@ class Placed:
         )
 
     @classmethod
-    def joined(cls, pieces: Sequence[Placed]) -> Placed:
+    def joined(cls, pieces: Sequence[TruthRanks]) -> TruthRanks:
         """Places one after the other."""
         return cls(
             probability=np.concatenate([piece.probability for piece in pieces]),
@@ -100,7 +100,7 @@ class QueryEvidence:
     has_pairs: NDArray[np.bool_]
     choices: Ints
     asked: int
-    placed: dict[str, Placed] = field(default_factory=dict)
+    placed: dict[str, TruthRanks] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -113,13 +113,13 @@ def combined_queries(pieces: Sequence[QueryEvidence]) -> QueryEvidence:
         has_pairs=np.concatenate([piece.has_pairs for piece in pieces]),
         choices=np.concatenate([piece.choices for piece in pieces]),
         asked=pieces[0].asked,
-        placed={label: Placed.joined([piece.placed[label] for piece in pieces]) for label in labels},
+        placed={label: TruthRanks.joined([piece.placed[label] for piece in pieces]) for label in labels},
         refused=refused,
     )
 
 
 def judge_queries(
-    recording: Recording,
+    recording: RoundStore,
     observer: Observer,
     attacks: Sequence[Attack],
     choices: int,
@@ -162,7 +162,7 @@ def _judged(
     from threadpoolctl import threadpool_limits
 
     names = query_names(record, observer.header, observer.collection)
-    pages = Pages.of(record, names)
+    pages = RoundQueries.of(record, names)
     reason = why_not_one_list(record, observer.header) or pages.why_not(choices)
     labels = [attack.label for attack in attacks]
     observer = replace(observer, hidden=observer.hidden - _LISTS_ARE_MADE)
@@ -188,7 +188,7 @@ def _judged(
         choices=np.full(names.size, offered.shape[1]),
         asked=choices,
         placed={
-            label: Placed.of(np.concatenate(mine), right)
+            label: TruthRanks.of(np.concatenate(mine), right)
             for label, mine in pieces.items()
             if mine and label not in refused
         },
@@ -215,7 +215,7 @@ def _lists(attack: Attack, view: View, rng: np.random.Generator) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Pages:
+class RoundQueries:
     """The different queries of a round of M messages, sorted by their number.
 
     Attributes:
@@ -229,7 +229,7 @@ class Pages:
     names: NDArray[np.str_]
 
     @classmethod
-    def of(cls, record: RoundRecord, names: NDArray[np.str_]) -> Pages:
+    def of(cls, record: RoundRecord, names: NDArray[np.str_]) -> RoundQueries:
         """The queries of a round whose messages hold one interaction each."""
         keys = np.stack([record.part, record.query], axis=1)
         _, first, query = np.unique(keys, axis=0, return_index=True, return_inverse=True)

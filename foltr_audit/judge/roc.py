@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import Resampled, Resamples, Score
+from foltr_audit.judge.bootstrap import BootstrapDistribution, MetricEstimate, QueryBootstrap
 
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported: one in so many, 1 % and 0.1 %."""
@@ -15,7 +15,7 @@ FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 _ENOUGH = 2  # false positives that a level must allow, so that resampling shows how uncertain a rate is
 
 
-class Ranked(NamedTuple):
+class ScoreRanking(NamedTuple):
     """D scored items in rising order of score.
 
     Attributes:
@@ -31,14 +31,14 @@ class Ranked(NamedTuple):
     @classmethod
     def of(
         cls, scores: NDArray[np.float64], positive: NDArray[np.bool_], cluster: NDArray[np.int64]
-    ) -> Ranked:
+    ) -> ScoreRanking:
         """Items (D,) put in order; scores may be infinite, but no NaN."""
         order = np.argsort(scores, kind="stable")
         ranked = scores[order]
         tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
         return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
 
-    def auc(self, resamples: Resamples) -> Score:
+    def auc(self, resamples: QueryBootstrap) -> MetricEstimate:
         """Area under the ROC curve, ties one half; NaN where one class is missing.
 
         Its interval is that of a share of as many trials as there are queries with a positive item, or with a
@@ -47,15 +47,15 @@ class Ranked(NamedTuple):
         """
         return self.areas(resamples).score
 
-    def areas(self, resamples: Resamples) -> Resampled:
+    def areas(self, resamples: QueryBootstrap) -> BootstrapDistribution:
         """As `auc`, with the area of every resample."""
         from foltr_audit.kernels.auc import weighted_auc
 
         curve = weighted_auc(self.positive, self.tie, self.cluster, _with_everybody(resamples))
         speak = min(self._queries(which) for which in (self.positive, ~self.positive))
-        return Resampled(float(curve[0]), curve[1:], speak, share=True)
+        return BootstrapDistribution(float(curve[0]), curve[1:], speak, share=True)
 
-    def true_positives(self, resamples: Resamples) -> dict[str, Score]:
+    def true_positives(self, resamples: QueryBootstrap) -> dict[str, MetricEstimate]:
         """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
 
         Items of equal score are named together or not at all, so no threshold is used that an observer
@@ -76,8 +76,8 @@ class Ranked(NamedTuple):
         found, speak = {}, self._queries(self.positive)
         for level, name in enumerate(FALSE_POSITIVES):
             enough = allowed[0, level] >= _ENOUGH
-            share = Resampled(float(rates[0, level]), rates[1:, level], speak, share=True)
-            found[name] = share.score if enough else Score(share.value, None)
+            share = BootstrapDistribution(float(rates[0, level]), rates[1:, level], speak, share=True)
+            found[name] = share.score if enough else MetricEstimate(share.value, None)
         return found
 
     def _queries(self, which: NDArray[np.bool_]) -> int:
@@ -91,6 +91,6 @@ class Ranked(NamedTuple):
         return totals
 
 
-def _with_everybody(resamples: Resamples) -> NDArray[np.int64]:
+def _with_everybody(resamples: QueryBootstrap) -> NDArray[np.int64]:
     """The weights with a first row in which every query counts once."""
     return np.concatenate([np.ones((1, resamples.names.size), dtype=np.int64), resamples.weights])

@@ -10,9 +10,9 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import NOTHING, RESAMPLES, Resamples, Score
-from foltr_audit.judge.evidence import Evidence
-from foltr_audit.judge.roc import FALSE_POSITIVES, Ranked
+from foltr_audit.judge.bootstrap import NOTHING, RESAMPLES, MetricEstimate, QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.rng import Streams
 
 METRICS = (
@@ -38,7 +38,7 @@ RANDOM_SIZES = (3, 4)
 
 
 @dataclass(frozen=True)
-class Scored:
+class AttackScores:
     """A guesser's scores on the judged lists.
 
     Attributes:
@@ -49,7 +49,7 @@ class Scored:
     """
 
     method: str
-    metrics: dict[str, Score]
+    metrics: dict[str, MetricEstimate]
     precision_undefined: int
 
 
@@ -80,10 +80,10 @@ def list_metrics(
     }
 
 
-class Scorer:
+class AttackScorer:
     """Scores every guesser on the same lists, those with a click, with the same resamples."""
 
-    def __init__(self, evidence: Evidence, streams: Streams, resamples: int = RESAMPLES) -> None:
+    def __init__(self, evidence: ClickEvidence, streams: Streams, resamples: int = RESAMPLES) -> None:
         """Draw the resamples of queries once; they depend on the seed and the number of queries only.
 
         Args:
@@ -93,12 +93,12 @@ class Scorer:
         """
         self.everything = evidence
         self.evidence = evidence.at(evidence.has_click)
-        self.resamples = Resamples(self.evidence.query, streams, resamples)
+        self.resamples = QueryBootstrap(self.evidence.query, streams, resamples)
         self.clicked = self.evidence.clicks.sum(axis=1).astype(np.float64)
         self.length = self.evidence.is_document.sum(axis=1).astype(np.float64)
         self._streams = streams
 
-    def scores(self) -> Iterator[Scored]:
+    def scores(self) -> Iterator[AttackScores]:
         """Random guessing first, then every attack in its order."""
         for size in RANDOM_SIZES:
             yield self._random(f"random:k={size}", float(size))
@@ -128,21 +128,21 @@ class Scorer:
             "accuracy_identifiable": self._identifiable(right.astype(np.float64)),
         }
 
-    def ranked(self, label: str, lists: NDArray[np.bool_] | None = None) -> Ranked:
+    def ranked(self, label: str, lists: NDArray[np.bool_] | None = None) -> ScoreRanking:
         """An attack's scores of all shown documents of judged lists, or of some of them, bool (L,)."""
         here = self.evidence.is_document
         if lists is not None:
             here = here & lists[:, np.newaxis]
         cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], here.shape)[here]
-        return Ranked.of(self.evidence.guessed[label].scores[here], self.evidence.clicks[here], cluster)
+        return ScoreRanking.of(self.evidence.guessed[label].scores[here], self.evidence.clicks[here], cluster)
 
-    def _attack(self, label: str) -> Scored:
+    def _attack(self, label: str) -> AttackScores:
         lists, documents = self.of_lists(label), self.ranked(label)
         metrics = {name: self.resamples.share(values) for name, values in lists.items()}
         metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
         if self._messages is not None:
             metrics["exact_message"] = self._messages.exact(self.everything, label)
-        return Scored(label, metrics, int(np.isnan(lists["precision"]).sum()))
+        return AttackScores(label, metrics, int(np.isnan(lists["precision"]).sum()))
 
     def _identifiable(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
@@ -153,20 +153,20 @@ class Scorer:
         return share
 
     @cached_property
-    def _messages(self) -> _Messages | None:
-        return _Messages.of(self.everything, self._streams, len(self.resamples.weights))
+    def _messages(self) -> _MessageLists | None:
+        return _MessageLists.of(self.everything, self._streams, len(self.resamples.weights))
 
-    def _random(self, method: str, size: float) -> Scored:
+    def _random(self, method: str, size: float) -> AttackScores:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
         if not self.length.size:
             names = [name for name in METRICS if name != "exact_message"]
-            return Scored(method, dict.fromkeys(names, NOTHING), 0)
+            return AttackScores(method, dict.fromkeys(names, NOTHING), 0)
         lists = self.random_lists(size)
         metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
         several = self.resamples.names.size > 1
         for name, rate in (("auc", 0.5), *((name, 1 / one_in) for name, one_in in FALSE_POSITIVES.items())):
-            metrics[name] = Score(rate, (rate, rate) if several else None)
-        return Scored(method, metrics, 0)
+            metrics[name] = MetricEstimate(rate, (rate, rate) if several else None)
+        return AttackScores(method, metrics, 0)
 
     def random_lists(self, size: float) -> dict[str, NDArray[np.float64]]:
         """The expectation of naming `size` documents at random in each judged list, float64 (L,)."""
@@ -189,7 +189,7 @@ class Scorer:
 
 
 @dataclass(frozen=True, eq=False)
-class _Messages:
+class _MessageLists:
     """Messages of which at least one list has a click, where some hold several lists.
 
     Attributes:
@@ -200,18 +200,18 @@ class _Messages:
 
     number: NDArray[np.int64]
     counted: NDArray[np.bool_]
-    resamples: Resamples
+    resamples: QueryBootstrap
 
     @classmethod
-    def of(cls, evidence: Evidence, streams: Streams, resamples: int) -> _Messages | None:
+    def of(cls, evidence: ClickEvidence, streams: Streams, resamples: int) -> _MessageLists | None:
         """The messages of all lists; None where none holds several."""
         _, first, number = np.unique(evidence.message, return_index=True, return_inverse=True)
         if first.size == evidence.message.size:
             return None
         counted = np.bincount(number, weights=evidence.has_click, minlength=first.size) > 0
-        return cls(number, counted, Resamples(evidence.query[first][counted], streams, resamples))
+        return cls(number, counted, QueryBootstrap(evidence.query[first][counted], streams, resamples))
 
-    def exact(self, evidence: Evidence, label: str) -> Score:
+    def exact(self, evidence: ClickEvidence, label: str) -> MetricEstimate:
         """Share of messages all of whose lists were told right, also those without a click."""
         wrong = ((evidence.guessed[label].guess & evidence.is_document) != evidence.clicks).any(axis=1)
         mistakes = np.bincount(self.number, weights=wrong, minlength=self.counted.size)

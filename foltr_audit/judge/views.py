@@ -23,7 +23,7 @@ _FLOAT64_LIKE = 2.0**-40  # encodings of a smaller error are read as exactly as 
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class InteractionPlacement:
     """Where each interaction of a round stands when messages become rows.
 
     Attributes:
@@ -37,7 +37,7 @@ class Placement:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, record: RoundRecord) -> Placement:
+    def of(cls, record: RoundRecord) -> InteractionPlacement:
         """The placement of a round's interactions, which are sorted by message."""
         first = np.searchsorted(record.slot, record.slot, side="left")
         place = np.arange(record.slot.size) - first

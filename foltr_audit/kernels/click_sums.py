@@ -33,7 +33,7 @@ _ENOUGH = 1e-2  # a gain in log evidence that is too small to go on
 _HOPE = 20.0  # further gains count as at most so many times the last one
 
 
-class Sums(NamedTuple):
+class UpdateSums(NamedTuple):
     """n sums of what clients sent, and what one client adds to them.
 
     Attributes:
@@ -53,7 +53,7 @@ class Sums(NamedTuple):
     finest: Floats
 
 
-class Noise(NamedTuple):
+class SumNoiseTable(NamedTuple):
     """The law f of the noise in a sum, as two tables of one scale.
 
     Attributes:
@@ -84,7 +84,7 @@ def _fill_chances(click: Floats, stop: Floats, L: int, chances: Floats, reading:
 
 
 @kernel
-def _fill_moments(sums: Sums, i: int, chances: Floats, mean: Floats, spread: Floats) -> None:
+def _fill_moments(sums: UpdateSums, i: int, chances: Floats, mean: Floats, spread: Floats) -> None:
     """Fill in the mean (q + k,) of the terms of sum i and their covariance with its steps (q + k, q).
 
     The covariance is filled in where its row is not before its column.
@@ -113,7 +113,7 @@ def _fill_moments(sums: Sums, i: int, chances: Floats, mean: Floats, spread: Flo
 
 @kernel
 def fill_cascade_moments(
-    sums: Sums, i: int, click: Floats, stop: Floats, mean: Floats, spread: Floats
+    sums: UpdateSums, i: int, click: Floats, stop: Floats, mean: Floats, spread: Floats
 ) -> None:
     """As `_fill_moments`, of clients who click by a cascade, `click` and `stop` (k,) of each document."""
     patterns = 1 << sums.lengths[i]
@@ -185,7 +185,7 @@ def _least_size(slope: DensityTable, finest: float) -> float:
 
 @kernel
 def _bound(
-    residuals: Floats, columns: Floats, sizes: Floats, noise: Noise, M: Floats, hidden: Floats
+    residuals: Floats, columns: Floats, sizes: Floats, noise: SumNoiseTable, M: Floats, hidden: Floats
 ) -> float:
     """The bound on the log evidence when residuals of these `sizes` (P,) are touched.
 
@@ -236,7 +236,7 @@ def _fill_sizes(
 
 @kernel
 def explained(
-    sums: Sums, i: int, noise: Noise, mean: Floats, spread: Floats, bar: float, counts: Floats
+    sums: UpdateSums, i: int, noise: SumNoiseTable, mean: Floats, spread: Floats, bar: float, counts: Floats
 ) -> float:
     """A lower bound on the log evidence of sum i when its steps and clicks have these moments.
 
@@ -275,7 +275,7 @@ def explained(
 
 
 @parallel_kernel
-def counts_by_cascade(sums: Sums, noise: Noise, click: Floats, stop: Floats) -> Floats:
+def counts_by_cascade(sums: UpdateSums, noise: SumNoiseTable, click: Floats, stop: Floats) -> Floats:
     """Expected clicks on each document (n, k) by clients of a known cascade, `click` and `stop` (n, k)."""
     n, k = click.shape
     out = np.zeros((n, k))
@@ -304,7 +304,7 @@ def _after_another_client(beyond: Floats, L: int) -> None:
 
 
 @kernel
-def _fill_any_rate_moments(sums: Sums, i: int, mean: Floats, spread: Floats) -> None:
+def _fill_any_rate_moments(sums: UpdateSums, i: int, mean: Floats, spread: Floats) -> None:
     """As `_fill_moments`, of clients who share a click rate of each document, any one alike."""
     L, m = sums.lengths[i], float(sums.clients[i])
     patterns = 1 << L
@@ -325,7 +325,7 @@ def _fill_any_rate_moments(sums: Sums, i: int, mean: Floats, spread: Floats) -> 
 
 
 @parallel_kernel
-def counts_by_any_rate(sums: Sums, noise: Noise) -> Floats:
+def counts_by_any_rate(sums: UpdateSums, noise: SumNoiseTable) -> Floats:
     """Expected clicks on each document (n, k) by clients of whose clicks nothing is known.
 
     But for this: every document has a click rate that all clients share, anything from 0 to 1 alike.

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from .directions import LANES, fill_directions
 from .elementary import decay, power
 from .jit import inlined, kernel
-from .plackett_luce import Pool, draw, new_pool
+from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import dot
-from .users import Names, Searched, Seen, click_list, show_numbers
+from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ class COLTRRules(NamedTuple):
     step: float
 
 
-class Candidates(NamedTuple):
+class CandidateBuffers(NamedTuple):
     """Memory for the M candidates of a d-dimensional model, in tiles of LANES.
 
     Attributes:
@@ -61,9 +61,9 @@ class Candidates(NamedTuple):
 
 
 @kernel
-def _new_candidates(candidates: int, dimension: int, k: int) -> Candidates:
+def _new_candidates(candidates: int, dimension: int, k: int) -> CandidateBuffers:
     tiles = (candidates + LANES - 1) // LANES
-    return Candidates(
+    return CandidateBuffers(
         np.empty((tiles, dimension + dimension % 2, LANES)),
         np.zeros((tiles, 3, LANES), dtype=np.int64),
         np.empty((k, LANES)),
@@ -73,7 +73,7 @@ def _new_candidates(candidates: int, dimension: int, k: int) -> Candidates:
 
 
 @kernel
-def _recall(candidates: Candidates, state: Floats, names: Names) -> int:
+def _recall(candidates: CandidateBuffers, state: Floats, names: UserStreamKeys) -> int:
     """Draw the unit vectors of the winners in `state` again; how many there are."""
     M, P = candidates.kept.shape
     count = 0
@@ -95,7 +95,13 @@ def _recall(candidates: Candidates, state: Floats, names: Names) -> int:
 
 @kernel
 def _show(
-    data: Searched, names: Names, tau: float, model: Floats, pool: Pool, query: int, client: int
+    data: UserQueries,
+    names: UserStreamKeys,
+    tau: float,
+    model: Floats,
+    pool: SamplingBuffers,
+    query: int,
+    client: int,
 ) -> Ints:
     """A list (1, k) sampled from Plackett-Luce by the scores over tau."""
     first, k = data.offsets[query], pool.drawn.shape[1]
@@ -110,7 +116,7 @@ def _show(
 
 
 @kernel
-def _fill_costs(seen: Seen, i: int, costs: Floats) -> tuple[int, bool]:
+def _fill_costs(seen: UserInteractions, i: int, costs: Floats) -> tuple[int, bool]:
     """Fill `costs` (k,): 1 if unclicked above the last click, else 0; the list's length, whether any is 1."""
     length, last, some = 0, -1, False
     for rank in range(costs.size):
@@ -134,7 +140,9 @@ def _pessimistic(
 
 
 @kernel
-def _place_tile(candidates: Candidates, tile: int, kept: int, names: Names, client: int) -> None:
+def _place_tile(
+    candidates: CandidateBuffers, tile: int, kept: int, names: UserStreamKeys, client: int
+) -> None:
     """Unit vectors of one tile: the last winners in front, fresh ones behind."""
     P = candidates.kept.shape[1]
     out, where = candidates.directions[tile], candidates.where[tile]
@@ -150,7 +158,7 @@ def _place_tile(candidates: Candidates, tile: int, kept: int, names: Names, clie
 
 @kernel
 def _weigh_tile(
-    data: Searched, directions: Floats, shown: Ints, first: int, step: float, weights: Floats
+    data: UserQueries, directions: Floats, shown: Ints, first: int, step: float, weights: Floats
 ) -> None:
     """Fill `weights` (n, LANES) with those of n shown documents of the query at `first`, the largest 1."""
     P, length = data.features.shape[1], weights.shape[0]
@@ -188,10 +196,10 @@ def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: NDArray[np.b
 
 @kernel
 def _judge(
-    data: Searched,
-    names: Names,
+    data: UserQueries,
+    names: UserStreamKeys,
     rules: COLTRRules,
-    candidates: Candidates,
+    candidates: CandidateBuffers,
     first: int,
     client: int,
     shown: Ints,
@@ -208,7 +216,9 @@ def _judge(
 
 
 @kernel
-def _step(candidates: Candidates, kept: int, number: int, rate: float, model: Floats, state: Floats) -> int:
+def _step(
+    candidates: CandidateBuffers, kept: int, number: int, rate: float, model: Floats, state: Floats
+) -> int:
     """Move the model (1, P) by the mean unit vector of the winners and keep them; how many there are.
 
     `number` is the id of the interaction's place 0. Nothing changes where nobody won.
@@ -234,14 +244,14 @@ def _step(candidates: Candidates, kept: int, number: int, rate: float, model: Fl
 
 @kernel
 def play_coltr(
-    data: Searched,
-    names: Names,
+    data: UserQueries,
+    names: UserStreamKeys,
     rules: COLTRRules,
     queries: NDArray[np.int64],
     clients: NDArray[np.int64],
     model: NDArray[np.float64],
     state: NDArray[np.float64],
-    seen: Seen,
+    seen: UserInteractions,
 ) -> None:
     """All interactions of a round, of clients (N,) with queries (N,); model (1, P) and state change in place.
 

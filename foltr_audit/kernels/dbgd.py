@@ -16,7 +16,7 @@ from .interleaving import preference, probabilistic, ranking, team_draft
 from .jit import kernel
 from .normal import fill_normals
 from .ranking import dot
-from .users import Names, Searched, Seen, click_list, show_numbers
+from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
 
 class DBGDRules(NamedTuple):
@@ -28,7 +28,7 @@ class DBGDRules(NamedTuple):
 
 
 @kernel
-def _direction(names: Names, client: int, out: NDArray[np.float64], dimension: int) -> None:
+def _direction(names: UserStreamKeys, client: int, out: NDArray[np.float64], dimension: int) -> None:
     """Fill out[0, :dimension] with a unit vector; `out` has an even number of columns."""
     fill_normals(out, 0, out.shape[1], 0, client, names.round, names.direction, names.key)
     square = 0.0
@@ -41,7 +41,7 @@ def _direction(names: Names, client: int, out: NDArray[np.float64], dimension: i
 
 @kernel
 def _rankings(
-    data: Searched, query: int, models: NDArray[np.float64]
+    data: UserQueries, query: int, models: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The documents of a query as both models (2, P) rank them."""
     first = data.offsets[query]
@@ -54,13 +54,13 @@ def _rankings(
 
 @kernel
 def play_dbgd(
-    data: Searched,
-    names: Names,
+    data: UserQueries,
+    names: UserStreamKeys,
     rules: DBGDRules,
     queries: NDArray[np.int64],
     clients: NDArray[np.int64],
     parameters: NDArray[np.float64],
-    seen: Seen,
+    seen: UserInteractions,
 ) -> None:
     """All interactions of a round, of clients (N,) with queries (N,); `parameters` (P,) change in place."""
     P, k = parameters.size, seen.shown.shape[1]

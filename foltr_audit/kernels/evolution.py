@@ -75,7 +75,7 @@ def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
     return out
 
 
-class Searches(NamedTuple):
+class EvolutionQueries(NamedTuple):
     """What the users of a round search and how they click: query q owns rows offsets[q] .. offsets[q+1]-1.
 
     Attributes:
@@ -94,7 +94,7 @@ class Searches(NamedTuple):
     key: np.uint64
 
 
-class Pool(NamedTuple):
+class GroupBuffers(NamedTuple):
     """Memory for one list of each client of a group.
 
     Attributes:
@@ -111,9 +111,9 @@ class Pool(NamedTuple):
 
 
 @kernel
-def _new_pool(rows: int, longest: int, parameters: int) -> Pool:
+def _new_pool(rows: int, longest: int, parameters: int) -> GroupBuffers:
     blocks = (longest + _BLOCK - 1) // _BLOCK
-    return Pool(
+    return GroupBuffers(
         np.empty((2 * rows, parameters)),
         np.empty((rows, blocks * _BLOCK)),
         np.empty((rows, blocks)),
@@ -145,7 +145,7 @@ def _top(scores: Floats, row: int, first: int) -> float:
 
 @kernel
 def _score_group(
-    features: Features, offsets: Ints, queries: Ints, step: int, mirrored_from: Ints, pool: Pool
+    features: Features, offsets: Ints, queries: Ints, step: int, mirrored_from: Ints, pool: GroupBuffers
 ) -> None:
     """Scores of the candidates of queries[:, step] under each client's perturbed or mirrored model."""
     models, scores, tops, sizes = pool
@@ -181,7 +181,7 @@ def _best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
 
 
 @kernel
-def _rank_group(pool: Pool, rows: int, shown: Ints) -> None:
+def _rank_group(pool: GroupBuffers, rows: int, shown: Ints) -> None:
     """Fill `shown` (rows, k) with the best-scored positions, -1 at its padding; their scores are lost."""
     _, scores, tops, sizes = pool
     for row in range(rows):
@@ -199,12 +199,12 @@ def _rank_group(pool: Pool, rows: int, shown: Ints) -> None:
 
 @kernel
 def _play_group(
-    searches: Searches,
+    searches: EvolutionQueries,
     queries: Ints,
     lifts: Ints,
     clients: Ints,
     mirrored_from: Ints,
-    pool: Pool,
+    pool: GroupBuffers,
     all_shown: Ints,
     all_clicks: NDArray[np.bool_],
 ) -> None:
@@ -225,7 +225,7 @@ def _play_group(
 
 @parallel_kernel
 def _play(
-    searches: Searches,
+    searches: EvolutionQueries,
     queries: Ints,
     lifts: Ints,
     clients: Ints,
@@ -304,7 +304,7 @@ def play_perturbed(
     C, B = queries.shape
     shown = np.empty((C, B, _LIST_LENGTH), dtype=np.int64)
     clicks = np.empty((C, B, _LIST_LENGTH), dtype=np.bool_)
-    searches = Searches(features, labels, offsets, click, stop, round_, click_purpose, key)
+    searches = EvolutionQueries(features, labels, offsets, click, stop, round_, click_purpose, key)
     asked = (queries >= 0).sum(axis=1)
     mirrored_from = (asked + 1) // 2 if antithetic else np.full(C, B)
     _play(searches, queries, lifts, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)

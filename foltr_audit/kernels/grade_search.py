@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .click_sums import Floats, Ints, Noise, Sums, explained, fill_cascade_moments
+from .click_sums import Floats, Ints, SumNoiseTable, UpdateSums, explained, fill_cascade_moments
 from .elementary import exp
 from .jit import kernel, parallel_kernel
 
@@ -21,7 +21,7 @@ _BETTER = 1e-9  # a gain in log evidence that counts
 _NEAR = 4.0  # assignments that much worse than the best, in log evidence, need not be weighed in full
 
 
-class Grades(NamedTuple):
+class GradeBelief(NamedTuple):
     """What is believed of G grades.
 
     Attributes:
@@ -35,7 +35,7 @@ class Grades(NamedTuple):
     log_chances: Floats
 
 
-class _Tried(NamedTuple):
+class _AssignmentTable(NamedTuple):
     """The assignments weighed so far: their number (1,), their codes, their values, their counts (., k)."""
 
     size: Ints
@@ -46,7 +46,13 @@ class _Tried(NamedTuple):
 
 @kernel
 def _weigh(
-    sums: Sums, i: int, noise: Noise, grades: Grades, assigned: Ints, bar: float, tried: _Tried
+    sums: UpdateSums,
+    i: int,
+    noise: SumNoiseTable,
+    grades: GradeBelief,
+    assigned: Ints,
+    bar: float,
+    tried: _AssignmentTable,
 ) -> int:
     """Weigh an assignment (k,) unless that was done before; its number, or -1 where there is no more room."""
     L, G = sums.lengths[i], grades.click.size
@@ -95,7 +101,14 @@ def _change(assigned: Ints, L: int, G: int, change: int, out: Ints) -> None:
 
 
 @kernel
-def _climb(sums: Sums, i: int, noise: Noise, grades: Grades, assigned: Ints, tried: _Tried) -> None:
+def _climb(
+    sums: UpdateSums,
+    i: int,
+    noise: SumNoiseTable,
+    grades: GradeBelief,
+    assigned: Ints,
+    tried: _AssignmentTable,
+) -> None:
     """Take changes that make an assignment better until none does; two grades at once come last."""
     L, G = sums.lengths[i], grades.click.size
     small = L * G + 2
@@ -120,10 +133,12 @@ def _climb(sums: Sums, i: int, noise: Noise, grades: Grades, assigned: Ints, tri
 
 
 @kernel
-def _search(sums: Sums, i: int, noise: Noise, grades: Grades, starts: Ints, counts: Floats) -> None:
+def _search(
+    sums: UpdateSums, i: int, noise: SumNoiseTable, grades: GradeBelief, starts: Ints, counts: Floats
+) -> None:
     """Fill in the expected counts (k,) of sum i over all assignments that a search met."""
     k = counts.size
-    tried = _Tried(
+    tried = _AssignmentTable(
         np.zeros(1, dtype=np.int64),
         np.empty(_MOST_TRIED, dtype=np.int64),
         np.empty(_MOST_TRIED),
@@ -144,7 +159,7 @@ def _search(sums: Sums, i: int, noise: Noise, grades: Grades, starts: Ints, coun
 
 
 @parallel_kernel
-def counts_by_grades(sums: Sums, noise: Noise, grades: Grades, starts: Ints) -> Floats:
+def counts_by_grades(sums: UpdateSums, noise: SumNoiseTable, grades: GradeBelief, starts: Ints) -> Floats:
     """Expected clicks on each document, (n, k), by clients who saw documents of unknown grades.
 
     `starts` (S, k) are assignments of grades where searches begin, S >= 1.

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from .ball import project_row
 from .cascade import click_group
 from .jit import kernel, parallel_kernel
-from .network import Network, Tile, fill_gradient, fill_scores, new_tile
+from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients, weigh_shown
 from .philox import fill_uniforms
-from .plackett_luce import Pool, draw, new_pool
+from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import Features, add_documents, dot
 
 _FEWEST, _MOST = 8, 32  # clients that take turns: many keep the processor busy ...
@@ -26,7 +26,7 @@ _POOL_BYTES = 100_000  # ... as long as the scores and weights of their document
 _AHEAD = 8  # steps whose random numbers are made at once; they are cheaper by the dozen
 
 
-class Documents(NamedTuple):
+class KernelDocuments(NamedTuple):
     """A data set: query q owns rows offsets[q] .. offsets[q + 1] - 1 of features.
 
     `grades` holds those of all documents for one way to click after the other.
@@ -37,7 +37,7 @@ class Documents(NamedTuple):
     offsets: NDArray[np.int64]
 
 
-class Rules(NamedTuple):
+class LocalStepRules(NamedTuple):
     """What all clients do.
 
     Attributes:
@@ -64,7 +64,7 @@ class Rules(NamedTuple):
     layers: int | None
 
 
-class Stream(NamedTuple):
+class StepStreamKeys(NamedTuple):
     """Names of the random numbers: of lists, and of clicks."""
 
     round: int
@@ -73,7 +73,7 @@ class Stream(NamedTuple):
     key: np.uint64
 
 
-class Played(NamedTuple):
+class LocalStepResult(NamedTuple):
     """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
 
     models: NDArray[np.float64]
@@ -85,12 +85,12 @@ class Played(NamedTuple):
 
 @kernel
 def _score_group(
-    data: Documents,
+    data: KernelDocuments,
     queries: NDArray[np.int64],
     step: int,
     models: NDArray[np.float64],
-    pool: Pool,
-    tile: Tile | None,
+    pool: SamplingBuffers,
+    tile: NetworkTile | None,
 ) -> None:
     """Scores of the candidates of queries[:, step] under models (rows, P), into the pool."""
     features, offsets, scores, sizes, tops = data.features, data.offsets, pool.scores, pool.sizes, pool.tops
@@ -111,14 +111,14 @@ def _score_group(
 
 @kernel
 def _step_group(
-    data: Documents,
-    rules: Rules,
+    data: KernelDocuments,
+    rules: LocalStepRules,
     queries: NDArray[np.int64],
     step: int,
     shown: NDArray[np.int64],
     coefficients: NDArray[np.float64],
     pairs: NDArray[np.int64],
-    tile: Tile | None,
+    tile: NetworkTile | None,
     gradient: NDArray[np.float64],
     models: NDArray[np.float64],
     undefended: NDArray[np.float64],
@@ -144,7 +144,12 @@ def _step_group(
 
 @kernel
 def _fill_group(
-    out: NDArray[np.float64], size: int, block: int, clients: NDArray[np.int64], stream: Stream, purpose: int
+    out: NDArray[np.float64],
+    size: int,
+    block: int,
+    clients: NDArray[np.int64],
+    stream: StepStreamKeys,
+    purpose: int,
 ) -> None:
     """Random numbers of every client of a group."""
     for row in range(clients.size):
@@ -153,9 +158,9 @@ def _fill_group(
 
 @kernel
 def _play_group(
-    data: Documents,
-    rules: Rules,
-    stream: Stream,
+    data: KernelDocuments,
+    rules: LocalStepRules,
+    stream: StepStreamKeys,
     queries: NDArray[np.int64],
     lifts: NDArray[np.int64],
     clients: NDArray[np.int64],
@@ -164,8 +169,8 @@ def _play_group(
     all_shown: NDArray[np.int64],
     all_clicks: NDArray[np.bool_],
     clipped: NDArray[np.bool_],
-    pool: Pool,
-    tile: Tile | None,
+    pool: SamplingBuffers,
+    tile: NetworkTile | None,
 ) -> None:
     """All local steps of a few clients."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
@@ -222,23 +227,23 @@ def _play_group(
 
 
 @kernel
-def _tile(features: int, hidden: int | None, layers: int | None) -> Tile | None:
+def _tile(features: int, hidden: int | None, layers: int | None) -> NetworkTile | None:
     """Memory for the documents of neural rankers."""
     if hidden is None or layers is None:
         return None
-    return new_tile(Network(features, hidden, layers))
+    return new_tile(NetworkShape(features, hidden, layers))
 
 
 @kernel
 def _play_chunk(
-    data: Documents,
-    rules: Rules,
-    stream: Stream,
+    data: KernelDocuments,
+    rules: LocalStepRules,
+    stream: StepStreamKeys,
     queries: NDArray[np.int64],
     lifts: NDArray[np.int64],
     clients: NDArray[np.int64],
     parameters: NDArray[np.float64],
-    played: Played,
+    played: LocalStepResult,
     chunk: tuple[int, int],
 ) -> None:
     """All local steps of the clients chunk[0] .. chunk[1] - 1."""
@@ -276,14 +281,14 @@ def _play_chunk(
 
 @parallel_kernel
 def play_local_steps(
-    data: Documents,
-    rules: Rules,
-    stream: Stream,
+    data: KernelDocuments,
+    rules: LocalStepRules,
+    stream: StepStreamKeys,
     queries: NDArray[np.int64],
     lifts: NDArray[np.int64],
     clients: NDArray[np.int64],
     parameters: NDArray[np.float64],
-    played: Played,
+    played: LocalStepResult,
     chunk: int,
 ) -> None:
     """Fill with all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
@@ -297,10 +302,10 @@ def play_local_steps(
         _play_chunk(data, rules, stream, queries, lifts, clients, parameters, played, mine)
 
 
-def empty_played(queries: NDArray[np.int64], parameters: int, k: int) -> Played:
+def empty_played(queries: NDArray[np.int64], parameters: int, k: int) -> LocalStepResult:
     """Room for what clients with queries (C, B) will have done."""
     clients = queries.shape[0]
-    return Played(
+    return LocalStepResult(
         np.empty((clients, parameters)),
         np.empty((clients, parameters)),
         np.empty((*queries.shape, k), dtype=np.int64),

@@ -18,7 +18,7 @@ from .layers import LANES, Floats, add_weight_slopes, add_weighted, fill_input_s
 from .ranking import Features
 
 
-class Network(NamedTuple):
+class NetworkShape(NamedTuple):
     """The shape of a network: d features, and some hidden layers of h units each."""
 
     features: int
@@ -26,7 +26,7 @@ class Network(NamedTuple):
     layers: int
 
 
-class Tile(NamedTuple):
+class NetworkTile(NamedTuple):
     """Memory for LANES documents on their way through a network and back.
 
     Attributes:
@@ -40,7 +40,7 @@ class Tile(NamedTuple):
         lanes: which document of the query each column holds, (LANES,).
     """
 
-    network: Network
+    network: NetworkShape
     documents: Floats
     units: Floats
     slopes: Floats
@@ -51,10 +51,10 @@ class Tile(NamedTuple):
 
 
 @kernel
-def new_tile(network: Network) -> Tile:
+def new_tile(network: NetworkShape) -> NetworkTile:
     """A tile for a network."""
     d, h, layers = network.features, network.hidden, network.layers
-    return Tile(
+    return NetworkTile(
         network,
         np.zeros((d, LANES)),
         np.empty((layers, h, LANES)),
@@ -67,14 +67,14 @@ def new_tile(network: Network) -> Tile:
 
 
 @inlined
-def _start(network: Network, layer: int) -> int:
+def _start(network: NetworkShape, layer: int) -> int:
     """Where the weights of a hidden layer begin in a model; of the layer after the last, the output's."""
     d, h = network.features, network.hidden
     return h * (d + 1) + (layer - 1) * h * (h + 1) if layer > 0 else 0
 
 
 @kernel
-def _go_through(features: Features, first: int, columns: int, model: Floats, tile: Tile) -> None:
+def _go_through(features: Features, first: int, columns: int, model: Floats, tile: NetworkTile) -> None:
     """Take the documents first + tile.lanes[:columns] through all hidden layers."""
     network, documents, lanes, units = tile.network, tile.documents, tile.lanes, tile.units
     d = network.features
@@ -87,7 +87,9 @@ def _go_through(features: Features, first: int, columns: int, model: Floats, til
 
 
 @kernel
-def fill_scores(features: Features, first: int, size: int, model: Floats, tile: Tile, out: Floats) -> None:
+def fill_scores(
+    features: Features, first: int, size: int, model: Floats, tile: NetworkTile, out: Floats
+) -> None:
     """Fill out[:size] with the scores of the documents first .. first + size - 1 under a model (P,)."""
     network, scores = tile.network, tile.scores
     output, h = _start(network, network.layers), network.hidden
@@ -103,7 +105,7 @@ def fill_scores(features: Features, first: int, size: int, model: Floats, tile: 
 
 
 @kernel
-def _go_back(columns: int, model: Floats, tile: Tile, out: Floats) -> None:
+def _go_back(columns: int, model: Floats, tile: NetworkTile, out: Floats) -> None:
     """Add `sum_i weights_i d f_i / d theta` of the documents that went through a network to out (P,)."""
     network, units, slopes, weights = tile.network, tile.units, tile.slopes, tile.weights
     h, last, output = network.hidden, network.layers - 1, _start(network, network.layers)
@@ -127,7 +129,7 @@ def fill_gradient(
     shown: NDArray[np.int64],
     weights: Floats,
     model: Floats,
-    tile: Tile,
+    tile: NetworkTile,
     out: Floats,
 ) -> None:
     """Fill out (P,) with `sum_i weights[i] d f_i / d theta` over shown documents (k,) of a query."""
@@ -150,7 +152,7 @@ def neural_scores(
     queries: NDArray[np.int64],
     starts: NDArray[np.int64],
     models: Floats,
-    network: Network,
+    network: NetworkShape,
 ) -> Floats:
     """Scores of every candidate, summed in float64, flat as in `linear_scores`.
 
@@ -172,7 +174,7 @@ def neural_gradients(
     shown: NDArray[np.int64],
     weights: Floats,
     models: Floats,
-    network: Network,
+    network: NetworkShape,
 ) -> Floats:
     """`sum_i weights[c, i] d f_i / d theta` over the shown documents, float64, shape (C, P).
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .jit import kernel, parallel_kernel
-from .patterns import Ball, shrunk
+from .patterns import ClipRule, shrunk
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def pattern_models(
     weights: Floats,
     lengths: NDArray[np.int64],
     only_observed: bool,
-    ball: Ball,
+    ball: ClipRule,
 ) -> Floats:
     """Local models after one interaction, for every click pattern, (n, 2^k, P).
 

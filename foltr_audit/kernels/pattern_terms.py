@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .jit import kernel, parallel_kernel
-from .patterns import Ball, shrunk
+from .patterns import ClipRule, shrunk
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def pattern_terms(
     lengths: NDArray[np.int64],
     rate: float,
     only_observed: bool,
-    ball: Ball,
+    ball: ClipRule,
 ) -> Floats:
     """Steps and clicks of one client for every pattern, (n, 2^k, 2 k + 1); 0 beyond a list's patterns.
 

@@ -26,7 +26,7 @@ MOST_DOCUMENTS = 14
 Floats = NDArray[np.float64]
 
 
-class Ball(NamedTuple):
+class ClipRule(NamedTuple):
     """The step stage: models are scaled into a ball of this norm (inf: none), L1 or L2.
 
     Attributes:
@@ -71,7 +71,7 @@ def _far_from_one(model: Floats) -> float:
 
 
 @inlined
-def shrunk(model: Floats, ball: Ball, acts: bool) -> float:
+def shrunk(model: Floats, ball: ClipRule, acts: bool) -> float:
     """What the step stage multiplies a model by."""
     if not acts or ball.norm == np.inf:
         return 1.0
@@ -103,7 +103,7 @@ def _walk(
     columns: Floats,
     free: int,
     fixed: int,
-    ball: Ball,
+    ball: ClipRule,
     table: DensityTable,
     out: Floats,
 ) -> None:
@@ -132,7 +132,7 @@ def pattern_likelihoods(
     weights: Floats,
     lengths: NDArray[np.int64],
     only_observed: bool,
-    ball: Ball,
+    ball: ClipRule,
     table: DensityTable,
 ) -> Floats:
     """Log likelihood of every click pattern, (n, 2^k); -inf for patterns beyond a list's length.

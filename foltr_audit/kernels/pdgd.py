@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .elementary import exp
 from .jit import inlined, kernel, parallel_kernel
-from .plackett_luce import Pool, new_pool, put_scores, take, total, weigh
+from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 _CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
@@ -304,7 +304,7 @@ def _fill_spread(
 
 @kernel
 def fill_coefficients(
-    pool: Pool,
+    pool: SamplingBuffers,
     shown: NDArray[np.int64],
     clicks: NDArray[np.bool_],
     candidates: bool,
@@ -324,7 +324,7 @@ def fill_coefficients(
 
 
 @kernel
-def weigh_shown(pool: Pool, rows: int, shown: NDArray[np.int64]) -> None:
+def weigh_shown(pool: SamplingBuffers, rows: int, shown: NDArray[np.int64]) -> None:
     """What drawing the lists `shown` (rows, k) would have left in a pool with these scores."""
     weigh(pool, rows)
     _, weights, sums, sizes, _, drawn, tails = pool

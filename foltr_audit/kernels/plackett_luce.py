@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Pool(NamedTuple):
+class SamplingBuffers(NamedTuple):
     """Memory for some lists.
 
     Attributes:
@@ -51,10 +51,10 @@ class Pool(NamedTuple):
 
 
 @kernel
-def new_pool(rows: int, longest: int, k: int) -> Pool:
+def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
     """A pool for queries of up to `longest` documents and lists of k."""
     blocks = (longest + _BLOCK - 1) // _BLOCK
-    return Pool(
+    return SamplingBuffers(
         np.empty((rows, blocks * _BLOCK)),
         np.empty((rows, blocks * _BLOCK)),
         np.empty((rows, blocks)),
@@ -75,7 +75,7 @@ def _block_sum(weights: Floats, row: int, first: int) -> float:
 
 
 @kernel
-def put_scores(pool: Pool, scores: Floats) -> None:
+def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
     """The candidates of a query (N,) as the pool's first row."""
     pool.sizes[0] = scores.size
     pool.tops[0] = scores.max()
@@ -95,7 +95,7 @@ def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, document
 
 
 @kernel
-def weigh(pool: Pool, rows: int) -> None:
+def weigh(pool: SamplingBuffers, rows: int) -> None:
     """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
     scores, weights, sums, sizes, tops, _, tails = pool
     for row in range(rows):
@@ -148,7 +148,7 @@ def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float
 
 
 @kernel
-def _weigh_faded(pool: Pool, shown: Ints, rank: int, rows: int) -> None:
+def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> None:
     """Where what is left of a row after some ranks has faded, its weights relative to its own maximum."""
     for row in range(rows):
         if not pool.tails[row] >= _FADED:
@@ -196,7 +196,7 @@ def _draw_rank(
 
 
 @kernel
-def draw(pool: Pool, rows: int, u: Floats, ahead: int, shown: Ints) -> None:
+def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -> None:
     """Fill the first rows of `shown` (rows, k) with lists; number u[row, ahead + r] decides on rank r.
 
     Scores, sizes and tops of the pool are given. When what is left of a row has faded beside what was

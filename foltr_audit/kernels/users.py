@@ -13,7 +13,7 @@ from .philox import fill_uniforms
 from .ranking import Features
 
 
-class Searched(NamedTuple):
+class UserQueries(NamedTuple):
     """A data set and how users click on it: query q owns rows offsets[q] .. offsets[q + 1] - 1.
 
     Attributes:
@@ -32,7 +32,7 @@ class Searched(NamedTuple):
     stop: NDArray[np.float64]
 
 
-class Names(NamedTuple):
+class UserStreamKeys(NamedTuple):
     """Names of the random numbers: the round, and the purposes of lists, clicks and directions."""
 
     round: int
@@ -42,7 +42,7 @@ class Names(NamedTuple):
     key: np.uint64
 
 
-class Seen(NamedTuple):
+class UserInteractions(NamedTuple):
     """What the users of a round saw and did: lists int64 (N, k), padded with -1, and clicks bool (N, k)."""
 
     shown: NDArray[np.int64]
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 @kernel
-def show_numbers(names: Names, client: int, size: int) -> NDArray[np.float64]:
+def show_numbers(names: UserStreamKeys, client: int, size: int) -> NDArray[np.float64]:
     """Numbers 0 .. size-1 that a client's list is made of, (1, size); size is even."""
     u = np.empty((1, size))
     fill_uniforms(u, 0, size, 0, client, names.round, names.show, names.key)
@@ -58,7 +58,9 @@ def show_numbers(names: Names, client: int, size: int) -> NDArray[np.float64]:
 
 
 @kernel
-def click_list(data: Searched, names: Names, query: int, client: int, seen: Seen, i: int) -> None:
+def click_list(
+    data: UserQueries, names: UserStreamKeys, query: int, client: int, seen: UserInteractions, i: int
+) -> None:
     """Fill seen.clicks[i] with a client's clicks on seen.shown[i], by numbers 2r and 2r + 1 at rank r."""
     k = seen.shown.shape[1]
     u, grades = np.empty((1, 2 * k)), np.empty((1, k), dtype=np.int64)

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from foltr_audit.privacy.events import (
-    Bounded,
+    ClickRandomization,
+    GridRounding,
     KeyShares,
-    Noised,
-    Opaque,
+    MessageAggregation,
+    MetricRandomization,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
     PrivacyEvent,
-    RandomisedClicks,
-    RandomisedMetrics,
-    Resized,
-    Rounded,
-    Summed,
 )
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.base import plain
@@ -27,7 +27,7 @@ _OF = "of=(model|update)"
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownNoise:
-    """`Noised` by a law that `parse_law` does not know.
+    """`NoiseAddition` by a law that `parse_law` does not know.
 
     Attributes:
         law: the law's text.
@@ -39,28 +39,28 @@ class UnknownNoise:
 def event_text(event: PrivacyEvent) -> str:
     """One event as text.
 
-    >>> event_text(Bounded(norm=1.5, ord=2, of="model"))
+    >>> event_text(NormBound(norm=1.5, ord=2, of="model"))
     'bounded:of=model,norm=1.5,ord=2'
     """
     match event:
-        case Bounded():
+        case NormBound():
             always = "" if event.always else ",not-always"
             return f"bounded:of={event.of},norm={plain(event.norm)},ord={plain(event.ord)}{always}"
-        case Resized():
+        case NormScaling():
             return f"resized:of={event.of},factor={plain(event.factor)}"
-        case Rounded():
+        case GridRounding():
             return f"rounded:step={plain(event.step)}{',nearest' if event.nearest else ''}"
-        case Noised():
+        case NoiseAddition():
             return f"noised:{event.law.text}"
-        case RandomisedClicks():
+        case ClickRandomization():
             return f"randomised-clicks:eps={plain(event.epsilon)}"
-        case RandomisedMetrics():
+        case MetricRandomization():
             return f"randomised-metrics:eps={plain(event.epsilon)}"
-        case Summed():
+        case MessageAggregation():
             shares = event.key_shares
             opened = "" if shares is None else f",neighbours={shares.neighbours},needed={shares.needed}"
             return f"summed:at-least={event.at_least}{opened}"
-        case Opaque():
+        case OpaqueChange():
             return f"opaque:{event.mechanism}"
 
 
@@ -68,7 +68,7 @@ def parse_event(text: str) -> PrivacyEvent | UnknownNoise | None:
     """The event that a text names; None where it names none.
 
     >>> parse_event("rounded:step=0.001,nearest")
-    Rounded(step=0.001, nearest=True)
+    GridRounding(step=0.001, nearest=True)
     """
     for form, made in _FORMS:
         match = re.fullmatch(form, text, flags=re.DOTALL)
@@ -77,15 +77,15 @@ def parse_event(text: str) -> PrivacyEvent | UnknownNoise | None:
     return None
 
 
-def _noised(text: str) -> Noised | UnknownNoise:
+def _noised(text: str) -> NoiseAddition | UnknownNoise:
     law = parse_law(text)
-    return UnknownNoise(law=text) if law is None else Noised(law=law)
+    return UnknownNoise(law=text) if law is None else NoiseAddition(law=law)
 
 
-def _summed(at_least: str, neighbours: str | None, needed: str | None) -> Summed:
+def _summed(at_least: str, neighbours: str | None, needed: str | None) -> MessageAggregation:
     if neighbours is None or needed is None:
-        return Summed(at_least=int(at_least))
-    return Summed(
+        return MessageAggregation(at_least=int(at_least))
+    return MessageAggregation(
         at_least=int(at_least), key_shares=KeyShares(neighbours=int(neighbours), needed=int(needed))
     )
 
@@ -93,18 +93,18 @@ def _summed(at_least: str, neighbours: str | None, needed: str | None) -> Summed
 _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
     (
         f"bounded:{_OF},norm={_NUMBER},ord={_NUMBER}(,not-always)?",
-        lambda of, norm, order, never: Bounded(
+        lambda of, norm, order, never: NormBound(
             norm=float(norm), ord=float(order), of=of, always=never is None
         ),
     ),
-    (f"resized:{_OF},factor={_NUMBER}", lambda of, factor: Resized(factor=float(factor), of=of)),
+    (f"resized:{_OF},factor={_NUMBER}", lambda of, factor: NormScaling(factor=float(factor), of=of)),
     (
         f"rounded:step={_NUMBER}(,nearest)?",
-        lambda step, nearest: Rounded(step=float(step), nearest=nearest is not None),
+        lambda step, nearest: GridRounding(step=float(step), nearest=nearest is not None),
     ),
     ("noised:(.+)", _noised),
-    (f"randomised-clicks:eps={_NUMBER}", lambda eps: RandomisedClicks(epsilon=float(eps))),
-    (f"randomised-metrics:eps={_NUMBER}", lambda eps: RandomisedMetrics(epsilon=float(eps))),
+    (f"randomised-clicks:eps={_NUMBER}", lambda eps: ClickRandomization(epsilon=float(eps))),
+    (f"randomised-metrics:eps={_NUMBER}", lambda eps: MetricRandomization(epsilon=float(eps))),
     ("summed:at-least=([0-9]{1,15})(?:,neighbours=([0-9]{1,15}),needed=([0-9]{1,15}))?", _summed),
-    ("opaque:(.*)", lambda mechanism: Opaque(mechanism=mechanism)),
+    ("opaque:(.*)", lambda mechanism: OpaqueChange(mechanism=mechanism)),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observers import BY_SIGHT
 
 UNITS = {
@@ -63,7 +63,7 @@ class Ball:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounded:
+class NormBound:
     """Every message is moved towards the middle of a norm ball, and lies in it from here on.
 
     Attributes:
@@ -80,7 +80,7 @@ class Bounded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resized:
+class NormScaling:
     """Each message is changed without noise, by a rule that makes no norm of it larger than `factor` times.
 
     Attributes:
@@ -93,7 +93,7 @@ class Resized:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rounded:
+class GridRounding:
     """Each coordinate of a message is rounded to a multiple of `step`.
 
     Attributes:
@@ -106,14 +106,14 @@ class Rounded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noised:
+class NoiseAddition:
     """Independent noise of one law is added to every coordinate of every client's message."""
 
-    law: AddedNoise
+    law: AdditiveNoise
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomisedClicks:
+class ClickRandomization:
     """Every click and non-click is randomised by itself before the client learns from it.
 
     Attributes:
@@ -123,14 +123,14 @@ class RandomisedClicks:
     epsilon: float
 
     @classmethod
-    def kept_with(cls, probability: float) -> RandomisedClicks:
+    def kept_with(cls, probability: float) -> ClickRandomization:
         """Of randomised response that reports the truth with this probability."""
         epsilon = math.inf if probability in (0.0, 1.0) else abs(math.log(probability / (1.0 - probability)))
         return cls(epsilon=epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomisedMetrics:
+class MetricRandomization:
     """The online metric of every interaction is randomised by itself before the client averages them.
 
     Attributes:
@@ -155,7 +155,7 @@ class KeyShares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summed:
+class MessageAggregation:
     """The server gets the sum of the messages and no single one (secure aggregation).
 
     Attributes:
@@ -168,11 +168,20 @@ class Summed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opaque:
+class OpaqueChange:
     """Something that states nothing about what it does: bounds are lost; after noise it costs nothing."""
 
     mechanism: str
 
 
-PrivacyEvent = Bounded | Resized | Rounded | Noised | RandomisedClicks | RandomisedMetrics | Summed | Opaque
+PrivacyEvent = (
+    NormBound
+    | NormScaling
+    | GridRounding
+    | NoiseAddition
+    | ClickRandomization
+    | MetricRandomization
+    | MessageAggregation
+    | OpaqueChange
+)
 """One thing that happens to what a client sends, in the order in which it happens."""

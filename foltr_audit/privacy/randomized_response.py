@@ -21,7 +21,7 @@ _TEXT = r"metric-rr:p=([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 
 
 @dataclass(frozen=True)
-class MetricResponse:
+class RandomizedResponse:
     """What is reported of one of v values.
 
     Attributes:
@@ -41,7 +41,7 @@ class MetricResponse:
         _expect_values(self.values)
 
     @classmethod
-    def with_epsilon(cls, epsilon: float, values: int) -> MetricResponse:
+    def with_epsilon(cls, epsilon: float, values: int) -> RandomizedResponse:
         """The one that has some epsilon and tells the truth most often.
 
         Raises:
@@ -50,11 +50,11 @@ class MetricResponse:
         return cls(p_of(epsilon, values), values)
 
     @classmethod
-    def parse(cls, text: str, values: int) -> MetricResponse | None:
+    def parse(cls, text: str, values: int) -> RandomizedResponse | None:
         """The law that a text names, `none` for the truth, or None where it names no law of this kind.
 
-        >>> MetricResponse.parse("metric-rr:p=0.25", 11)
-        MetricResponse(p=0.25, values=11)
+        >>> RandomizedResponse.parse("metric-rr:p=0.25", 11)
+        RandomizedResponse(p=0.25, values=11)
         """
         match = re.fullmatch(_TEXT, text)
         if match is None:
@@ -81,7 +81,7 @@ class MetricResponse:
         Infinite for p = 1, which rules out all other values, and for p = 0, which rules out the reported one
         (of two values that tells the other).
 
-        >>> [round(MetricResponse(p, 11).epsilon, 3) for p in (0.25, 0.5, 0.9)]
+        >>> [round(RandomizedResponse(p, 11).epsilon, 3) for p in (0.25, 0.5, 0.9)]
         [1.204, 2.303, 4.5]
         """
         if self.p in (0.0, 1.0):

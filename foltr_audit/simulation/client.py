@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.click_mixture import declared_tables
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
 from foltr_audit.core.plugins.answers import clicks_of, step_of
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
-from foltr_audit.core.records.population import Asked
-from foltr_audit.simulation.client_data import World
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.local_steps import Documents, Rules
+    from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
 
 CHUNK = 32
 """Clients that one thread plays in a row; it changes no byte."""
@@ -46,7 +46,7 @@ class ClientRules:
 
     ranker: Ranker
     learner: ModelLearner
-    chain: Chain
+    chain: DefenseChain
     click_model: ClickModel
     largest_label: int
     sampled: bool
@@ -57,9 +57,9 @@ class ClientRules:
         """The purpose of the click model's random numbers."""
         return self.click_model.purpose
 
-    def declared(self) -> Rules | None:
+    def declared(self) -> LocalStepRules | None:
         """The same for the kernel, if nothing in them is code of a plug-in that it does not know."""
-        from foltr_audit.kernels.local_steps import Rules
+        from foltr_audit.kernels.local_steps import LocalStepRules
 
         learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
         tables = declared_tables(model, self.largest_label)
@@ -77,7 +77,7 @@ class ClientRules:
             return None
         ball = steps[0].ball if steps else None
         ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
-        return Rules(
+        return LocalStepRules(
             click=tables[0],
             stop=tables[1],
             learning_rate=learner.learning_rate,
@@ -102,7 +102,7 @@ def _only_scales(step: StepDefense) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Interactions:
+class CohortInteractions:
     """The interactions of a cohort of C clients in one round, B each.
 
     Attributes:
@@ -133,7 +133,7 @@ class LocalModels:
     steps: NDArray[np.float64]
 
 
-class Step(NamedTuple):
+class LocalStep(NamedTuple):
     """One local step of the clients (C,) that take it.
 
     Attributes:
@@ -148,17 +148,17 @@ class Step(NamedTuple):
     context: RoundContext
 
 
-class Clients:
+class ClientSimulator:
     """Clients that search one world under the same rules."""
 
-    def __init__(self, rules: ClientRules, world: World) -> None:
+    def __init__(self, rules: ClientRules, world: ClientData) -> None:
         """Nothing is compiled or played yet."""
         self.rules = rules
         self.world = world
 
     def play(
-        self, asked: Asked, context: RoundContext, given: NDArray[np.int64] | None = None
-    ) -> tuple[LocalModels, Interactions]:
+        self, asked: QueryAssignment, context: RoundContext, given: NDArray[np.int64] | None = None
+    ) -> tuple[LocalModels, CohortInteractions]:
         """Every client asks its queries, one after the other: (C, B).
 
         The first interactions show the `given` lists (C, b, k), where there are some.
@@ -168,22 +168,22 @@ class Clients:
         return self._step_by_step(asked, context, given)
 
     @cached_property
-    def _declared(self) -> Rules | None:
+    def _declared(self) -> LocalStepRules | None:
         return self.rules.declared()
 
     @cached_property
-    def _documents(self) -> Documents:
-        from foltr_audit.kernels.local_steps import Documents
+    def _documents(self) -> KernelDocuments:
+        from foltr_audit.kernels.local_steps import KernelDocuments
 
-        return Documents(self.world.data.features, self.world.grades, self.world.data.offsets)
+        return KernelDocuments(self.world.data.features, self.world.grades, self.world.data.offsets)
 
     def _in_kernel(
-        self, rules: Rules, asked: Asked, context: RoundContext
-    ) -> tuple[LocalModels, Interactions]:
-        from foltr_audit.kernels.local_steps import Stream, empty_played, play_local_steps
+        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
+    ) -> tuple[LocalModels, CohortInteractions]:
+        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_played, play_local_steps
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
-        stream = Stream(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
+        stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
         played = empty_played(queries, context.parameters.size, LIST_LENGTH)
         play_local_steps(
@@ -191,13 +191,13 @@ class Clients:
         )
         local = LocalModels(models=played.models, steps=played.steps)
         shown, clicks, clipped = played.shown, played.clicks, played.clipped
-        return local, Interactions(
+        return local, CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
 
     def _step_by_step(
-        self, asked: Asked, context: RoundContext, given: NDArray[np.int64] | None
-    ) -> tuple[LocalModels, Interactions]:
+        self, asked: QueryAssignment, context: RoundContext, given: NDArray[np.int64] | None
+    ) -> tuple[LocalModels, CohortInteractions]:
         queries = asked.queries
         models = np.tile(context.parameters, (queries.shape[0], 1))
         undefended = np.zeros_like(models)
@@ -206,19 +206,19 @@ class Clients:
         clipped = np.zeros(queries.shape, dtype=np.bool_)
         for step in range(queries.shape[1]):
             rows = np.flatnonzero(queries[:, step] >= 0)
-            here = Step(step, queries[rows, step], asked.ways[rows, step], context.at(rows))
+            here = LocalStep(step, queries[rows, step], asked.ways[rows, step], context.at(rows))
             ready = None if given is None or step >= given.shape[1] else given[rows, step]
             listed, clicked, learnt, stepped, after, cut = self._step(here, models[rows], ready)
             undefended[rows] += stepped - models[rows]
             models[rows], clipped[rows, step] = after, cut
             shown[rows, step], clicks[rows, step], reported[rows, step] = listed, clicked, learnt
         local = LocalModels(models=models, steps=undefended)
-        return local, Interactions(
+        return local, CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
         )
 
     def _step(
-        self, here: Step, models: NDArray[np.float64], given: NDArray[np.int64] | None
+        self, here: LocalStep, models: NDArray[np.float64], given: NDArray[np.int64] | None
     ) -> tuple[
         NDArray[np.int64],
         NDArray[np.bool_],
@@ -246,7 +246,7 @@ class Clients:
         return listed, clicked, learnt, stepped, after, cut
 
     def _show(
-        self, scores: NDArray[np.float64], starts: NDArray[np.int64], here: Step, context: RoundContext
+        self, scores: NDArray[np.float64], starts: NDArray[np.int64], here: LocalStep, context: RoundContext
     ) -> NDArray[np.int64]:
         """Lists (C, k), from the local models' scores unless the global model ranks."""
         from foltr_audit.kernels.plackett_luce import sampled_lists

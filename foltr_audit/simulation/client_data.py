@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_mixture import ClickMixture
+from foltr_audit.core.click_mixture import ClickModelMixture
 from foltr_audit.core.plugins import ClickModel
-from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import joined
@@ -22,7 +22,7 @@ _MOST_GRADES = 128  # as many as kernels can tell apart, over all click models
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class World:
+class ClientData:
     """A data set with every query of it that some client has but some documents of, and all ways to click.
 
     Attributes:
@@ -37,7 +37,7 @@ class World:
     """
 
     data: Dataset
-    origin: Origin
+    origin: QueryOrigin
     holdings: tuple[tuple[int, ...] | None, ...]
     places: NDArray[np.int64]
     models: tuple[ClickModel, ...]
@@ -48,13 +48,13 @@ class World:
     def of(
         cls,
         whole: Dataset,
-        origin: Origin,
+        origin: QueryOrigin,
         models: Sequence[ClickModel],
         *,
         largest_label: int,
         intents: int = 1,
         holdings: Sequence[tuple[int, ...]] = (),
-    ) -> World:
+    ) -> ClientData:
         """The world of a data set; `holdings` are sets of grades.
 
         Raises:
@@ -82,20 +82,20 @@ class World:
         )
 
     @classmethod
-    def alike(cls, data: Dataset, click_model: ClickModel, largest_label: int) -> World:
+    def alike(cls, data: Dataset, click_model: ClickModel, largest_label: int) -> ClientData:
         """A data set that everybody has all documents of, clicked in one way."""
-        return cls.of(data, Origin.of_part(0, data), (click_model,), largest_label=largest_label)
+        return cls.of(data, QueryOrigin.of_part(0, data), (click_model,), largest_label=largest_label)
 
     @property
     def click_model(self) -> ClickModel:
         """How users click on lists of `grades`."""
-        return self.models[0] if len(self.models) == 1 else ClickMixture(models=self.models)
+        return self.models[0] if len(self.models) == 1 else ClickModelMixture(models=self.models)
 
     @cached_property
     def grades(self) -> NDArray[np.int8]:
         """Grades by which users click, for one way after the other, int8 (ways documents,).
 
-        Way `m I + i` is click model m under intent i; see `ClickMixture` for how models are told apart.
+        Way `m I + i` is click model m under intent i; see `ClickModelMixture` for how models are told apart.
         """
         ways = [self.judged(intent).labels for intent in range(self.intents)]
         stride = self.largest_label + 1
@@ -128,7 +128,7 @@ class World:
         return [ideal_dcg(data) for data in self._judged]
 
 
-class _Held(NamedTuple):
+class _GradeSubset(NamedTuple):
     """What is left of a data set where only documents of some grades are held.
 
     Attributes:
@@ -150,7 +150,7 @@ class _Held(NamedTuple):
         return places
 
 
-def _held(whole: Dataset, grades: Sequence[int]) -> _Held:
+def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
     """The documents of some grades.
 
     Raises:
@@ -170,13 +170,13 @@ def _held(whole: Dataset, grades: Sequence[int]) -> _Held:
         document_ids=[whole.document_ids[row] for row in rows.tolist()],
         intents=None if whole.intents is None else whole.intents[:, rows],
     )
-    return _Held(data, kept, rows - whole.offsets[query], whole.n_queries)
+    return _GradeSubset(data, kept, rows - whole.offsets[query], whole.n_queries)
 
 
-def _origin(whole: Dataset, origin: Origin, held: Sequence[_Held]) -> Origin:
+def _origin(whole: Dataset, origin: QueryOrigin, held: Sequence[_GradeSubset]) -> QueryOrigin:
     """Where the queries and documents come from of a data set that is followed by what is held of it."""
     inside = np.arange(whole.n_documents) - np.repeat(whole.offsets[:-1], whole.lengths)
-    return Origin(
+    return QueryOrigin(
         part=np.concatenate([origin.part, *(origin.part[each.queries] for each in held)]),
         query=np.concatenate([origin.query, *(origin.query[each.queries] for each in held)]),
         document=np.concatenate([inside, *(each.documents for each in held)]),

@@ -32,7 +32,7 @@ from foltr_audit.simulation.setup import Setup
 OFFLINE_NDCG = "offline_ndcg@10"
 
 
-class _Judged:
+class _IntentEvaluator:
     """The evaluated queries under one intent."""
 
     def __init__(self, data: Dataset, no_relevant: str) -> None:
@@ -68,11 +68,11 @@ class _Judged:
         return mean_over(values, self.data.has_relevant, self.no_relevant)
 
 
-class Evaluation:
+class OfflineMetrics:
     """Offline metrics of a global model, lists in score order.
 
     Example:
-        `Evaluation(setup).metrics(parameters)["offline_map@10"]`
+        `OfflineMetrics(setup).metrics(parameters)["offline_map@10"]`
     """
 
     def __init__(self, setup: Setup, part: str = "test") -> None:
@@ -82,7 +82,7 @@ class Evaluation:
         self.data = setup.collection.part(self.part)
         self.queries = np.arange(self.data.n_queries)
         every = [self.data] if setup.intents == 1 else [self.data.under(i) for i in range(setup.intents)]
-        self._judged = [_Judged(data, setup.spec.train.no_relevant) for data in every]
+        self._judged = [_IntentEvaluator(data, setup.spec.train.no_relevant) for data in every]
 
     def lists(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
         """What a model (P,) shows for each query, ties by position; (queries, k), padded with -1."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.online_metrics import OnlineMetrics
-from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import training
 
@@ -32,7 +32,7 @@ class Federation:
         self.setup = setup
         train = setup.collection.train
         self.clientele = setup.clientele(
-            train, Origin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
+            train, QueryOrigin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
         )
         self.training = training(setup, self.clientele.world)
         self.online = OnlineMetrics(
@@ -40,7 +40,7 @@ class Federation:
             population=setup.population,
             no_relevant=setup.spec.train.no_relevant,
         )
-        self.evaluation = Evaluation(setup)
+        self.evaluation = OfflineMetrics(setup)
 
     def cohort(self, round_: int) -> NDArray[np.int64]:
         """Ids of the clients that play a round, rising; a uniform sample without replacement."""
@@ -53,14 +53,14 @@ class Federation:
         chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
         return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
 
-    def rounds(self, start: NDArray[np.float64] | GlobalModel, first: int = 0) -> Iterator[Round]:
+    def rounds(self, start: NDArray[np.float64] | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
         """Play rounds first .. T-1 from a first model (P,), or from what the server has."""
         for round_ in range(first, self.setup.spec.train.rounds):
             played = self.play(start, round_)
             yield played
             start = played.after
 
-    def play(self, start: NDArray[np.float64] | GlobalModel, round_: int) -> Round:
+    def play(self, start: NDArray[np.float64] | GlobalModel, round_: int) -> RoundResult:
         """One round from a first model (P,), or from what the server has.
 
         Raises:
@@ -77,7 +77,7 @@ class Federation:
         metrics |= sent.wired.costs
         if not setup.alike_in_number:
             metrics[PLAYED] = float(asked.counts.sum())
-        return Round(
+        return RoundResult(
             context=context,
             sent=sent,
             after=after,

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
-from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import DataError
 from foltr_audit.simulation.online_metrics import OnlineMetrics
-from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import senders
 
@@ -47,13 +47,13 @@ class FreshClients:
         return [name for name in self.setup.collection.PARTS if name in self.protocol.on]
 
     @cached_property
-    def origin(self) -> Origin:
+    def origin(self) -> QueryOrigin:
         """Part and index of every query of the joined data."""
         collection = self.setup.collection
         sizes = {collection.PARTS.index(name): collection.part(name).n_queries for name in self.parts}
         part = np.concatenate([np.full(size, index) for index, size in sizes.items()])
         query = np.concatenate([np.arange(size) for size in sizes.values()])
-        return Origin(part=part, query=query)
+        return QueryOrigin(part=part, query=query)
 
     @cached_property
     def queries(self) -> NDArray[np.int64]:
@@ -97,7 +97,7 @@ class FreshClients:
         click_model: str,
         first: int = 0,
         last: GlobalModel | None = None,
-    ) -> Iterator[Round]:
+    ) -> Iterator[RoundResult]:
         """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
         del last
         clientele = self.setup.clientele(self.data, self.origin, click_model, own_clicks=False)
@@ -114,7 +114,7 @@ class FreshClients:
             )
             asked = clientele.dress(self._asked(context), context)
             sent = attacked.send(asked, context)
-            yield Round(
+            yield RoundResult(
                 context=context,
                 sent=sent,
                 after=after,

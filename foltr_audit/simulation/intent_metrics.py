@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.ranking_metrics import Metric, mean_of_rounds
+from foltr_audit.core.ranking_metrics import MetricDescription, mean_of_rounds
 from foltr_audit.core.records.population import Environment
 
 Rows = Sequence[Mapping[str, float]]
@@ -26,12 +26,12 @@ OFFLINE, ONLINE = "offline_ndcg@10", "online_ndcg@10"
 PLAYED = "interactions"
 """Interactions of a round, in the rows of runs that leave some of them out."""
 
-PERIOD: Mapping[str, Metric] = MappingProxyType(
+PERIOD: Mapping[str, MetricDescription] = MappingProxyType(
     {
-        "ndcg_drop@10": Metric("nDCG_Drop@10", higher_is_better=False),
-        "ndcg_delta@10": Metric("nDCG_Delta@10", higher_is_better=False),
-        "online_mean": Metric("online nDCG@10"),
-        "ndcg@10": Metric("nDCG@10"),
+        "ndcg_drop@10": MetricDescription("nDCG_Drop@10", higher_is_better=False),
+        "ndcg_delta@10": MetricDescription("nDCG_Delta@10", higher_is_better=False),
+        "online_mean": MetricDescription("online nDCG@10"),
+        "ndcg@10": MetricDescription("nDCG@10"),
     }
 )
 """Metrics of a period, by their name in the rows of a report."""

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Population
 from foltr_audit.core.ranking_metrics import max_rr, mean_over, ndcg
-from foltr_audit.core.records.population import Asked
-from foltr_audit.simulation.client import Interactions
-from foltr_audit.simulation.client_data import World
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.simulation.client import CohortInteractions
+from foltr_audit.simulation.client_data import ClientData
 
 ONLINE_NDCG = "online_ndcg@10"
 
@@ -26,11 +26,13 @@ class OnlineMetrics:
         no_relevant: how a query without relevant documents counts, `zero` or `skip`.
     """
 
-    world: World
+    world: ClientData
     population: Population
     no_relevant: str
 
-    def of(self, done: Interactions, asked: Asked, clients: NDArray[np.int64]) -> dict[str, float]:
+    def of(
+        self, done: CohortInteractions, asked: QueryAssignment, clients: NDArray[np.int64]
+    ) -> dict[str, float]:
         """Mean nDCG@10 and MaxRR of the interactions (C, B) of clients (C,), and the share of clipped steps.
 
         Where there are several groups also the nDCG of each, as `online_ndcg@10/GROUP`. NaN of nothing.

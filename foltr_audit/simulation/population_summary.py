@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.records.population import Value
+from foltr_audit.core.records.population import TraitValue
 from foltr_audit.simulation.setup import Setup
 
 Row = dict[str, Any]
@@ -42,7 +42,7 @@ def population_facts(setup: Setup) -> Row | None:
     }
 
 
-def _facts(setup: Setup, values: Sequence[Value]) -> Row:
+def _facts(setup: Setup, values: Sequence[TraitValue]) -> Row:
     intent, grades, click_model, interactions = (
         _said(values, name) for name in ("intent", "grades", "click_model", "interactions")
     )
@@ -58,7 +58,7 @@ def _facts(setup: Setup, values: Sequence[Value]) -> Row:
     }
 
 
-def _said(values: Sequence[Value], name: str) -> Any:
+def _said(values: Sequence[TraitValue], name: str) -> Any:
     """What the last value says that says anything, else None."""
     return next((said for value in reversed(values) if (said := getattr(value, name)) is not None), None)
 

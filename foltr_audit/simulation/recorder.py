@@ -12,9 +12,9 @@ from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.privacy.event_texts import event_text
-from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.write_behind import WriteBehind
+from foltr_audit.simulation.write_behind import BackgroundWriter
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
 from foltr_audit.utils.progress import Tick
@@ -25,7 +25,7 @@ _PART_INTERACTIONS = 1_000_000
 _FEW_PARAMETERS = 200  # rankers of more take longer in proportion
 
 
-class Recording(Protocol):
+class RoundStore(Protocol):
     """Rounds that were recorded, whatever they are kept in."""
 
     @property
@@ -61,7 +61,7 @@ class Recording(Protocol):
 
 
 @dataclass
-class MemoryRecording:
+class MemoryRoundStore:
     """Rounds of experiments that write no folder; without `keep` only their metrics are kept."""
 
     header: TraceHeader
@@ -102,7 +102,7 @@ class MemoryRecording:
         return self.records[-1].after
 
 
-Play = Callable[[int, GlobalModel | None], Iterator[Round]]
+Play = Callable[[int, GlobalModel | None], Iterator[RoundResult]]
 """Plays rounds from a number on; gets the last recorded global model, or None at the beginning."""
 
 
@@ -115,13 +115,13 @@ def record_rounds(
     keep: bool,
     tick: Tick,
     every: int = 1,
-) -> Recording:
+) -> RoundStore:
     """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory.
 
     Messages are recorded of rounds 0, `every`, 2 `every`, ...; of none for 0.
     """
     if folder is None:
-        memory = MemoryRecording(header, keep=keep)
+        memory = MemoryRoundStore(header, keep=keep)
         for played in play(0, None):
             memory.write(*played.recorded(messages=keep and _is_due(played, every)))
             tick(played.metrics)
@@ -130,14 +130,14 @@ def record_rounds(
         first = writer.next_round
         last = Trace.open(folder).last_model() if first else None
         tick.skip(first)
-        with WriteBehind(writer, header.rounds_per_part) as behind:
+        with BackgroundWriter(writer, header.rounds_per_part) as behind:
             for played in play(first, last):
                 behind.write(played, messages=_is_due(played, every))
                 tick(played.metrics)
     return Trace.open(folder)
 
 
-def _is_due(played: Round, every: int) -> bool:
+def _is_due(played: RoundResult, every: int) -> bool:
     return every > 0 and played.context.round % every == 0
 
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel, Payload, RoundRecord, RoundTruth
-from foltr_audit.core.records.population import Asked
-from foltr_audit.core.records.wire import Wired
-from foltr_audit.simulation.client import Interactions
-from foltr_audit.simulation.client_data import World
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.simulation.client import CohortInteractions
+from foltr_audit.simulation.client_data import ClientData
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sent:
+class CohortMessages:
     """What a cohort sent, before the server does anything with it.
 
     Attributes:
@@ -28,14 +28,14 @@ class Sent:
     """
 
     messages: Payload
-    wired: Wired
+    wired: WireMessages
     updates: NDArray[np.float64]
-    interactions: Interactions
+    interactions: CohortInteractions
     seeds: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Round:
+class RoundResult:
     """One round that was played; records are only made of it where somebody keeps them.
 
     Attributes:
@@ -49,11 +49,11 @@ class Round:
     """
 
     context: RoundContext
-    sent: Sent
+    sent: CohortMessages
     after: GlobalModel
     metrics: dict[str, float]
-    asked: Asked
-    world: World
+    asked: QueryAssignment
+    world: ClientData
     embeds: bool
 
     @property

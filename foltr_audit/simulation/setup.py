@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.chain_warnings import warnings
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import (
     ClickModel,
     Defense,
@@ -24,23 +24,23 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
     Scenario,
-    Surroundings,
+    ScenarioContext,
 )
 from foltr_audit.core.plugins.answers import claims_of, one_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.query_origin import Origin
+from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import parse_scenarios
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.events import Noised
+from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.randomized_response import composed
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
-from foltr_audit.simulation.client_data import World
-from foltr_audit.simulation.traffic import Clientele
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.traffic import QueryTraffic
 
 L = TypeVar("L", bound=Learner)
 
@@ -75,9 +75,9 @@ class Setup:
         return make_ranker(self.spec.train.ranker, self.collection.n_features)
 
     @cached_property
-    def chain(self) -> Chain:
+    def chain(self) -> DefenseChain:
         """The defenses."""
-        return Chain(parse_chain(self.spec.defense))
+        return DefenseChain(parse_chain(self.spec.defense))
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
@@ -85,10 +85,10 @@ class Setup:
         return parse_scenarios(self.spec.population.scenario)
 
     @property
-    def around(self) -> Surroundings:
+    def around(self) -> ScenarioContext:
         """What scenarios may know."""
         spec, interactions = self.spec, self.learner.interactions
-        return Surroundings(
+        return ScenarioContext(
             intents=self.collection.n_intents,
             largest_label=self.collection.largest_label,
             interactions=interactions,
@@ -138,7 +138,7 @@ class Setup:
         return self.interactions / fewest if self.learner.sends == "models" else 1.0
 
     @property
-    def _time(self) -> Surroundings:
+    def _time(self) -> ScenarioContext:
         """What scenarios may know, where time runs as if every client were the busiest one."""
         rounds, cohort = self.spec.train.rounds, self.spec.population.cohort_size
         return self.around._replace(total=self.interactions * cohort * rounds)
@@ -186,7 +186,9 @@ class Setup:
             found[name] = self.spec.model_copy(update={"population": population})
         return {name: spec for name, spec in found.items() if spec != self.spec}
 
-    def clientele(self, data: Dataset, origin: Origin, click_model: str, *, own_clicks: bool) -> Clientele:
+    def clientele(
+        self, data: Dataset, origin: QueryOrigin, click_model: str, *, own_clicks: bool
+    ) -> QueryTraffic:
         """The clients in the world of some data; with `own_clicks` they click as their traits say.
 
         Raises:
@@ -194,7 +196,7 @@ class Setup:
         """
         values = self.population.values
         own = [value.click_model for value in values if value.click_model is not None and own_clicks]
-        world = World.of(
+        world = ClientData.of(
             data,
             origin,
             [self.click_model(text) for text in dict.fromkeys(own or [click_model])],
@@ -202,7 +204,7 @@ class Setup:
             intents=self.intents,
             holdings=list(dict.fromkeys(value.grades for value in values if value.grades is not None)),
         )
-        return Clientele(
+        return QueryTraffic(
             world=world,
             population=self.population,
             environment=self.environment,
@@ -290,7 +292,7 @@ class Setup:
 
     def _unequal(self) -> Iterator[str]:
         """What clients of different weights do to a claim on sums."""
-        noisy = [event for event in self.events() if isinstance(event, Noised)]
+        noisy = [event for event in self.events() if isinstance(event, NoiseAddition)]
         if noisy and not self.alike_in_number and self.learner.sends == "models":
             yield (
                 "clients weigh by their interactions: neither the noise nor the sensitivity of a sum is "
@@ -299,7 +301,7 @@ class Setup:
 
     def _told_by_lists(self) -> Iterator[str]:
         """What lists that follow from clicks do to noise on what is sent."""
-        noisy = [link.name for link, event in self.acts() if isinstance(event, Noised)]
+        noisy = [link.name for link, event in self.acts() if isinstance(event, NoiseAddition)]
         if noisy and self.lists_follow_clicks:
             yield (
                 f"{noisy[0]}: a server that sees the shown lists reads the clicks on each from the next, "

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Environment, Population, RoundContext, Trait
-from foltr_audit.core.records.population import Asked
-from foltr_audit.simulation.client_data import World
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.simulation.client_data import ClientData
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Clientele:
+class QueryTraffic:
     """The clients of an experiment in their world.
 
     Attributes:
@@ -27,7 +27,7 @@ class Clientele:
         paired: a client's later half of interactions are at the mirrored model of its first half.
     """
 
-    world: World
+    world: ClientData
     population: Population
     environment: Environment | None
     interactions: int
@@ -35,7 +35,7 @@ class Clientele:
     total: int
     paired: bool = False
 
-    def ask(self, context: RoundContext) -> Asked:
+    def ask(self, context: RoundContext) -> QueryAssignment:
         """What the clients of a training round ask, (C, B); those that ask less end with -1.
 
         Interaction b of the c-th of C clients is played at time `(round B + b) C + c`.
@@ -48,9 +48,9 @@ class Clientele:
         gone = np.arange(B) >= self._sizes(context.clients)[:, np.newaxis]
         if self.environment is not None and self.environment.kept is not None:
             gone |= intents != self.environment.kept
-        return _in_front(Asked(np.where(gone, -1, queries), intents, self._ways(kinds, intents)))
+        return _in_front(QueryAssignment(np.where(gone, -1, queries), intents, self._ways(kinds, intents)))
 
-    def dress(self, queries: NDArray[np.int64], context: RoundContext) -> Asked:
+    def dress(self, queries: NDArray[np.int64], context: RoundContext) -> QueryAssignment:
         """What clients (C,) who are told what to ask, (C, B), make of it after the training.
 
         They have the traits of their group, but click by the model and as often as they are told. Where a
@@ -61,7 +61,7 @@ class Clientele:
         places = self.world.places[self._holding(kinds), queries]
         time = np.full((C, B), max(0, self.total - 1))
         intents = self._intents(context, kinds, time)
-        return Asked(np.where(places >= 0, places, queries), intents, self._ways(kinds, intents))
+        return QueryAssignment(np.where(places >= 0, places, queries), intents, self._ways(kinds, intents))
 
     def weights(self, time: int) -> NDArray[np.float64]:
         """How likely each intent is among all interactions at a time, float64 (I,)."""
@@ -149,9 +149,9 @@ def _says(trait: Trait) -> NDArray[np.int64]:
     return np.array([value.interactions or 0 for value in trait.values])
 
 
-def _in_front(asked: Asked) -> Asked:
+def _in_front(asked: QueryAssignment) -> QueryAssignment:
     """The same interactions with those that are left out behind all others."""
     if (asked.queries >= 0).all():
         return asked
     order = np.argsort(asked.queries < 0, axis=1, kind="stable")
-    return Asked(*(np.take_along_axis(each, order, axis=1) for each in asked))
+    return QueryAssignment(*(np.take_along_axis(each, order, axis=1) for each in asked))

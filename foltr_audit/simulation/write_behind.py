@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from foltr_audit.simulation.rounds import Round
+from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.trace import TraceWriter
 
 
-class WriteBehind:
+class BackgroundWriter:
     """Makes records of played rounds and hands them to a trace writer, in order, some rounds behind.
 
     As a context manager it waits for all of them at the end. After an exception the rounds that
@@ -37,7 +37,7 @@ class WriteBehind:
         finally:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def write(self, played: Round, *, messages: bool) -> None:
+    def write(self, played: RoundResult, *, messages: bool) -> None:
         """Take one round, with its messages or without.
 
         Raises:
@@ -47,5 +47,5 @@ class WriteBehind:
             self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(self._write, played, messages))
 
-    def _write(self, played: Round, messages: bool) -> None:
+    def _write(self, played: RoundResult, messages: bool) -> None:
         self.writer.write(*played.recorded(messages=messages))

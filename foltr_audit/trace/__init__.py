@@ -5,7 +5,7 @@ parts of whole rounds, each committed atomically. It needs no code to be read, a
 """
 
 from foltr_audit.trace.header import SCHEMA, Fact, TraceDataset, TraceHeader
-from foltr_audit.trace.marker import Part, PartFile
+from foltr_audit.trace.marker import PartFile, TracePart
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.validate import info, validate
 from foltr_audit.trace.writer import TraceWriter
@@ -13,11 +13,11 @@ from foltr_audit.trace.writer import TraceWriter
 __all__ = [
     "SCHEMA",
     "Fact",
-    "Part",
     "PartFile",
     "Trace",
     "TraceDataset",
     "TraceHeader",
+    "TracePart",
     "TraceWriter",
     "info",
     "validate",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.marker import Part, file_name
+from foltr_audit.trace.marker import TracePart, file_name
 from foltr_audit.trace.schema import columns, feature_form, misfit
 from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
 
@@ -47,14 +47,14 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFra
     return frame
 
 
-def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Iterator[RoundRecord]:
+def rounds(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -> Iterator[RoundRecord]:
     """The records of a part from its observed tables.
 
     Raises:
         TraceError: rows of other rounds or out of order, or a round that does not fit the header.
     """
     table, messages, shown = (
-        _Rows(frames, f"observed/{n}", part, folder) for n in ("rounds", "messages", "interactions")
+        _RoundTable(frames, f"observed/{n}", part, folder) for n in ("rounds", "messages", "interactions")
     )
     messages.expect_slots()
     parameters, aggregate = table.array("parameters"), table.array("aggregate")
@@ -97,7 +97,7 @@ def rounds(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
 
 
 def _secure_sums(
-    table: _Rows, header: TraceHeader, part: Part
+    table: _RoundTable, header: TraceHeader, part: TracePart
 ) -> tuple[list[NDArray[np.uint64] | None], list[str]]:
     """The sum of each round and why there is none, by round."""
     if header.kind != "masked":
@@ -110,7 +110,7 @@ def _secure_sums(
     return totals, table.frame["aborted"].to_list()
 
 
-def _states(table: _Rows, header: TraceHeader, part: Part) -> list[NDArray[np.float64] | None]:
+def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[NDArray[np.float64] | None]:
     """What the server remembered after each round beside the model."""
     if header.holds_models:
         return [None] * part.n_rounds
@@ -120,14 +120,14 @@ def _states(table: _Rows, header: TraceHeader, part: Part) -> list[NDArray[np.fl
     return [np.array(values, dtype=np.float64) for values in lists]
 
 
-def truths(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Iterator[RoundTruth]:
+def truths(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -> Iterator[RoundTruth]:
     """The truths of a part's rounds from its truth tables.
 
     Raises:
         TraceError: rows of other rounds or out of order, or values that do not fit the header.
     """
     table, messages, clicks = (
-        _Rows(frames, f"truth/{n}", part, folder) for n in ("rounds", "messages", "clicks")
+        _RoundTable(frames, f"truth/{n}", part, folder) for n in ("rounds", "messages", "clicks")
     )
     messages.expect_slots()
     clicked = clicks.padded("clicks", header.k, False, np.bool_)
@@ -146,22 +146,22 @@ def truths(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> Ite
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
 
 
-def metrics(part: Part, frames: Frames, folder: Path) -> list[dict[str, float]]:
+def metrics(part: TracePart, frames: Frames, folder: Path) -> list[dict[str, float]]:
     """Metrics of each round of a part, from the table `truth/rounds` alone."""
-    return _Rows(frames, "truth/rounds", part, folder).metrics()
+    return _RoundTable(frames, "truth/rounds", part, folder).metrics()
 
 
-def last_model(header: TraceHeader, part: Part, frames: Frames, folder: Path) -> GlobalModel:
+def last_model(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -> GlobalModel:
     """What the server had after the last round of a part, from the table `observed/rounds` alone."""
-    table = _Rows(frames, "observed/rounds", part, folder)
+    table = _RoundTable(frames, "observed/rounds", part, folder)
     parameters = np.asarray(table.array("aggregate")[-1], dtype=np.float64).copy()
     return GlobalModel(parameters, _states(table, header, part)[-1])
 
 
-class _Rows:
+class _RoundTable:
     """A table of a part, cut into rounds."""
 
-    def __init__(self, frames: Frames, table: str, part: Part, folder: Path) -> None:
+    def __init__(self, frames: Frames, table: str, part: TracePart, folder: Path) -> None:
         self.path = folder / file_name(table, part.index)
         self.frame = frames[table]
         number = self.array("round").astype(np.int64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.schema import WHOLE, FeatureForm, columns, narrow
+from foltr_audit.trace.schema import WHOLE, FeatureFormat, columns, narrow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,14 +22,14 @@ LEVEL = 1  # noise-like floats hardly shrink: level 3 gains under 1 %
 
 
 @dataclass(frozen=True)
-class Ragged:
+class RaggedLists:
     """Lists without padding: the first `lengths[i]` entries of `values[i]`."""
 
     values: NDArray[Any]
     lengths: NDArray[np.int64]
 
 
-Column = NDArray[Any] | Ragged | list[Any]
+Column = NDArray[Any] | RaggedLists | list[Any]
 Tables = dict[str, dict[str, Column]]
 
 
@@ -57,13 +57,13 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
         },
         "observed/messages": {"survived": record.survivors.copy(), "payload": record.messages.copy()},
         # -1 wraps here, but the padding is cut off before it is stored
-        "observed/interactions": {"shown": Ragged(_documents(record.shown), lengths)},
+        "observed/interactions": {"shown": RaggedLists(_documents(record.shown), lengths)},
     }
     if header.kind == "masked":
         P = header.parameters
         total = np.zeros(P, dtype=np.uint64) if record.total is None else record.total.copy()
         rest["observed/rounds"] |= {
-            "total": Ragged(total[None], np.array([0 if record.total is None else P])),
+            "total": RaggedLists(total[None], np.array([0 if record.total is None else P])),
             "aborted": [record.aborted],
         }
     if record.state is not None:
@@ -71,7 +71,7 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
     if record.seeds is not None:
         rest["observed/messages"]["seed"] = record.seeds.copy()
     if record.features is not None:
-        rest["observed/interactions"]["features"] = Ragged(record.features.copy(), lengths)
+        rest["observed/interactions"]["features"] = RaggedLists(record.features.copy(), lengths)
     if truth is not None:
         whole |= {
             "truth/rounds": {},
@@ -82,7 +82,7 @@ def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -
             "truth/rounds": {"metrics": [[{"name": n, "value": v} for n, v in truth.metrics.items()]]},
             "truth/messages": {"update": _rounded(truth.updates, header.number_format)},
             "truth/clicks": {
-                "clicks": Ragged(truth.clicks.copy(), lengths),
+                "clicks": RaggedLists(truth.clicks.copy(), lengths),
                 "clipped": truth.clipped.copy(),
             },
         }
@@ -104,9 +104,9 @@ def parquet(header: TraceHeader, table: str, rounds: Sequence[dict[str, Column]]
 
     joined = {name: _join([rows[name] for rows in rounds]) for name in rounds[0]}
     features = joined.get("features")
-    form = FeatureForm()
-    if isinstance(features, Ragged):
-        form = FeatureForm(int(features.values.shape[-1]), str(features.values.dtype))
+    form = FeatureFormat()
+    if isinstance(features, RaggedLists):
+        form = FeatureFormat(int(features.values.shape[-1]), str(features.values.dtype))
     types = columns(header, table, form)
     frame = pl.DataFrame([_series(name, joined[name], kind) for name, kind in types.items()])
     buffer = io.BytesIO()
@@ -127,9 +127,9 @@ def _rounded(updates: NDArray[np.float64], dtype: str) -> NDArray[Any]:
 
 
 def _join(columns: Sequence[Column]) -> Column:
-    if isinstance(columns[0], Ragged):
-        pieces = [piece for piece in columns if isinstance(piece, Ragged)]
-        return Ragged(
+    if isinstance(columns[0], RaggedLists):
+        pieces = [piece for piece in columns if isinstance(piece, RaggedLists)]
+        return RaggedLists(
             np.concatenate([piece.values for piece in pieces]),
             np.concatenate([piece.lengths for piece in pieces]),
         )
@@ -143,10 +143,10 @@ def _series(name: str, column: Column, kind: pl.DataType) -> pl.Series:
 
     if isinstance(column, list):
         return pl.Series(name, column, dtype=kind)
-    values = column.values if isinstance(column, Ragged) else column
+    values = column.values if isinstance(column, RaggedLists) else column
     if len(values) == 0:
         return pl.Series(name, [], dtype=kind)
-    if not isinstance(column, Ragged):
+    if not isinstance(column, RaggedLists):
         return pl.Series(name, values, dtype=kind)
     padded = pl.DataFrame({name: pl.Series(name, values), "length": column.lengths})
     return padded.select(pl.col(name).arr.to_list().list.head(pl.col("length")))[name]

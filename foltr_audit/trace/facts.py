@@ -17,7 +17,7 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.trace.header import DTYPES, TraceHeader
 
 
-class Allowed(NamedTuple):
+class FactDomain(NamedTuple):
     """The values of a fact.
 
     Attributes:
@@ -29,8 +29,8 @@ class Allowed(NamedTuple):
     fits: Callable[[object], bool]
 
 
-def _one_of(*names: str) -> Allowed:
-    return Allowed(" or ".join(names), lambda value: value in names)
+def _one_of(*names: str) -> FactDomain:
+    return FactDomain(" or ".join(names), lambda value: value in names)
 
 
 def _is_number(value: object) -> bool:
@@ -41,11 +41,11 @@ def _above_0(value: object) -> bool:
     return isinstance(value, int | float) and _is_number(value) and 0 < value < math.inf
 
 
-def _whole(least: int) -> Allowed:
+def _whole(least: int) -> FactDomain:
     def fits(value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
-    return Allowed(f"a whole number from {least} on", fits)
+    return FactDomain(f"a whole number from {least} on", fits)
 
 
 def _is_law(value: object) -> bool:
@@ -60,24 +60,24 @@ def _are_events(value: object) -> bool:
     return isinstance(value, list) and all(parse_event(text) is not None for text in value)
 
 
-_TEXT = Allowed("text", lambda value: isinstance(value, str) and bool(value))
-_TEXTS = Allowed("a list of texts", lambda value: isinstance(value, list))
-_BOOL = Allowed("true or false", lambda value: isinstance(value, bool))
-_POSITIVE = Allowed("a number above 0", _above_0)
+_TEXT = FactDomain("text", lambda value: isinstance(value, str) and bool(value))
+_TEXTS = FactDomain("a list of texts", lambda value: isinstance(value, list))
+_BOOL = FactDomain("true or false", lambda value: isinstance(value, bool))
+_POSITIVE = FactDomain("a number above 0", _above_0)
 
-FACTS: dict[str, Allowed] = {
+FACTS: dict[str, FactDomain] = {
     "aggregate": _one_of("mean", "other"),
     "antithetic": _BOOL,
     "bits": _whole(1),
     "click_model": _TEXT,
     "clip_norm": _POSITIVE,
-    "clip_ord": Allowed("1 or 2", lambda value: _is_number(value) and value in (1, 2)),
+    "clip_ord": FactDomain("1 or 2", lambda value: _is_number(value) and value in (1, 2)),
     "clip_without_pairs": _BOOL,
-    "defense": Allowed("text or a list of texts", lambda value: isinstance(value, str | list)),
-    "eps_claimed": Allowed(
+    "defense": FactDomain("text or a list of texts", lambda value: isinstance(value, str | list)),
+    "eps_claimed": FactDomain(
         "a number above 0", lambda value: _above_0(value) or (_is_number(value) and value == math.inf)
     ),
-    "events": Allowed("a list of texts such as noised:laplace:scale=2.5", _are_events),
+    "events": FactDomain("a list of texts such as noised:laplace:scale=2.5", _are_events),
     "feature_dtype": _one_of(*DTYPES),
     "fraction": _whole(0),
     "interactions": _whole(1),
@@ -89,7 +89,7 @@ FACTS: dict[str, Allowed] = {
     "lists": _one_of("sampled", "deterministic", "interleaved"),
     "messages_every": _whole(0),
     "metric": _one_of("maxrr", "dcg"),
-    "noise": Allowed(
+    "noise": FactDomain(
         "none, or a law such as gamma-share:n=1000,scale=2.5 (leave it out where the law is another)", _is_law
     ),
     "normaliser": _one_of("shown", "candidates"),

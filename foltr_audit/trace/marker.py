@@ -36,7 +36,7 @@ class PartFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class TracePart:
     """A committed part: whole rounds first_round .. last_round, and its files by table name.
 
     Tables are named as their files without number and suffix, e.g. `observed/messages`.
@@ -89,9 +89,9 @@ def index_of_file(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list[Part], list[str]]:
+def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list[TracePart], list[str]]:
     """The parts of a trace that are sound by their markers, and the problems of the others."""
-    parts: list[Part] = []
+    parts: list[TracePart] = []
     problems: list[str] = []
     expected_index, expected_round = 0, 0
     for index in marker_indices(folder):
@@ -116,7 +116,7 @@ def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list
     return parts, problems
 
 
-def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> Part:
+def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePart:
     """One marker.
 
     Raises:
@@ -138,7 +138,7 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> Part:
             f"trace: {path}: is the marker of part {table.get('index')!r}, expected part {index}"
         )
     first = _whole(path, table, "first_round", 0)
-    part = Part(
+    part = TracePart(
         trace=trace_id,
         index=index,
         first_round=first,
@@ -174,7 +174,7 @@ def _files(path: Path, files: object, index: int, tables: Iterable[str]) -> dict
     return found_files
 
 
-def _check_rows(path: Path, part: Part) -> None:
+def _check_rows(path: Path, part: TracePart) -> None:
     rows = {table: file.rows for table, file in part.files.items()}
     expected = {"observed/rounds": part.n_rounds}
     for truth, observed in zip(TRUTH, OBSERVED, strict=True):

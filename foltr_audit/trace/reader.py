@@ -12,7 +12,7 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import decode
 from foltr_audit.trace.header import TraceHeader, read_header
-from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
+from foltr_audit.trace.marker import OBSERVED, TRUTH, TracePart, file_name, marker_name, read_markers
 from foltr_audit.utils.reading import file_bytes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Trace:
     folder: Path
     header: TraceHeader
     trace_id: str
-    parts: tuple[Part, ...]
+    parts: tuple[TracePart, ...]
     has_truth: bool
 
     @classmethod
@@ -131,7 +131,7 @@ class Trace:
         frames = {"observed/rounds": self.frame(part, "observed/rounds")}
         return decode.last_model(self.header, part, frames, self.folder)
 
-    def check_size(self, part: Part, table: str) -> None:
+    def check_size(self, part: TracePart, table: str) -> None:
         """Refuse a file that is missing or of another size than its marker says.
 
         Raises:
@@ -146,7 +146,7 @@ class Trace:
             told = self._whose(part, table, hashlib.sha256(_bytes(path, size)).hexdigest())
             raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {told}")
 
-    def content(self, part: Part, table: str) -> bytes:
+    def content(self, part: TracePart, table: str) -> bytes:
         """The bytes of a file, checked against its marker.
 
         Raises:
@@ -161,7 +161,7 @@ class Trace:
             raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {told}")
         return data
 
-    def frame(self, part: Part, table: str) -> pl.DataFrame:
+    def frame(self, part: TracePart, table: str) -> pl.DataFrame:
         """A table of a part as stored.
 
         Raises:
@@ -189,7 +189,7 @@ class Trace:
                 f"trace: {self.folder} has no truth; scoring needs a trace that was recorded with it"
             )
 
-    def _whose(self, part: Part, table: str, digest: str) -> str:
+    def _whose(self, part: TracePart, table: str, digest: str) -> str:
         for other in self.parts:
             for name, file in other.files.items():
                 if file.sha256 == digest and (other.index, name) != (part.index, table):

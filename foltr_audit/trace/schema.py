@@ -32,7 +32,7 @@ WHOLE: dict[str, dict[str, str]] = {
 }
 
 
-class FeatureForm(NamedTuple):
+class FeatureFormat(NamedTuple):
     """How embedded features are stored.
 
     Attributes:
@@ -44,7 +44,7 @@ class FeatureForm(NamedTuple):
     dtype: str = "float32"
 
 
-def columns(header: TraceHeader, table: str, form: FeatureForm) -> dict[str, pl.DataType]:
+def columns(header: TraceHeader, table: str, form: FeatureFormat) -> dict[str, pl.DataType]:
     """Column names and Parquet types of a table; `form` is that of the embedded features."""
     import polars as pl
 
@@ -76,14 +76,14 @@ def columns(header: TraceHeader, table: str, form: FeatureForm) -> dict[str, pl.
     return types | rest[table]
 
 
-def feature_form(types: dict[str, Any]) -> FeatureForm:
+def feature_form(types: dict[str, Any]) -> FeatureFormat:
     """The form of a `features` column as stored; the default where there is none to be read."""
     import polars as pl
 
     inner = getattr(types.get("features"), "inner", None)
     width = getattr(inner, "size", None)
     dtype = "float64" if getattr(inner, "inner", None) == pl.Float64 else "float32"
-    return FeatureForm(width if isinstance(width, int) and width > 0 else 1, dtype)
+    return FeatureFormat(width if isinstance(width, int) and width > 0 else 1, dtype)
 
 
 def narrow(name: str, values: np.ndarray[Any, np.dtype[Any]], kind: str) -> np.ndarray[Any, np.dtype[Any]]:

@@ -14,9 +14,9 @@ from foltr_audit.trace import decode
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.facts import fact_problems
 from foltr_audit.trace.header import HEADER, read_header
-from foltr_audit.trace.marker import OBSERVED, TRUTH, Part, file_name, marker_name, read_markers
+from foltr_audit.trace.marker import OBSERVED, TRUTH, TracePart, file_name, marker_name, read_markers
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureForm
+from foltr_audit.trace.schema import FeatureFormat
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +47,7 @@ def validate(folder: Path) -> list[str]:
         parts=tuple(parts),
         has_truth=header.has_truth and there,
     )
-    forms: set[FeatureForm] = set()
+    forms: set[FeatureFormat] = set()
     for part in parts:
         problems += _part_problems(trace, part, forms)
     for what, values in (("number", {f.width for f in forms}), ("type", {f.dtype for f in forms})):
@@ -106,7 +106,7 @@ def _json_ready(value: object) -> object:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def _part_problems(trace: Trace, part: Part, forms: set[FeatureForm]) -> list[str]:
+def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> list[str]:
     problems = []
     most = trace.header.rounds_per_part
     if part.n_rounds > most:
@@ -129,7 +129,7 @@ def _part_problems(trace: Trace, part: Part, forms: set[FeatureForm]) -> list[st
                     problems.append(f"trace: {trace.folder}: part {part.index}: {contradicted}")
                 records.append(record)
                 if record.features is not None:
-                    forms.add(FeatureForm(record.features.shape[-1], str(record.features.dtype)))
+                    forms.add(FeatureFormat(record.features.shape[-1], str(record.features.dtype)))
         if all(table in frames for table in TRUTH):
             problems += _truth_problems(trace, part, frames, records)
     except TraceError as error:
@@ -137,7 +137,7 @@ def _part_problems(trace: Trace, part: Part, forms: set[FeatureForm]) -> list[st
     return problems
 
 
-def _at(trace: Trace, part: Part, record: RoundRecord, problem: str) -> str:
+def _at(trace: Trace, part: TracePart, record: RoundRecord, problem: str) -> str:
     return f"trace: {trace.folder}: part {part.index}: round {record.round}: {problem}"
 
 
@@ -153,7 +153,9 @@ def _record_problems(record: RoundRecord) -> list[str]:
     return problems
 
 
-def _truth_problems(trace: Trace, part: Part, frames: decode.Frames, records: list[RoundRecord]) -> list[str]:
+def _truth_problems(
+    trace: Trace, part: TracePart, frames: decode.Frames, records: list[RoundRecord]
+) -> list[str]:
     problems = [
         f"trace: {trace.folder / file_name(truth, part.index)}: rows differ from those of {observed}"
         for truth, observed, keys in (

@@ -16,8 +16,8 @@ from foltr_audit.trace.encode import Tables, encode, parquet
 from foltr_audit.trace.facts import fact_problems
 from foltr_audit.trace.header import HEADER, TraceHeader, read_header
 from foltr_audit.trace.marker import (
-    Part,
     PartFile,
+    TracePart,
     file_name,
     index_of_file,
     marker_indices,
@@ -25,7 +25,7 @@ from foltr_audit.trace.marker import (
     tables_of,
 )
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureForm, feature_form, misfit, truth_misfit
+from foltr_audit.trace.schema import FeatureFormat, feature_form, misfit, truth_misfit
 from foltr_audit.utils import atomic_files
 
 
@@ -52,7 +52,7 @@ class TraceWriter:
         self.header = header
         self.next_round = 0
         self._next_part = 0
-        self._form: FeatureForm | None = None  # of the embedded features; None until known
+        self._form: FeatureFormat | None = None  # of the embedded features; None until known
         self._open: list[Tables] = []
         self._closed = False
         problems = fact_problems(header)
@@ -135,7 +135,7 @@ class TraceWriter:
                     atomic_files.write_bytes(self.folder / file_name(table, index), data)
                     digest = hashlib.sha256(data).hexdigest()
                     files[table] = PartFile(rows=rows, sha256=digest, size=len(data))
-                part = Part(
+                part = TracePart(
                     trace=self._trace_id,
                     index=index,
                     first_round=first,
@@ -187,7 +187,7 @@ class TraceWriter:
     def _other_form(self, record: RoundRecord) -> str | None:
         if record.features is None:
             return None
-        found = FeatureForm(record.features.shape[-1], str(record.features.dtype))
+        found = FeatureFormat(record.features.shape[-1], str(record.features.dtype))
         if not found.width:
             wanted = self._form.width if self._form else "1 or more"
             return f"round {record.round}: 0 features a document, expected {wanted}"

@@ -39,7 +39,7 @@ class Progress(Protocol):
         ...
 
 
-class _Nothing:
+class _SilentProgress:
     def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
         del metrics
 
@@ -52,8 +52,8 @@ class _Nothing:
         yield self
 
 
-SILENT: Progress = _Nothing()
-NO_TICK: Tick = _Nothing()
+SILENT: Progress = _SilentProgress()
+NO_TICK: Tick = _SilentProgress()
 
 
 def _time_left() -> ProgressColumn:
@@ -61,7 +61,7 @@ def _time_left() -> ProgressColumn:
     from rich.progress import Task, TimeRemainingColumn
     from rich.text import Text
 
-    class Left(TimeRemainingColumn):
+    class TimeLeftColumn(TimeRemainingColumn):
         max_refresh = 0.0
 
         def render(self, task: Task) -> Text:
@@ -71,10 +71,10 @@ def _time_left() -> ProgressColumn:
             minutes, seconds = divmod(math.ceil(max(0.0, end - time.monotonic())), 60)
             return Text(f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}", style="progress.remaining")
 
-    return Left()
+    return TimeLeftColumn()
 
 
-class _Bar:
+class _ProgressBar:
     """A rich progress bar per task, gone when the task is done."""
 
     @contextmanager
@@ -93,7 +93,7 @@ class _Bar:
         with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(name, total=total, note="", end=None)
 
-            class Ticker:
+            class ProgressTicker:
                 last = math.nan  # rounds that are not evaluated show the nDCG of the last one that was
 
                 def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
@@ -115,7 +115,7 @@ class _Bar:
                     else:
                         bar.update(task, completed=before.completed + done)
 
-            yield Ticker()
+            yield ProgressTicker()
 
 
 class Stopwatch:
@@ -145,4 +145,4 @@ class Stopwatch:
 
 def on_terminal() -> Progress:
     """A bar on stderr if that is a terminal, else silence."""
-    return _Bar() if sys.stderr.isatty() else SILENT
+    return _ProgressBar() if sys.stderr.isatty() else SILENT

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foltr_audit.errors import DataError
-from foltr_audit.studies.model_merging.splits import MergeQueries, Method, Partition, merge_queries, partition
-from foltr_audit.studies.model_merging.topics import Topics
+from foltr_audit.studies.model_merging.splits import (
+    MergeQueries,
+    Method,
+    QueryPartition,
+    merge_queries,
+    partition,
+)
+from foltr_audit.studies.model_merging.topics import QueryTopics
 
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),
@@ -17,7 +23,7 @@ SPLITS: dict[int, tuple[Method, int]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Clients:
+class TopicSplit:
     """One split.
 
     Attributes:
@@ -33,11 +39,11 @@ class Clients:
     method: Method
     rank: int
     category: int
-    parts: dict[str, Partition]
+    parts: dict[str, QueryPartition]
     merge: MergeQueries | None
 
     @classmethod
-    def of(cls, number: int, topics: Topics, places: tuple[int, ...]) -> Clients:
+    def of(cls, number: int, topics: QueryTopics, places: tuple[int, ...]) -> TopicSplit:
         """Divide the queries of every part; `number` is a key of `SPLITS`, or 0.
 
         Raises:
@@ -86,7 +92,7 @@ class Clients:
         ]
 
 
-def chosen_places(topics: Topics, categories: tuple[int, ...]) -> tuple[int, ...]:
+def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int, ...]:
     """Places of the first and the second category: the given ones, then the most frequent query topics.
 
     Raises:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.lambdamart import Ranker, Trainer, Tuning
-from foltr_audit.studies.model_merging.quality import Judge
+from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.quality import RankingJudge
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 STEPS = 100
@@ -25,7 +25,7 @@ HELD_OUT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weight:
+class MergeWeight:
     """The weight of the second model in a linear combination.
 
     Attributes:
@@ -46,7 +46,7 @@ def combined(first: NDArray[np.float64], second: NDArray[np.float64], alpha: flo
     return (1.0 - alpha) * first + alpha * second
 
 
-def best_weight(judge: Judge, first: NDArray[np.float64], second: NDArray[np.float64]) -> Weight:
+def best_weight(judge: RankingJudge, first: NDArray[np.float64], second: NDArray[np.float64]) -> MergeWeight:
     """The weight with the highest mean nDCG@10; of equal ones the nearest to .5, then the lower.
 
     Args:
@@ -56,7 +56,7 @@ def best_weight(judge: Judge, first: NDArray[np.float64], second: NDArray[np.flo
     """
     found = [judge.mean_ndcg(combined(first, second, step / STEPS)) for step in range(STEPS + 1)]
     best = max(range(STEPS + 1), key=lambda step: (found[step], -abs(2 * step - STEPS), -step))
-    return Weight(alpha=best / STEPS, ndcg=found[best])
+    return MergeWeight(alpha=best / STEPS, ndcg=found[best])
 
 
 def with_scores(data: Dataset, scores: tuple[NDArray[np.float64], ...]) -> Dataset:
@@ -84,11 +84,11 @@ def held_out(queries: int, rng: np.random.Generator) -> tuple[NDArray[np.int64],
 def stacked(
     merge: Dataset,
     scores: tuple[NDArray[np.float64], NDArray[np.float64]],
-    tuning: Tuning,
+    tuning: TuningBudget,
     streams: Streams,
     name: str,
     tick: Tick = NO_TICK,
-) -> Ranker:
+) -> LambdaMARTRanker:
     """A model tuned and trained on D_merge with the scores of two models as its last two features.
 
     Args:
@@ -104,5 +104,5 @@ def stacked(
     """
     whole = with_scores(merge, scores)
     taught, stopped = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))
-    trainer = Trainer(whole.select(taught), whole.select(stopped), tuning)
+    trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopped), tuning)
     return trainer.tuned(streams, name, tick)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.quality import Judge
+from foltr_audit.studies.model_merging.quality import RankingJudge
 from foltr_audit.utils.frozen_arrays import Features
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
@@ -36,7 +36,7 @@ _MOST_DOCUMENTS = 10_000  # of a query that LightGBM ranks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
+class TuningBudget:
     """How a model is tuned.
 
     Attributes:
@@ -51,7 +51,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ranker:
+class LambdaMARTRanker:
     """A trained model.
 
     Attributes:
@@ -82,10 +82,10 @@ class Ranker:
         return str(self.booster.model_to_string(num_iteration=self.trees))
 
 
-class Trainer:
+class LambdaMARTTrainer:
     """Trains models on some queries and stops on others; both are binned once."""
 
-    def __init__(self, train: Dataset, validation: Dataset, tuning: Tuning) -> None:
+    def __init__(self, train: Dataset, validation: Dataset, tuning: TuningBudget) -> None:
         """Bin both.
 
         Raises:
@@ -95,11 +95,11 @@ class Trainer:
         for part in (train, validation):
             _check(part)
         self.tuning = tuning
-        self.judge = Judge(validation)
+        self.judge = RankingJudge(validation)
         self._train = _binned(train, None)
         self._validation = _binned(validation, self._train)
 
-    def train(self, parameters: Mapping[str, float]) -> Ranker:
+    def train(self, parameters: Mapping[str, float]) -> LambdaMARTRanker:
         """A model with the given hyper-parameters; the same ones give the same bytes."""
         lightgbm = package("lightgbm", "merge")
         booster = lightgbm.train(
@@ -121,7 +121,7 @@ class Trainer:
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
         )
         best = booster.best_score["valid_0"]["ndcg"]
-        return Ranker(
+        return LambdaMARTRanker(
             parameters=dict(parameters), trees=booster.best_iteration, validation=float(best), booster=booster
         )
 
@@ -129,7 +129,7 @@ class Trainer:
         del data  # the validation queries, the only ones that are evaluated
         return "ndcg", self.judge.mean_ndcg(scores), True
 
-    def tuned(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> Ranker:
+    def tuned(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> LambdaMARTRanker:
         """The model of the best of all trials, by nDCG@10 on the validation queries; of equal ones the first.
 
         Args:
@@ -139,7 +139,7 @@ class Trainer:
         """
         optuna = package("optuna", "merge")
         seed = int(streams.generator(f"merge/tune/{name}").integers(2**31))
-        best: list[Ranker] = []
+        best: list[LambdaMARTRanker] = []
 
         def tried(trial: Any) -> float:
             found = self.train(_sampled(trial))

@@ -11,7 +11,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, locked, writing
 from foltr_audit.report.pictures.style import FORMATS
 from foltr_audit.studies.model_merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
-from foltr_audit.studies.model_merging.study import MergeStudy, Row
+from foltr_audit.studies.model_merging.study import MergeReport, Row
 from foltr_audit.utils import atomic_files
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
@@ -53,7 +53,7 @@ class MergeFolder:
                     )
             yield cls(path, ending)
 
-    def save(self, study: MergeStudy, beside: Row | None = None) -> None:
+    def save(self, study: MergeReport, beside: Row | None = None) -> None:
         """Write a study, with more fields `beside` it in JSON, in the place of what is there.
 
         Raises:

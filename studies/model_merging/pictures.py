@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.report.pictures.style import COLOURS, save_picture
-from foltr_audit.studies.model_merging.study import MergeStudy, Row
+from foltr_audit.studies.model_merging.study import MergeReport, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ CATEGORIES, IMPORTANCES = "categories", "importances"
 _MOST_TICKS = 40
 
 
-def save_pictures(folder: Path, study: MergeStudy, ending: str) -> None:
+def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
     """Write both pictures into a folder; the same study gives the same bytes.
 
     Args:
@@ -33,7 +33,7 @@ def save_pictures(folder: Path, study: MergeStudy, ending: str) -> None:
     save_picture(folder / f"{IMPORTANCES}{ending}", lambda: draw_importances(study))
 
 
-def draw_categories(study: MergeStudy) -> Figure:
+def draw_categories(study: MergeReport) -> Figure:
     """Relevant documents and queries of each category in the training part, most queries first."""
     figure = _figure(9.0, 3.4)
     figure.suptitle(f"Categories in the training part of {_source(study)}", fontsize=11.0)
@@ -62,7 +62,7 @@ _LEAST_SHOWN = 0.005
 """Shares of the gain below this have no bar that could be seen."""
 
 
-def draw_importances(study: MergeStudy) -> Figure:
+def draw_importances(study: MergeReport) -> Figure:
     """Share of the gain of each of the most important features of every stacked model."""
     stacked = ("M_12S", "M_21S")
     models = [(split, model) for split in study.config["splits"] for model in stacked]
@@ -106,6 +106,6 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
-def _source(study: MergeStudy) -> str:
+def _source(study: MergeReport) -> str:
     kind = "synthetic data" if study.dataset["synthetic"] else "data"
     return f"{kind} {study.dataset['source']}"

@@ -22,7 +22,7 @@ METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}
 """Metrics by name, with their labels; all between 0 and 1, higher is better."""
 
 
-class Judge:
+class RankingJudge:
     """Ranks the queries of a data set by scores (documents,), ties by position, and judges the first ten.
 
     Queries without relevant documents count 0.

@@ -23,7 +23,7 @@ METHODS: tuple[Method, ...] = ("initial", "no-tie-breaking", "exclusive")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Partition:
+class QueryPartition:
     """The queries of a part by group, ascending indices, int64.
 
     Attributes:
@@ -76,7 +76,7 @@ def without(relevant: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
 
 def partition(
     method: Method, relevant: NDArray[np.int64], topics: NDArray[np.int64], category: int
-) -> Partition:
+) -> QueryPartition:
     """Group the queries of a part.
 
     Args:
@@ -93,7 +93,7 @@ def partition(
         first = exclusive(relevant, category)
     second = without(relevant, category)
     judged = relevant.sum(axis=1) > 0
-    return Partition(
+    return QueryPartition(
         first=np.flatnonzero(first),
         second=np.flatnonzero(second),
         remaining=np.flatnonzero(judged & ~first & ~second),
@@ -124,7 +124,7 @@ def merge_queries(
     least 1; where that is more than there is, both may get the same query.
 
     Args:
-        remaining: indices, of `Partition.remaining`.
+        remaining: indices, of `QueryPartition.remaining`.
         relevant: relevant documents of the category, of all queries of the part, shape (queries,).
         trained_on: |Q_1| and |Q_2|, numbers of training queries of the two models.
     """

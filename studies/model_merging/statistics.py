@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.studies.model_merging.splits import METHODS, partition
-from foltr_audit.studies.model_merging.topics import Topics
+from foltr_audit.studies.model_merging.topics import QueryTopics
 
 Row = dict[str, Any]
 
 
-def split_statistics(collection: Collection, topics: Topics, places: tuple[int, ...]) -> list[Row]:
+def split_statistics(collection: Collection, topics: QueryTopics, places: tuple[int, ...]) -> list[Row]:
     """One row per part and group: `DS`, and for each category and method `DS_1`, `DS'_2` and what remains."""
     rows = []
     for part in collection.PARTS:
@@ -51,7 +51,7 @@ def _sizes(group: str, data: Dataset, queries: NDArray[np.int64]) -> Row:
     }
 
 
-def category_rows(topics: Topics) -> list[Row]:
+def category_rows(topics: QueryTopics) -> list[Row]:
     """Relevant documents and queries of each category in the training part."""
     found, counts = topics.topics["train"], topics.counts["train"].relevant
     queries = np.bincount(found[found >= 0], minlength=len(topics.categories))
@@ -61,7 +61,7 @@ def category_rows(topics: Topics) -> list[Row]:
     ]
 
 
-def mixture_rows(topics: Topics) -> list[Row]:
+def mixture_rows(topics: QueryTopics) -> list[Row]:
     """How mixed the queries of each part are, as shares of those with relevant documents.
 
     All relevant documents of one category; a tie of the largest categories; the largest up to 3 ahead of the

@@ -17,14 +17,14 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.runner import data_facts
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published
-from foltr_audit.studies.model_merging.clients import Clients, chosen_places
+from foltr_audit.studies.model_merging.clients import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.combine import best_weight, combined, stacked, with_scores
 from foltr_audit.studies.model_merging.compared import compared_rows, verdict_rows
-from foltr_audit.studies.model_merging.lambdamart import Ranker, Trainer, Tuning
-from foltr_audit.studies.model_merging.quality import NDCG, Judge
+from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.quality import NDCG, RankingJudge
 from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.studies.model_merging.topics import Topics
+from foltr_audit.studies.model_merging.topics import QueryTopics
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick
@@ -38,7 +38,7 @@ SHOWN_FEATURES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeStudy:
+class MergeReport:
     """What a study found; every row is a plain table, and figures of the paper stand beside those found.
 
     Attributes:
@@ -89,7 +89,7 @@ def run_merging(
     *,
     data: Collection | None = None,
     threads: int = 1,
-) -> MergeStudy:
+) -> MergeReport:
     """Run a study; the same spec on the same data gives the same rows on any number of threads.
 
     Args:
@@ -106,16 +106,16 @@ def run_merging(
     feature = spec.data.feature
     collection = load_collection(spec.data.spec, spec.seed) if data is None else data
     streams = Streams(spec.seed)
-    topics = Topics.of(collection, feature, streams)
+    topics = QueryTopics.of(collection, feature, streams)
     places = chosen_places(topics, spec.categories)
     numbers = (*((0,) if spec.initial else ()), *spec.splits)
-    splits = [Clients.of(number, topics, places) for number in numbers]
-    tuning = Tuning(trials=spec.trials, trees=spec.trees, threads=threads)
+    splits = [TopicSplit.of(number, topics, places) for number in numbers]
+    tuning = TuningBudget(trials=spec.trials, trees=spec.trees, threads=threads)
     with progress.task("models", _models(splits) * spec.trials) as tick:
-        work = _Work(collection, streams, tuning, tick)
+        work = _MergeRunner(collection, streams, tuning, tick)
         for split in splits:
             work.play(split)
-    return MergeStudy(
+    return MergeReport(
         config=spec.model_dump(mode="json"),
         dataset={**data_facts(collection), "category_feature": feature},
         categories=[topics.categories[place] for place in places],
@@ -132,31 +132,31 @@ def run_merging(
     )
 
 
-def _models(splits: Sequence[Clients]) -> int:
+def _models(splits: Sequence[TopicSplit]) -> int:
     """How many models are tuned: the full one, each local one once, and two stacked ones per split."""
     keys = {key for split in splits for key in (_first_key(split), _second_key(split))}
     return 1 + len(keys) + 2 * sum(split.merge is not None for split in splits)
 
 
-def _first_key(split: Clients) -> str:
+def _first_key(split: TopicSplit) -> str:
     return f"M_1/{split.method}/{split.category}"
 
 
-def _second_key(split: Clients) -> str:
+def _second_key(split: TopicSplit) -> str:
     """DS'_2 is the same for each method, and so is its model; the initial split has all of DS_2."""
     return f"M_2/{'rest' if split.number == 0 else 'without'}/{split.category}"
 
 
-class _Work:
+class _MergeRunner:
     """Models of one study, each trained once, and the rows that they give."""
 
-    def __init__(self, collection: Collection, streams: Streams, tuning: Tuning, tick: Tick) -> None:
+    def __init__(self, collection: Collection, streams: Streams, tuning: TuningBudget, tick: Tick) -> None:
         self.collection = collection
         self.streams = streams
         self.tuning = tuning
         self.tick = tick
-        self.judge = Judge(collection.test)
-        self.rankers: dict[str, Ranker] = {}
+        self.judge = RankingJudge(collection.test)
+        self.rankers: dict[str, LambdaMARTRanker] = {}
         self.scores: dict[str, Scores] = {}  # of the test documents
         self.local: list[Row] = []
         self.merged: list[Row] = []
@@ -165,7 +165,7 @@ class _Work:
         self.importances: list[Row] = []
         self.constant: list[str] = []
 
-    def play(self, split: Clients) -> None:
+    def play(self, split: TopicSplit) -> None:
         """Train, merge and test the models of a split."""
         keys = self._train_local(split)
         self._test_local(split, keys)
@@ -176,7 +176,7 @@ class _Work:
             metrics |= self._merge(split.number, client, self.collection.vali.select(queries), keys)
         self.merged += compared_rows(split.number, metrics)
 
-    def _train_local(self, split: Clients) -> dict[str, str]:
+    def _train_local(self, split: TopicSplit) -> dict[str, str]:
         """Train what is not there yet; the key of each local model by its name."""
         train, vali = split.parts["train"], split.parts["vali"]
         keys = {"M_full": "M_full", "M_1": _first_key(split), "M_2": _second_key(split)}
@@ -199,11 +199,11 @@ class _Work:
         train, vali = self.collection.train, self.collection.vali
         if queries is not None:
             train, vali = train.select(queries[0]), vali.select(queries[1])
-        ranker = Trainer(train, vali, self.tuning).tuned(self.streams, key, self.tick)
+        ranker = LambdaMARTTrainer(train, vali, self.tuning).tuned(self.streams, key, self.tick)
         self.rankers[key] = ranker
         self.scores[key] = ranker.scores(self.collection.test.features)
 
-    def _test_local(self, split: Clients, keys: dict[str, str]) -> None:
+    def _test_local(self, split: TopicSplit, keys: dict[str, str]) -> None:
         test = split.parts["test"]
         second = test.second if split.number else np.union1d(test.second, test.remaining)
         everything = np.arange(self.collection.test.n_queries)
@@ -230,7 +230,7 @@ class _Work:
         """Both models that a client merges on D_merge: their metrics of each test query."""
         ours = [self.rankers[keys[name]].scores(merge.features) for name in ("M_1", "M_2")]
         test = [self.scores[keys[name]] for name in ("M_1", "M_2")]
-        weight = best_weight(Judge(merge), ours[0], ours[1])
+        weight = best_weight(RankingJudge(merge), ours[0], ours[1])
         self.weights.append(
             {
                 "split": split,
@@ -252,7 +252,7 @@ class _Work:
             f"{name}S": self.judge.metrics(stack.scores(both.features)),
         }
 
-    def _keep_parameters(self, split: int | None, model: str, ranker: Ranker) -> None:
+    def _keep_parameters(self, split: int | None, model: str, ranker: LambdaMARTRanker) -> None:
         if not ranker.importances("gain").any():
             where = "" if split is None else f"split {split}, "
             self.constant.append(f"{where}{model}: no tree could split, so it ranks nothing")
@@ -266,7 +266,7 @@ class _Work:
             }
         )
 
-    def _keep_importances(self, split: int, model: str, ranker: Ranker) -> None:
+    def _keep_importances(self, split: int, model: str, ranker: LambdaMARTRanker) -> None:
         gain, count = ranker.importances("gain"), ranker.importances("split")
         total = float(gain.sum())
         order = np.argsort(-gain, kind="stable")[:SHOWN_FEATURES]

@@ -11,7 +11,7 @@ from foltr_audit.report.tables.layout import percent, table
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.compared import MERGED
 from foltr_audit.studies.model_merging.quality import METRICS, NDCG
-from foltr_audit.studies.model_merging.study import MergeStudy, Row
+from foltr_audit.studies.model_merging.study import MergeReport, Row
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _METHODS = {"linear": "linear combination", "stacking": "stacking"}
 
 
-def print_merging(study: MergeStudy, console: Console) -> None:
+def print_merging(study: MergeReport, console: Console) -> None:
     """Every table of a study, published figures in brackets, and what it found."""
     console.print(_header(study), highlight=False)
     console.print(_mixture_line(study), highlight=False)
@@ -45,7 +45,7 @@ _CAPTION = (
 )
 
 
-def _header(study: MergeStudy) -> str:
+def _header(study: MergeReport) -> str:
     data = study.dataset
     kind = "synthetic data" if data["synthetic"] else "data"
     return escape(
@@ -54,7 +54,7 @@ def _header(study: MergeStudy) -> str:
     )
 
 
-def _mixture_line(study: MergeStudy) -> str:
+def _mixture_line(study: MergeReport) -> str:
     row = study.mixtures[0]
     return (
         f"training queries: {percent(row['exclusive'])} of one category only, {percent(row['tie'])} tied; "

@@ -55,7 +55,7 @@ class CategoryCounts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Topics:
+class QueryTopics:
     """Categories of a collection, and what its queries are about.
 
     Attributes:
@@ -69,7 +69,7 @@ class Topics:
     topics: dict[str, NDArray[np.int64]]
 
     @classmethod
-    def of(cls, collection: Collection, feature: int, streams: Streams) -> Topics:
+    def of(cls, collection: Collection, feature: int, streams: Streams) -> QueryTopics:
         """Read the categories of a collection that is not normalised from a column, counted from 1.
 
         Raises:

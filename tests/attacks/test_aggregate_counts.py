@@ -23,13 +23,13 @@ from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.click_sums import (
-    Sums,
+    UpdateSums,
     _fill_any_rate_moments,
     counts_by_cascade,
     explained,
     fill_cascade_moments,
 )
-from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
+from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import BELIEF, rearranged
@@ -123,7 +123,7 @@ def test_terms_make_every_update(pairs: str, normaliser: str, ball: str, always:
 # --- moments --------------------------------------------------------------------------------------
 
 
-def some_sums(k: int = 4, clients: int = 7) -> Sums:
+def some_sums(k: int = 4, clients: int = 7) -> UpdateSums:
     """Sums over clients of lists of 1 to k documents."""
     seen = lists(list(range(1, k + 1)), known("last-click+1", "shown", Ball(norm=1.0), SHARE), k=k)
     seen = replace(seen, kind="update", messages=seen.updates, clients=np.full(k, clients))
@@ -198,7 +198,7 @@ def test_the_bound_lies_below_the_evidence_and_near(count: int, gap: float, rece
     """One number: the integral over all that the clients may have sent."""
     law = GammaShare(n=100, scale=1.0, count=count)
     terms = np.array([[[0.0, 0.0], [0.5, 1.0]]])
-    sums = Sums(
+    sums = UpdateSums(
         received=np.array([[received]]),
         design=np.ones((1, 1, 1)),
         terms=terms,
@@ -229,7 +229,7 @@ def test_laws_of_sums(m: int) -> None:
     assert law_of_sum(Knowledge(noise="none"), m).variance == pytest.approx(
         m * noise_law(Knowledge(noise="none")).variance
     )
-    assert isinstance(law_of_sum(Knowledge(noise=None), m), ScaleFree)
+    assert isinstance(law_of_sum(Knowledge(noise=None), m), ScaleFreeNoise)
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_laws_of_sums(m: int) -> None:
     [
         (Gaussian(sigma=0.3), lambda x: 1 / 0.3**2 + 0 * x),
         (GammaShare(n=1, scale=2.0), lambda x: 1 / (2.0 * x)),
-        (Rounding(resolution=1e-5), lambda x: 1 / (1e-5 * x)),
-        (ScaleFree(resolution=1e-6), lambda x: 1 / (x * (x + 1e-6))),
+        (RoundingNoise(resolution=1e-5), lambda x: 1 / (1e-5 * x)),
+        (ScaleFreeNoise(resolution=1e-6), lambda x: 1 / (x * (x + 1e-6))),
         (GammaShare(n=10, scale=2.0), lambda x: kv(1.4, x / 2) / kv(0.4, x / 2) / (2 * x)),
         (GammaShare(n=10, scale=2.0, count=40), lambda x: kv(2.5, x / 2) / kv(3.5, x / 2) / (2 * x)),
     ],

@@ -19,7 +19,7 @@ from foltr_audit.attacks.seen_clicks import SeenClicks
 from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
 from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from tests.fixtures.tiny import BELIEF
 from tests.inference.test_pattern_decoder import walk_down
@@ -75,7 +75,7 @@ def sent(n: int, B: int = 1, k: int = 3, *, seed: int = 0, shorter: bool = False
         labels.reshape(n * B, k), rng.random((n * B, 2 * k)), BELIEF.click, BELIEF.stop
     ).reshape(n, B, k)
     values = learner.values
-    law = MetricResponse.parse(str(knowledge.noise or "none"), values.size)
+    law = RandomizedResponse.parse(str(knowledge.noise or "none"), values.size)
     assert law is not None
     lie = (learner.outcomes(clicks) + rng.integers(1, values.size, size=(n, B))) % values.size
     reported = values[np.where(rng.random((n, B)) < law.p, learner.outcomes(clicks), lie)]
@@ -163,7 +163,7 @@ def test_posteriors_equal_brute_force_over_joint_patterns(
     made = sent(4, B, k, seed=B, noise=noise, antithetic=antithetic)
     said = answer(ESFirstClick.model_validate({"prior": prior}), made.view)
     assert made.view.labels is not None
-    channel = MetricResponse(p, 11).matrix
+    channel = RandomizedResponse(p, 11).matrix
     first = [0 if not row.any() else int(row.argmax()) + 1 for row in bits(k)]
     half = (B + 1) // 2 if antithetic else B
     for i, (number, places) in product(range(4), enumerate([range(half), range(half, B)])):

@@ -17,14 +17,20 @@ from foltr_audit.core.plugins import Attack, Ball, Inference, IntentAttack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.joint_search import joint_clicks
-from foltr_audit.inference.pattern_decoder import Decoder, noise_law, patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import PatternDecoder, noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.clicks import checked_answer
-from foltr_audit.judge.intents import IntentEvidence, Told, combined_intents, judge_intents, message_intents
+from foltr_audit.judge.intents import (
+    IntentDecisions,
+    IntentEvidence,
+    combined_intents,
+    judge_intents,
+    message_intents,
+)
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import BELIEF, clicks_view, cut, view
@@ -55,7 +61,7 @@ def answer(seen: View, attack: IntentInference = ATTACK) -> tuple[Inference, Flo
 
 
 def judged(
-    recording: MemoryRecording, *attacks: IntentAttack, hidden: tuple[str, ...] = ()
+    recording: MemoryRoundStore, *attacks: IntentAttack, hidden: tuple[str, ...] = ()
 ) -> IntentEvidence:
     observer = Observer(recording.header, DATA, frozenset(hidden))
     return judge_intents(recording, observer, attacks or [ATTACK], Streams(1))
@@ -118,7 +124,7 @@ def test_of_several_lists_each_is_weighed_with_the_others_as_found(sweeps: int, 
     assert belief is not None
     law, replay = noise_law(here.knowledge), Replay(here)
     assert isinstance(law, GammaShare)
-    clicks = joint_clicks(Decoder(here), 4, sweeps)
+    clicks = joint_clicks(PatternDecoder(here), 4, sweeps)
     expected = np.zeros((len(here), 2))
     for i, b in np.ndindex(len(here), 2):
         path = replay.paths(np.array([i]), clicks[[i]])
@@ -164,7 +170,7 @@ def test_probabilities_are_calibrated(setup_of: SetupOf) -> None:
     assert abs(z[1]) > limit, "another belief shows"
 
 
-def calibration_z(told: Told) -> float:
+def calibration_z(told: IntentDecisions) -> float:
     """How many standard deviations the sum of (right - probability) of the second intent lies from 0."""
     p = told.probability[:, 1]
     return float((told.intent - p).sum() / np.sqrt((p * (1 - p)).sum()))

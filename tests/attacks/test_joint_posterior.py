@@ -15,7 +15,12 @@ from foltr_audit.attacks.click_prior import PositionPrior
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.core.plugins import Ball, Knowledge, View
-from foltr_audit.inference.pattern_decoder import Decoder, noise_law, patterns_as_clicks, usual_log_density
+from foltr_audit.inference.pattern_decoder import (
+    PatternDecoder,
+    noise_law,
+    patterns_as_clicks,
+    usual_log_density,
+)
 from foltr_audit.inference.replay import Replay
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
@@ -207,7 +212,7 @@ def test_closed_forms_of_the_usual_log_density(size: float) -> None:
 
 def test_right_clicks_hardly_ever_fit_worse_than_usual() -> None:
     made = published(1000, 2, n=300)
-    decoder, every = Decoder(made.view), np.arange(300)
+    decoder, every = PatternDecoder(made.view), np.arange(300)
     fits = decoder.fit(every, decoder.replay.paths(every, made.clicks)[-1])
     assert np.mean(fits < decoder.usual_fit) < 0.02
     wrong = made.clicks.copy()
@@ -219,8 +224,8 @@ def test_right_clicks_hardly_ever_fit_worse_than_usual() -> None:
 
 @pytest.mark.parametrize("noise", ["gamma-share:n=1,scale=2.5", "gaussian:sigma=0.3", None])
 def test_it_says_nothing_where_noise_is_everywhere(noise: str | None) -> None:
-    assert Decoder(told(published(1000, 2, n=2).view, noise=noise)).usual_fit == np.inf
-    assert Decoder(told(published(1000, 2, n=2).view, noise="none")).usual_fit < np.inf
+    assert PatternDecoder(told(published(1000, 2, n=2).view, noise=noise)).usual_fit == np.inf
+    assert PatternDecoder(told(published(1000, 2, n=2).view, noise="none")).usual_fit < np.inf
 
 
 def test_a_fit_is_the_sum_of_log_densities() -> None:
@@ -229,4 +234,4 @@ def test_a_fit_is_the_sum_of_log_densities() -> None:
     messages = np.array([3, 0, 3, 5])
     models = np.random.default_rng(1).normal(size=(4, 5))
     expected = law.log_density(seen.models[messages] - models).sum(axis=1)
-    np.testing.assert_allclose(Decoder(seen).fit(messages, models), expected, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(PatternDecoder(seen).fit(messages, models), expected, rtol=1e-9, atol=1e-6)

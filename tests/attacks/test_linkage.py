@@ -27,9 +27,9 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.linkage import LinkEvidence, combined_links, judge_links, offered, softmax
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.queries import Placed
+from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import view
@@ -43,7 +43,7 @@ CHOICES = 5
 
 
 def judged(
-    recording: MemoryRecording,
+    recording: MemoryRoundStore,
     *attacks: LinkAttack,
     choices: int = CHOICES,
     hidden: tuple[str, ...] = (),
@@ -53,7 +53,7 @@ def judged(
     return judge_links(recording, observer, attacks or [ATTACK], choices, Streams(seed))
 
 
-def p_value(placed: Placed, chance: float) -> float:
+def p_value(placed: TruthRanks, chance: float) -> float:
     """How likely guessing names as many, each message counting once with its share of ties."""
     return float(binom.sf(np.floor(placed.first.sum()) - 1, placed.first.size, chance))
 

@@ -21,7 +21,7 @@ from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.privacy.noise import GammaShare, Gaussian, Rounding, ScaleFree
+from foltr_audit.privacy.noise import GammaShare, Gaussian, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.tiny import BELIEF, cut, view
@@ -361,12 +361,12 @@ def test_the_law_behind_a_text() -> None:
     for noise, law in (
         (share.text, share),
         ("gaussian:sigma=0.5", Gaussian(sigma=0.5)),
-        ("none", Rounding(resolution=2.0**-24)),
-        ("no such law", ScaleFree(resolution=2.0**-24)),
-        (None, ScaleFree(resolution=2.0**-24)),
+        ("none", RoundingNoise(resolution=2.0**-24)),
+        ("no such law", ScaleFreeNoise(resolution=2.0**-24)),
+        (None, ScaleFreeNoise(resolution=2.0**-24)),
     ):
         assert noise_law(Knowledge(noise=noise)) == law
-    assert noise_law(Knowledge(noise="none", number_format="float64")) == Rounding(resolution=2.0**-50)
+    assert noise_law(Knowledge(noise="none", number_format="float64")) == RoundingNoise(resolution=2.0**-50)
 
 
 @pytest.mark.parametrize("noise", [SHARE.text, "gaussian:sigma=0.4", "none", None])

@@ -18,7 +18,7 @@ from foltr_audit.attacks.raifle import Raifle
 from foltr_audit.attacks.tukey import Tukey, refitted
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Ball, View
-from foltr_audit.inference.relaxation import RelaxedClicks
+from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.judge.identifiability import identifiability
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.setup import Setup
@@ -163,7 +163,7 @@ def test_least_absolute_deviations_in_a_box_equal_a_linear_programme() -> None:
     """Loss for loss, with noise."""
     law = GammaShare(n=3, scale=0.3)
     made = simulated(10, law, known("all", "shown", None, law), k=6, features=9)
-    relaxed, view = RelaxedClicks(made.view), made.view
+    relaxed, view = ClickRelaxation(made.view), made.view
     clicks = answer(BoxLeastAbsolute(), view).scores[:, 0]
     assert np.all((clicks >= 0) & (clicks <= 1))
     for i in range(10):
@@ -209,7 +209,7 @@ def test_raifle_finds_clicks_without_noise(interactions: int, clip: str, setup_o
 
 def loss(view: View, clicks: Floats) -> Floats:
     """Half the squared distance of the replayed models to the messages, (n,); no clip."""
-    relaxed = RelaxedClicks(view)
+    relaxed = ClickRelaxation(view)
     model = view.parameters
     for b in range(clicks.shape[1]):
         model = model + np.einsum("npk,nk->np", relaxed.effect(model, b), clicks[:, b])

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit.auditing.audit import Finding
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.auditing.audit import AuditResult
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import AggregateDefense, Attack, Inference, View
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.events import Noised, Opaque, PrivacyEvent
+from foltr_audit.privacy.events import NoiseAddition, OpaqueChange, PrivacyEvent
 from foltr_audit.privacy.noise import Gaussian
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
@@ -22,7 +22,7 @@ CLIENT: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views
 GRID = "clip:norm=1.5+discrete-gaussian:sigma=6,step=0.0009765625,sensitivity=3,delta=0.00001"
 
 
-def found(setup_of: SetupOf, chain: str, made: dict[str, Any] | None = None, **protocol: Any) -> Finding:
+def found(setup_of: SetupOf, chain: str, made: dict[str, Any] | None = None, **protocol: Any) -> AuditResult:
     setup = setup_of(chain=parse_chain([chain]), **(made or {}))
     (only,) = findings(setup, **{"trials": 1000, **protocol})
     return only
@@ -106,13 +106,13 @@ class CentralNoise(AggregateDefense):
 
     def events(self, context: Any) -> tuple[PrivacyEvent, ...]:
         del context
-        return (Noised(law=Gaussian(sigma=1.0)),)
+        return (NoiseAddition(law=Gaussian(sigma=1.0)),)
 
 
 def test_noise_of_the_server_is_no_noise_of_a_client() -> None:
-    chain, context = Chain((CentralNoise(), *parse_chain(["clip:norm=1"]))), tiny.context([0])
-    assert isinstance(chain.events(context)[-1], Opaque)
-    never = Chain(parse_chain(["clip:norm=1"])).events(context, acts_without_pairs=False)
+    chain, context = DefenseChain((CentralNoise(), *parse_chain(["clip:norm=1"]))), tiny.context([0])
+    assert isinstance(chain.events(context)[-1], OpaqueChange)
+    never = DefenseChain(parse_chain(["clip:norm=1"])).events(context, acts_without_pairs=False)
     assert [event.always for event in never if hasattr(event, "always")] == [False]
 
 

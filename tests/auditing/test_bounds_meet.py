@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
 from tests.fixtures.audits import findings
@@ -28,7 +28,7 @@ CASES: list[Any] = [
 
 def audited(setup_of: SetupOf, chain: str, game: dict[str, Any], trials: int) -> Any:
     setup: Setup = setup_of(chain=parse_chain([chain]), learner="fpdgd:pairs=all,normaliser=shown")
-    assert isinstance(setup.chain, Chain)
+    assert isinstance(setup.chain, DefenseChain)
     (found,) = findings(setup, **game, trials=trials)
     return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.neighbours import LogCanary
-from foltr_audit.auditing.scripted import ScriptedClients
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import ModelLearner, RoundContext, StepDefense
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
@@ -33,7 +33,7 @@ def search_of(setup: Setup, interactions: int = 1, order: int = 1) -> CanarySear
     short = fresh.queries[fresh.data.lengths[fresh.queries] <= 6]
     assert short.size >= 2
     vars(fresh)["queries"] = short
-    return CanarySearch(ScriptedClients(setup, fresh.data, MODEL), fresh, interactions, order)
+    return CanarySearch(GameClients(setup, fresh.data, MODEL), fresh, interactions, order)
 
 
 def every_message(search: CanarySearch) -> dict[Key, np.ndarray[Any, Any]]:
@@ -138,7 +138,7 @@ def test_what_makes_no_message_is_refused(setup_of: SetupOf, name: str, unit: st
 
 def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     setup = setup_of(chain=(ToyClip(norm=2.0), ToyLaplace()))
-    clients = ScriptedClients(setup, setup.collection.test, MODEL)
+    clients = GameClients(setup, setup.collection.test, MODEL)
     canaries = list(message_canaries(setup, MODEL, extreme_directions(FEATURES)))
     assert len(canaries) == 2
     for canary in canaries:
@@ -147,7 +147,7 @@ def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
         np.testing.assert_allclose(local[0], -local[1])
         np.testing.assert_array_equal(local[1], local[2])
     off = setup_of(chain=(ToyClip(norm=2.0, broken=True), ToyLaplace()))
-    others = ScriptedClients(off, off.collection.test, MODEL)
+    others = GameClients(off, off.collection.test, MODEL)
     far = canaries[0].play(others, np.array([0, 1]), clients.context(0, np.arange(2))).models
     assert np.abs(far).sum(axis=1).min() > 100
     with pytest.raises(UsageError, match="keeps no message in a ball"):

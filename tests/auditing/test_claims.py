@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.claims import NOTHING, Claim, claim_for
+from foltr_audit.auditing.claims import NOTHING, ChainClaim, claim_for
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.core.spec.audit import AuditSpec
@@ -75,7 +75,7 @@ def checked(
     sums: bool = False,
     lists: bool = False,
     **protocol: Any,
-) -> Claim:
+) -> ChainClaim:
     defenses: tuple[Defense, ...] = parse_chain([chain]) if isinstance(chain, str) else chain
     spec = AuditSpec(**{"interactions": 1, **protocol})
     return claim_for(unit, view, setup_of(chain=defenses), spec, sums=sums, lists=lists)
@@ -84,45 +84,45 @@ def checked(
 @pytest.mark.parametrize(
     ("chain", "unit", "view", "expected"),
     [
-        (RR, "click", "individual", Claim(0.5, 0.0)),
-        (RR, "interaction", "colluding", Claim(5.0, 0.0)),
+        (RR, "click", "individual", ChainClaim(0.5, 0.0)),
+        (RR, "interaction", "colluding", ChainClaim(5.0, 0.0)),
         (RR, "client", "aggregate", NOTHING),
-        (GAUSSIAN, "click", "individual", Claim(1.0, 0.001)),
-        (GAUSSIAN, "client", "aggregate", Claim(1.0, 0.001)),
-        (SHARES, "client", "aggregate", Claim(1.0, 0.001)),
+        (GAUSSIAN, "click", "individual", ChainClaim(1.0, 0.001)),
+        (GAUSSIAN, "client", "aggregate", ChainClaim(1.0, 0.001)),
+        (SHARES, "client", "aggregate", ChainClaim(1.0, 0.001)),
         (SHARES, "client", "individual", NOTHING),
         (SHARES, "client", "colluding", NOTHING),
-        (PUBLISHED, "client", "individual", Claim(1.2, 0.0)),
-        (PUBLISHED, "click", "aggregate", Claim(1.2, 0.0)),
+        (PUBLISHED, "client", "individual", ChainClaim(1.2, 0.0)),
+        (PUBLISHED, "click", "aggregate", ChainClaim(1.2, 0.0)),
         ("none", "client", "individual", NOTHING),
-        ((OfQueries(),), "click", "individual", Claim(0.3, 1e-4)),
+        ((OfQueries(),), "click", "individual", ChainClaim(0.3, 1e-4)),
         ((OfQueries(),), "client", "individual", NOTHING),
     ],
 )
 def test_a_claim_is_for_its_unit_and_view(
-    setup_of: SetupOf, chain: Any, unit: str, view: str, expected: Claim
+    setup_of: SetupOf, chain: Any, unit: str, view: str, expected: ChainClaim
 ) -> None:
     assert checked(setup_of, chain, unit, view) == expected
 
 
 def test_secure_aggregation_makes_a_single_view_one_of_sums(setup_of: SetupOf) -> None:
-    assert checked(setup_of, SHARES, "client", "individual", sums=True) == Claim(1.0, 0.001)
+    assert checked(setup_of, SHARES, "client", "individual", sums=True) == ChainClaim(1.0, 0.001)
 
 
 def test_a_delta_of_ones_own_lets_only_stronger_claims_count(setup_of: SetupOf) -> None:
-    def at(delta: float) -> Claim:
+    def at(delta: float) -> ChainClaim:
         return checked(setup_of, GAUSSIAN, "client", "individual", delta=delta)
 
-    assert at(1e-9) == Claim(math.inf, 1e-9)
-    assert at(0.01) == Claim(1.0, 0.01)
-    assert checked(setup_of, GAUSSIAN, "client", "individual", claim=2.0, delta=1e-9) == Claim(2.0, 1e-9)
-    assert checked(setup_of, GAUSSIAN, "client", "individual", claim=2.0) == Claim(2.0, 0.001)
+    assert at(1e-9) == ChainClaim(math.inf, 1e-9)
+    assert at(0.01) == ChainClaim(1.0, 0.01)
+    assert checked(setup_of, GAUSSIAN, "client", "individual", claim=2.0, delta=1e-9) == ChainClaim(2.0, 1e-9)
+    assert checked(setup_of, GAUSSIAN, "client", "individual", claim=2.0) == ChainClaim(2.0, 0.001)
 
 
 def test_messages_compose(setup_of: SetupOf) -> None:
     several = checked(setup_of, GAUSSIAN, "client", "individual", messages=5, units=("client",))
     assert tuple(several) == pytest.approx((5.0, 0.005))
-    assert tuple(Claim(0.1, 0.4).of_messages(5)) == pytest.approx((0.5, 1.0))
+    assert tuple(ChainClaim(0.1, 0.4).of_messages(5)) == pytest.approx((0.5, 1.0))
 
 
 @given(st.floats(0.01, 1.5), st.floats(0, 1e-3), st.integers(1, 6), st.integers(0, 10**6))
@@ -138,7 +138,7 @@ def test_what_a_claim_says_of_a_group(epsilon: float, delta: float, size: int, s
         nearby = share * low / low.sum() + (1 - share) * high  # only kept if it is a neighbour
         ratios = np.abs(np.log(nearby / laws[-1]))
         laws.append(nearby if ratios.max() <= epsilon else laws[-1])
-    group = Claim(epsilon, delta).of_group(size)
+    group = ChainClaim(epsilon, delta).of_group(size)
     excess = np.maximum(laws[-1] - math.exp(group.epsilon) * laws[0], 0.0).sum()
     assert excess <= group.delta + 1e-12
     assert group.epsilon == pytest.approx(size * epsilon)
@@ -150,4 +150,4 @@ def test_the_delta_of_a_group_by_induction() -> None:
     epsilon, delta, unrolled = 0.7, 1e-5, 0.0
     for _ in range(4):
         unrolled = math.exp(epsilon) * unrolled + delta
-    assert Claim(epsilon, delta).of_group(4).delta == pytest.approx(unrolled)
+    assert ChainClaim(epsilon, delta).of_group(4).delta == pytest.approx(unrolled)

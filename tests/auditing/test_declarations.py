@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks.audit_faults import CHAINS
 from benchmarks.faults import NOISE_FAULTS, broken
-from foltr_audit.auditing.audit import Finding
-from foltr_audit.auditing.declarations import Declarations, check_declarations
-from foltr_audit.auditing.link_tests import Input, LinkTests
-from foltr_audit.auditing.scripted import ScriptedClients
+from foltr_audit.auditing.audit import AuditResult
+from foltr_audit.auditing.declarations import DeclarationCheck, check_declarations
+from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
-from foltr_audit.privacy.events import Bounded, Noised, Resized, Rounded
+from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
@@ -26,15 +26,17 @@ from tests.fixtures.tiny import FEATURES
 MODEL = np.linspace(-0.3, 0.3, FEATURES)
 
 
-def declared(setup: Setup, *models: Floats, interactions: int = 1) -> Declarations:
+def declared(setup: Setup, *models: Floats, interactions: int = 1) -> DeclarationCheck:
     """What is found of a chain on some models, and on a client that learns nothing."""
-    clients = ScriptedClients(setup, setup.collection.test, MODEL)
+    clients = GameClients(setup, setup.collection.test, MODEL)
     given = np.stack([MODEL + 0.1, *models])
-    other = Input(clients=clients, models=given, where=["a client that learns"] * len(given))
-    return check_declarations(setup.acts(), clients, [Input.resting("first", clients), other], interactions)
+    other = LinkTestInput(clients=clients, models=given, where=["a client that learns"] * len(given))
+    return check_declarations(
+        setup.acts(), clients, [LinkTestInput.resting("first", clients), other], interactions
+    )
 
 
-def audited(setup: Setup, **protocol: Any) -> list[Finding]:
+def audited(setup: Setup, **protocol: Any) -> list[AuditResult]:
     return findings(setup, MODEL, **{"trials": 300, "views": ("individual", "aggregate"), **protocol})
 
 
@@ -108,7 +110,7 @@ class StepNoise(StepDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        return (Noised(law=GammaShare(n=1, scale=2.5)),)
+        return (NoiseAddition(law=GammaShare(n=1, scale=2.5)),)
 
 
 def test_noise_after_every_step_is_drawn_anew_and_accounted(setup_of: SetupOf) -> None:
@@ -149,7 +151,7 @@ class ClipAndNoise(MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        return (Bounded(norm=1.0, ord=2, of="model"), Noised(law=Gaussian(sigma=0.5)))
+        return (NormBound(norm=1.0, ord=2, of="model"), NoiseAddition(law=Gaussian(sigma=0.5)))
 
 
 def test_a_link_that_clips_and_adds_noise_has_no_exact_loss(setup_of: SetupOf) -> None:
@@ -181,9 +183,9 @@ class Bounds(MessageDefense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
         return {
-            "ball": (Bounded(norm=1.0, ord=2, of="model"),),
-            "grid": (Rounded(step=0.25, nearest=True),),
-            "factor": (Resized(factor=0.5, of="model"),),
+            "ball": (NormBound(norm=1.0, ord=2, of="model"),),
+            "grid": (GridRounding(step=0.25, nearest=True),),
+            "factor": (NormScaling(factor=0.5, of="model"),),
         }[self.says]  # type: ignore[return-value]
 
 
@@ -211,7 +213,7 @@ class AfterItsNoise(MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        return (Noised(law=Gaussian(sigma=0.5)), Rounded(step=0.25, nearest=True))
+        return (NoiseAddition(law=Gaussian(sigma=0.5)), GridRounding(step=0.25, nearest=True))
 
 
 def test_what_cannot_be_told_is_said(setup_of: SetupOf) -> None:
@@ -255,10 +257,10 @@ class BallAndGrid(MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        ball = Bounded(norm=25.0, ord=1, of="model")
+        ball = NormBound(norm=25.0, ord=1, of="model")
         if self.then == "grid":
-            return (ball, Rounded(step=0.25, nearest=True))
-        return (ball, Noised(law=GammaShare(n=1, scale=40.0)))
+            return (ball, GridRounding(step=0.25, nearest=True))
+        return (ball, NoiseAddition(law=GammaShare(n=1, scale=40.0)))
 
 
 @pytest.mark.parametrize("then", ["noise", "grid"])
@@ -275,8 +277,8 @@ def test_every_ball_that_is_declared_is_looked_at(setup_of: SetupOf) -> None:
 
         def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
             (ball,) = super().events(context)
-            assert isinstance(ball, Bounded)
-            return (Bounded(norm=ball.norm / 10, ord=ball.ord, of="model"), ball)
+            assert isinstance(ball, NormBound)
+            return (NormBound(norm=ball.norm / 10, ord=ball.ord, of="model"), ball)
 
     found = declared(setup_of(chain=(TwoBalls(),)))
     assert "outside the declared ball" in found.why
@@ -332,7 +334,7 @@ def test_a_declaration_that_changes_over_rounds_proves_nothing(setup_of: SetupOf
 def test_what_long_messages_are_without_their_noise_is_not_told(setup_of: SetupOf) -> None:
     """The mean over fewer clients than coordinates is off by more than the tests forgive."""
     setup = setup_of(chain=(ClipAndNoise(),))
-    clients = ScriptedClients(setup, setup.collection.test, MODEL)
+    clients = GameClients(setup, setup.collection.test, MODEL)
     links = LinkTests(setup.acts())
     (link,) = setup.chain.defenses
     before = np.zeros((3, 5))

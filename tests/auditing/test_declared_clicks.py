@@ -10,7 +10,7 @@ from benchmarks.audit_faults import CHAINS
 from benchmarks.faults import CLICK_FAULTS, broken
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.plugins import ClickDefense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import RandomisedClicks
+from foltr_audit.privacy.events import ClickRandomization
 from tests.auditing.test_declarations import audited, declared
 from tests.conftest import SetupOf
 
@@ -44,7 +44,7 @@ class UnaryEncoding(ClickDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        return (RandomisedClicks(epsilon=self.eps),)
+        return (ClickRandomization(epsilon=self.eps),)
 
 
 @pytest.mark.parametrize("ahead", [False, True])

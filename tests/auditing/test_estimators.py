@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, Trials
+from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
 from foltr_audit.auditing.estimators.tails import best_of_direction, worth_in_epsilon
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
@@ -34,11 +34,11 @@ class Mechanism:
     true: float
     delta: float = 0.0
 
-    def trials(self, rng: np.random.Generator, n: int, m: int | None = None) -> Trials:
+    def trials(self, rng: np.random.Generator, n: int, m: int | None = None) -> TrialScores:
         """A game of n evaluated trials, and m (else n) for choosing."""
         choose_zero, choose_one = self.draw(rng, m or n)
         zero, one = self.draw(rng, n)
-        return Trials(choose_zero=choose_zero, choose_one=choose_one, zero=zero, one=one)
+        return TrialScores(choose_zero=choose_zero, choose_one=choose_one, zero=zero, one=one)
 
 
 def randomised_response(eps: float) -> Mechanism:
@@ -71,14 +71,14 @@ def gaussian(mu: float, delta: float) -> Mechanism:
 
 
 def bound(
-    name: str, trials: Trials, delta: float = 0.0, confidence: float = 0.95, seed: int = 0
+    name: str, trials: TrialScores, delta: float = 0.0, confidence: float = 0.95, seed: int = 0
 ) -> LowerBound:
     return ESTIMATORS[name](trials, delta=delta, confidence=confidence, rng=np.random.default_rng(seed))
 
 
-def perfect(n: int, m: int | None = None) -> Trials:
+def perfect(n: int, m: int | None = None) -> TrialScores:
     m = m or n
-    return Trials(choose_zero=np.zeros(m), choose_one=np.ones(m), zero=np.zeros(n), one=np.ones(n))
+    return TrialScores(choose_zero=np.zeros(m), choose_one=np.ones(m), zero=np.zeros(n), one=np.ones(n))
 
 
 # --- known mechanisms -----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_scores_without_meaning_show_nothing_or_little(name: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(5):
         parts = [rng.normal(size=400) for _ in range(4)]
-        trials = Trials(choose_zero=parts[0], choose_one=parts[1], zero=parts[2], one=parts[3])
+        trials = TrialScores(choose_zero=parts[0], choose_one=parts[1], zero=parts[2], one=parts[3])
         assert bound(name, trials).epsilon < 0.1
 
 
@@ -128,7 +128,7 @@ def test_the_last_digits_of_a_likelihood_ratio_are_found() -> None:
     scores = [np.abs(x) - np.abs(x - 1) for x in (zero, one)]
     for digits, above in ((17, True), (9, False)):
         a, b = (np.round(x, digits) if digits < 17 else x for x in scores)
-        trials = Trials(choose_zero=a[:10_000], choose_one=b[:10_000], zero=a[10_000:], one=b[10_000:])
+        trials = TrialScores(choose_zero=a[:10_000], choose_one=b[:10_000], zero=a[10_000:], one=b[10_000:])
         assert (bound("clopper-pearson", trials).epsilon > 1.0) is above
 
 
@@ -161,12 +161,12 @@ some_scores = st.lists(
 
 
 @st.composite
-def games(draw: st.DrawFn) -> Trials:
+def games(draw: st.DrawFn) -> TrialScores:
     """Small games with ties and infinite scores; hypothesis 1 is moved upwards by some of them."""
     parts = [np.array(draw(some_scores)) for _ in range(4)]
     shift, copies = draw(st.integers(0, 12)), draw(st.integers(1, 6))
     zero, one, choose_zero, choose_one = (np.tile(part, copies) for part in parts)
-    return Trials(choose_zero=choose_zero, choose_one=choose_one + shift, zero=zero, one=one + shift)
+    return TrialScores(choose_zero=choose_zero, choose_one=choose_one + shift, zero=zero, one=one + shift)
 
 
 quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -176,7 +176,7 @@ quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 @quick
 @given(game=games(), delta=st.sampled_from([1e-6, 0.02]), confidence=st.sampled_from([0.5, 0.95]))
 def test_finite_never_negative_and_never_above_the_ceiling(
-    name: str, game: Trials, delta: float, confidence: float
+    name: str, game: TrialScores, delta: float, confidence: float
 ) -> None:
     found = bound(name, game, delta, confidence)
     assert 0 <= found.epsilon <= found.ceiling + 1e-9
@@ -187,11 +187,11 @@ def test_finite_never_negative_and_never_above_the_ceiling(
 @pytest.mark.parametrize("name", BY_RANKS)
 @quick
 @given(game=games())
-def test_increasing_transformations_of_the_scores_change_nothing(name: str, game: Trials) -> None:
+def test_increasing_transformations_of_the_scores_change_nothing(name: str, game: TrialScores) -> None:
     def moved(scores: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.sinh(np.arctan(scores) - 0.3) * 7 - 1)
 
-    other = Trials(
+    other = TrialScores(
         choose_zero=moved(game.choose_zero),
         choose_one=moved(game.choose_one),
         zero=moved(game.zero),
@@ -203,7 +203,7 @@ def test_increasing_transformations_of_the_scores_change_nothing(name: str, game
 @pytest.mark.parametrize("name", ["clopper-pearson", "bayesian", "betting"])
 @quick
 @given(game=games())
-def test_swapped_hypotheses_with_negated_scores_give_the_same_bound(name: str, game: Trials) -> None:
+def test_swapped_hypotheses_with_negated_scores_give_the_same_bound(name: str, game: TrialScores) -> None:
     worth = worth_in_epsilon(game.chosen_on, 1e-5, 0.025)
     above, below = (best_of_direction(game, worth, above=above) for above in (True, False))
     assume(name == "betting" or above.rank != below.rank)  # of equals one direction must be taken
@@ -245,7 +245,7 @@ def test_bounds_fall_with_confidence_and_with_delta(name: str) -> None:
 def test_trials_that_are_refused(changed: dict[str, NDArray[np.float64]], message: str) -> None:
     parts = dict.fromkeys(("choose_zero", "choose_one", "zero", "one"), np.zeros(20))
     with pytest.raises(UsageError, match=message):
-        Trials(**{**parts, **changed})
+        TrialScores(**{**parts, **changed})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators import ESTIMATORS, Trials
+from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores
 from foltr_audit.auditing.estimators.betting import Bets
 from tests.auditing.test_estimators import bound, laplace, randomised_response
 
@@ -78,7 +78,7 @@ def test_more_pairs_never_take_a_bound_back(n: int) -> None:
     game = laplace(2.0).trials(rng, n, m=500)
 
     def after(t: int) -> float:
-        part = Trials(
+        part = TrialScores(
             choose_zero=game.choose_zero, choose_one=game.choose_one, zero=game.zero[:t], one=game.one[:t]
         )
         return bound("betting", part).epsilon
@@ -96,7 +96,7 @@ def test_a_stream_that_turns_useless_keeps_its_bound() -> None:
     rng = np.random.default_rng(2)
     game = randomised_response(3.0).trials(rng, 256)
     noise = rng.integers(0, 2, size=(2, 5000)).astype(np.float64)
-    longer = Trials(
+    longer = TrialScores(
         choose_zero=game.choose_zero,
         choose_one=game.choose_one,
         zero=np.concatenate([game.zero, noise[0]]),

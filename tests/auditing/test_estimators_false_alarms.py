@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.auditing.estimators import Trials
+from foltr_audit.auditing.estimators import TrialScores
 from foltr_audit.auditing.estimators.rates import epsilon_of_rates
 from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response
 
@@ -40,7 +40,7 @@ def best_of_all(name: str, mechanism: Mechanism, repetitions: int, n: int, seed:
     alarms = 0
     for _ in range(repetitions):
         zero, one = mechanism.draw(rng, n)
-        reused = Trials(choose_zero=zero, choose_one=one, zero=zero, one=one)
+        reused = TrialScores(choose_zero=zero, choose_one=one, zero=zero, one=one)
         alarms += bound(name, reused, mechanism.delta).epsilon > mechanism.true
     return alarms
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from foltr_audit.auditing.estimators import Trials, nearly_normal
+from foltr_audit.auditing.estimators import TrialScores, nearly_normal
 from foltr_audit.auditing.estimators.gaussian import bound_at, mu_bound
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound, tail_probability
 from foltr_audit.auditing.likelihood import log_ratio
@@ -36,9 +36,9 @@ def normal_scores(rng: np.random.Generator, mu: float, rho: float, n: int) -> tu
     )
 
 
-def evaluated(zero: Floats, one: Floats) -> Trials:
+def evaluated(zero: Floats, one: Floats) -> TrialScores:
     """A game whose part for choosing is of no use."""
-    return Trials(choose_zero=np.zeros(10), choose_one=np.zeros(10), zero=zero, one=one)
+    return TrialScores(choose_zero=np.zeros(10), choose_one=np.zeros(10), zero=zero, one=one)
 
 
 # --- the noncentral t law -------------------------------------------------------------------------

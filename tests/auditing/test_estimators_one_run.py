@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.auditing.estimators import Trials, one_run_bound
-from foltr_audit.auditing.estimators.one_run import Guessing, choose_guessing, guesses, tail_probability
+from foltr_audit.auditing.estimators import TrialScores, one_run_bound
+from foltr_audit.auditing.estimators.one_run import GuessRule, choose_guessing, guesses, tail_probability
 from foltr_audit.errors import UsageError
 
 
@@ -123,8 +123,8 @@ def test_false_alarms_where_delta_reveals_many_coins_at_once(delta: float) -> No
 
 def game(
     zero: list[float], one: list[float], evaluated_zero: list[float], evaluated_one: list[float]
-) -> Trials:
-    return Trials(
+) -> TrialScores:
+    return TrialScores(
         choose_zero=np.array(zero),
         choose_one=np.array(one),
         zero=np.array(evaluated_zero),
@@ -137,15 +137,15 @@ def test_the_most_extreme_canaries_are_guessed() -> None:
     trials = game(ranks[::2], ranks[1::2], [0.0] * 5 + [9.0] * 5, [19.0] * 5 + [12.0] * 5)
     coins = np.array([True, False] * 5)
     # scores 19 0 19 0 19 9 12 9 12 9: ranks .975 .025 .975 .025 .975 .475 .625 .475 .625 .475
-    assert guesses(trials, coins, Guessing(low=0.2, high=0.2, share=0.5)) == (5, 5)
-    assert guesses(trials, coins, Guessing(low=0.5, high=0.5, share=1.0)) == (10, 10)
-    assert guesses(trials, coins, Guessing(low=0.9, high=0.1, share=1.0)) == (10, 8)
-    assert guesses(trials, ~coins, Guessing(low=0.5, high=0.5, share=0.3)) == (3, 3)
+    assert guesses(trials, coins, GuessRule(low=0.2, high=0.2, share=0.5)) == (5, 5)
+    assert guesses(trials, coins, GuessRule(low=0.5, high=0.5, share=1.0)) == (10, 10)
+    assert guesses(trials, coins, GuessRule(low=0.9, high=0.1, share=1.0)) == (10, 8)
+    assert guesses(trials, ~coins, GuessRule(low=0.5, high=0.5, share=0.3)) == (3, 3)
 
 
 def test_the_number_of_guesses_does_not_depend_on_the_scores() -> None:
     rng = np.random.default_rng(1)
-    rule = Guessing(low=0.25, high=0.1, share=0.35)
+    rule = GuessRule(low=0.25, high=0.1, share=0.35)
     for scores in (np.zeros(40), rng.normal(size=40), np.full(40, np.inf)):
         trials = game([*range(10)], [*range(10)], scores.tolist(), scores.tolist())
         assert guesses(trials, rng.random(40) < 0.5, rule)[0] == 14
@@ -156,7 +156,7 @@ def test_where_nothing_is_told_in_the_middle_nothing_is_guessed() -> None:
     rng = np.random.default_rng(2)
     zero, one = (np.where(rng.random(2000) < 0.2, s * 5.0, rng.normal(size=2000) / 9) for s in (-1, 1))
     for delta in (0.0, 1e-6):
-        rule = choose_guessing(Trials(choose_zero=zero, choose_one=one, zero=zero, one=one), delta, 0.95)
+        rule = choose_guessing(TrialScores(choose_zero=zero, choose_one=one, zero=zero, one=one), delta, 0.95)
         assert rule.share == pytest.approx(0.2, abs=0.06)
         assert rule.low == pytest.approx(0.1, abs=0.03)
         assert rule.high == pytest.approx(0.1, abs=0.03)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from foltr_audit.auditing.estimators import ESTIMATORS, Trials, clopper_pearson_bound
+from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, clopper_pearson_bound
 from foltr_audit.auditing.estimators.bayesian import credible_bound
 from foltr_audit.auditing.estimators.rates import epsilon_of_rates, upper_rate, upper_rates
-from foltr_audit.auditing.estimators.tails import Tail, best_tail, worth_in_epsilon
+from foltr_audit.auditing.estimators.tails import ScoreTail, best_tail, worth_in_epsilon
 
 BY_COUNTS = sorted({*ESTIMATORS} - {"gaussian-dp"})
 
@@ -75,17 +75,17 @@ parts = st.lists(values, min_size=15, max_size=15).map(np.array)
 def test_no_other_threshold_is_worth_more(
     zero: NDArray[np.float64], one: NDArray[np.float64], delta: float
 ) -> None:
-    trials = Trials(choose_zero=zero, choose_one=one, zero=zero, one=one)
+    trials = TrialScores(choose_zero=zero, choose_one=one, zero=zero, one=one)
     alpha = 0.025
 
-    def worth(tail: Tail) -> float:
+    def worth(tail: ScoreTail) -> float:
         right, wrong = (one, zero) if tail.above else (zero, one)
         inside = sum(bool(x >= tail.threshold if tail.above else x <= tail.threshold) for x in wrong)
         missing = sum(not (x >= tail.threshold if tail.above else x <= tail.threshold) for x in right)
         upper = [stats.beta.ppf(1 - alpha, k + 1, 15 - k) if k < 15 else 1.0 for k in (inside, missing)]
         return math.log((1 - upper[1] - delta) / upper[0]) if upper[1] + delta < 1 else -math.inf
 
-    every = [Tail(float(t), above) for t in {*zero, *one} for above in (True, False)]
+    every = [ScoreTail(float(t), above) for t in {*zero, *one} for above in (True, False)]
     chosen = best_tail(trials, worth_in_epsilon(15, delta, alpha))
     assert worth(chosen) == pytest.approx(max(map(worth, every)), rel=1e-9)
     fp, fn = chosen.errors(trials)
@@ -103,18 +103,18 @@ def test_atoms_at_either_end_are_reached(name: str, far: float) -> None:
     rng = np.random.default_rng(1)
     blind, telling = rng.normal(size=4000), np.where(rng.random(4000) < 1 / 3, far, rng.normal(size=4000))
     zero, one = (blind, telling) if far > 0 else (telling, blind)
-    trials = Trials(choose_zero=zero[:2000], choose_one=one[:2000], zero=zero[2000:], one=one[2000:])
+    trials = TrialScores(choose_zero=zero[:2000], choose_one=one[:2000], zero=zero[2000:], one=one[2000:])
     assert ESTIMATORS[name](trials, delta=1e-6, confidence=0.95, rng=rng).epsilon > 3.5
 
 
 def test_a_threshold_is_chosen_on_its_own_part_only() -> None:
     rng = np.random.default_rng(2)
     zero, one = rng.normal(size=300), rng.normal(size=300) + 1
-    game = Trials(choose_zero=np.full(50, -3.0), choose_one=np.full(50, 0.8), zero=zero, one=one)
+    game = TrialScores(choose_zero=np.full(50, -3.0), choose_one=np.full(50, 0.8), zero=zero, one=one)
     found = ESTIMATORS["clopper-pearson"](game, delta=0.01, confidence=0.95, rng=rng)
     counts = int((zero >= 0.8).sum()), int((one < 0.8).sum())
     assert found.epsilon == clopper_pearson_bound(*counts, 300, delta=0.01, confidence=0.95) > 0
-    misled = Trials(choose_zero=np.full(50, 1.5), choose_one=np.full(50, 4.0), zero=zero, one=one)
+    misled = TrialScores(choose_zero=np.full(50, 1.5), choose_one=np.full(50, 4.0), zero=zero, one=one)
     for name in sorted({*BY_COUNTS} - {"one-run"}):  # that one uses ranks, not this threshold
         better, worse = (
             ESTIMATORS[name](each, delta=0.01, confidence=0.95, rng=np.random.default_rng(3)).epsilon

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.noise_for_target import Calibrated, calibrate, mechanisms
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, mechanisms
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.privacy.events import Noised
+from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from foltr_audit.privacy.noise import GammaShare
 from tests.fixtures.tiny import context
@@ -24,17 +24,19 @@ from tests.fixtures.tiny import context
 N, P = 1000, 46
 
 
-def at(**values: Any) -> Situation:
-    return Situation(**{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values})
+def at(**values: Any) -> AccountingContext:
+    return AccountingContext(
+        **{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values}
+    )
 
 
-def events(texts: tuple[str, ...], there: Situation) -> tuple[PrivacyEvent, ...]:
-    return Chain(parse_chain(texts)).events(context([0], P=there.parameters, shares=there.shares))
+def events(texts: tuple[str, ...], there: AccountingContext) -> tuple[PrivacyEvent, ...]:
+    return DefenseChain(parse_chain(texts)).events(context([0], P=there.parameters, shares=there.shares))
 
 
-def deviation(found: Calibrated, there: Situation) -> float:
+def deviation(found: NoiseCalibration, there: AccountingContext) -> float:
     """The standard deviation of the noise in the sum of all messages."""
-    laws = [event.law for event in events(found.defense, there) if isinstance(event, Noised)]
+    laws = [event.law for event in events(found.defense, there) if isinstance(event, NoiseAddition)]
     return math.sqrt(sum(law.variance for law in laws) * (there.arriving or there.shares))
 
 
@@ -182,7 +184,7 @@ def test_what_no_noise_can_do(name: str, there: dict[str, Any], why: str) -> Non
 def test_missing_shares_need_more_noise() -> None:
     there = at(arriving=800)
     found = calibrate("gamma-laplace", 1.2, there)
-    law = next(event.law for event in events(found.defense, there) if isinstance(event, Noised))
+    law = next(event.law for event in events(found.defense, there) if isinstance(event, NoiseAddition))
     assert isinstance(law, GammaShare)
     whole = law.summed(800)
     assert 46 * float(whole.worst_loss(3 / 46)) == pytest.approx(1.2, rel=1e-3)

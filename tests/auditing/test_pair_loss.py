@@ -9,25 +9,33 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.auditing.likelihood import Noise, exact_epsilon, log_ratio
+from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, log_ratio
 from foltr_audit.auditing.neighbours import Canary, LogCanary
-from foltr_audit.auditing.session import Session
+from foltr_audit.auditing.session import AuditSession
 from foltr_audit.core.plugins import Defense, ModelLearner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.privacy.events import Bounded, Noised, Opaque, RandomisedClicks, Resized, Rounded, Summed
+from foltr_audit.privacy.events import (
+    ClickRandomization,
+    GridRounding,
+    MessageAggregation,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
+)
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from tests.conftest import SetupOf
 from tests.fixtures.audits import ToyClip, ToyLaplace, session
 
 LAPLACE = GammaShare(n=1, scale=2.5)
-BALL = Bounded(norm=1.0, ord=2, of="model")
+BALL = NormBound(norm=1.0, ord=2, of="model")
 
 
-def loss(played: Session, canary: Canary, noise: Noise, delta: float = 0.0) -> float | None:
+def loss(played: AuditSession, canary: Canary, noise: ObservationNoise, delta: float = 0.0) -> float | None:
     return exact_epsilon(noise, played.games, canary, delta)
 
 
-def worst(played: Session, unit: str = "interaction") -> LogCanary:
+def worst(played: AuditSession, unit: str = "interaction") -> LogCanary:
     canary = played.canary("data:worst", unit)
     assert isinstance(canary, LogCanary)
     return canary
@@ -38,7 +46,9 @@ def test_laplace_noise(setup_of: SetupOf, messages: int) -> None:
     played = session(setup_of(chain=(ToyClip(norm=10), ToyLaplace())), messages=messages, units=("query",))
     canary = worst(played)
     shift = np.subtract(*played.games.means(canary))
-    assert loss(played, canary, Noise(law=LAPLACE)) == pytest.approx(messages * np.abs(shift).sum() / 2.5)
+    assert loss(played, canary, ObservationNoise(law=LAPLACE)) == pytest.approx(
+        messages * np.abs(shift).sum() / 2.5
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.01])
@@ -46,25 +56,25 @@ def test_gaussian_noise(setup_of: SetupOf, delta: float) -> None:
     played = session(setup_of(), messages=2, units=("query",))
     canary = worst(played)
     shift = np.subtract(*played.games.means(canary))
-    epsilon = loss(played, canary, Noise(law=Gaussian(sigma=0.5)), delta)
+    epsilon = loss(played, canary, ObservationNoise(law=Gaussian(sigma=0.5)), delta)
     mu = math.sqrt(2) * np.linalg.norm(shift) / 0.5
     assert epsilon is not None
     # the privacy profile of two normals at distance mu, by integrating the positive part (not by its formula)
     x = np.linspace(-12 - mu, 12 + mu, 400_001)
     excess = np.maximum(stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x), 0.0)
     assert np.trapezoid(excess, x) == pytest.approx(delta, rel=1e-3)
-    assert loss(played, canary, Noise(law=Gaussian(sigma=0.5))) == math.inf
+    assert loss(played, canary, ObservationNoise(law=Gaussian(sigma=0.5))) == math.inf
 
 
 def test_nothing_random(setup_of: SetupOf) -> None:
     played = session(setup_of())
     canary = worst(played)
-    assert loss(played, canary, Noise(certain=True)) == math.inf
+    assert loss(played, canary, ObservationNoise(certain=True)) == math.inf
     same = LogCanary(
         name="x", unit="click", about="", queries=canary.queries[[0, 0]], clicks=canary.clicks[[0, 0]]
     )
-    assert loss(played, same, Noise(certain=True)) == 0.0
-    assert loss(played, same, Noise()) is None
+    assert loss(played, same, ObservationNoise(certain=True)) == 0.0
+    assert loss(played, same, ObservationNoise()) is None
 
 
 @pytest.mark.parametrize("learner", ["fpdgd:pairs=all,normaliser=shown", "fpdgd"])
@@ -75,7 +85,7 @@ def test_randomised_clicks_by_every_report(setup_of: SetupOf, learner: str, unit
     fresh = played.fresh
     vars(fresh)["queries"] = fresh.queries[fresh.data.lengths[fresh.queries] <= 8]
     canary = worst(played, unit)
-    found = loss(played, canary, Noise(reports=epsilon))
+    found = loss(played, canary, ObservationNoise(reports=epsilon))
     data, query = fresh.data, int(canary.queries[0, 0])
     model = played.clients.parameters
     scores, starts = setup.ranker.scores(model[np.newaxis], data, np.array([query]))
@@ -105,24 +115,34 @@ def test_randomised_clicks_by_every_report(setup_of: SetupOf, learner: str, unit
 @pytest.mark.parametrize(
     ("events", "summed", "expected"),
     [
-        ((), None, Noise(certain=True)),
-        ((BALL, Summed(at_least=3)), 5, Noise(certain=True)),
-        ((BALL, Noised(law=LAPLACE)), None, Noise(law=LAPLACE)),
-        ((BALL, Noised(law=LAPLACE)), 4, Noise(law=GammaShare(n=1, scale=2.5, count=4))),
-        ((BALL, Noised(law=LAPLACE), Summed(at_least=2)), 4, Noise(law=LAPLACE.summed(4))),
-        ((Noised(law=LAPLACE), Noised(law=LAPLACE)), None, Noise()),
-        ((Noised(law=LAPLACE), BALL), None, Noise()),
-        ((Opaque(mechanism="?"), Noised(law=LAPLACE)), None, Noise()),
-        ((Noised(law=LAPLACE), Resized(factor=2.0, of="update")), None, Noise()),
-        ((RandomisedClicks(epsilon=1.0), BALL), None, Noise(reports=1.0)),
-        ((RandomisedClicks(epsilon=1.0), Noised(law=LAPLACE)), None, Noise()),
-        ((BALL, Noised(law=LAPLACE), Rounded(step=0.1)), None, Noise(law=LAPLACE, rounded=True)),
-        ((BALL, Rounded(step=0.1)), None, Noise()),
+        ((), None, ObservationNoise(certain=True)),
+        ((BALL, MessageAggregation(at_least=3)), 5, ObservationNoise(certain=True)),
+        ((BALL, NoiseAddition(law=LAPLACE)), None, ObservationNoise(law=LAPLACE)),
+        ((BALL, NoiseAddition(law=LAPLACE)), 4, ObservationNoise(law=GammaShare(n=1, scale=2.5, count=4))),
+        (
+            (BALL, NoiseAddition(law=LAPLACE), MessageAggregation(at_least=2)),
+            4,
+            ObservationNoise(law=LAPLACE.summed(4)),
+        ),
+        ((NoiseAddition(law=LAPLACE), NoiseAddition(law=LAPLACE)), None, ObservationNoise()),
+        ((NoiseAddition(law=LAPLACE), BALL), None, ObservationNoise()),
+        ((OpaqueChange(mechanism="?"), NoiseAddition(law=LAPLACE)), None, ObservationNoise()),
+        ((NoiseAddition(law=LAPLACE), NormScaling(factor=2.0, of="update")), None, ObservationNoise()),
+        ((ClickRandomization(epsilon=1.0), BALL), None, ObservationNoise(reports=1.0)),
+        ((ClickRandomization(epsilon=1.0), NoiseAddition(law=LAPLACE)), None, ObservationNoise()),
+        (
+            (BALL, NoiseAddition(law=LAPLACE), GridRounding(step=0.1)),
+            None,
+            ObservationNoise(law=LAPLACE, rounded=True),
+        ),
+        ((BALL, GridRounding(step=0.1)), None, ObservationNoise()),
     ],
 )
-def test_what_stands_between_messages_and_observer(events: object, summed: object, expected: Noise) -> None:
+def test_what_stands_between_messages_and_observer(
+    events: object, summed: object, expected: ObservationNoise
+) -> None:
     acts = [(make(Defense, "none"), event) for event in events]  # type: ignore[attr-defined]
-    assert Noise.of(acts, summed or 1, 1) == expected  # type: ignore[arg-type]
+    assert ObservationNoise.of(acts, summed or 1, 1) == expected  # type: ignore[arg-type]
 
 
 def test_the_likelihood_ratio_is_that_of_the_densities() -> None:

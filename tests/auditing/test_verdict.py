@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.verdict import CONTRADICTION, FALSE, Evidence, verdict_on
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE, ClaimEvidence, verdict_on
 
 
 def told(
@@ -22,7 +22,7 @@ def told(
     speaks: bool = True,
 ) -> tuple[str, str]:
     return verdict_on(
-        Evidence(
+        ClaimEvidence(
             claimed=claimed,
             proven=proven,
             exact=exact,

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
-from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from tests.fixtures.command import run
 from tests.fixtures.tiny import context
 
@@ -103,12 +103,12 @@ def test_what_its_options_prove() -> None:
         "rounds": 5, "clients": 60, "arriving": 50, "interactions": 1, "ranked_with": "local",
         "parameters": 12,
     }  # fmt: skip
-    there = Situation(
+    there = AccountingContext(
         view="aggregate", unit="query", parameters=12, shares=60, arriving=50, rounds=5, delta=1e-6
     )
     assert {row["mechanism"] for row in found["results"]} >= {"laplace", "gaussian", "click-rr"}
     for row in found["results"]:
-        events = Chain(parse_chain(row["defense"])).events(context([0], P=12, shares=60))
+        events = DefenseChain(parse_chain(row["defense"])).events(context([0], P=12, shares=60))
         assert upper_bound(events, there).epsilon == row["eps_upper"] <= 0.7 * (1 + 1e-9)
         assert row["why_not"] is None
         assert (row["average_sd"] is None) == (row["mechanism"] == "click-rr")

@@ -15,11 +15,11 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES
 from foltr_audit.experiments.comparison.compare import choose_sensitivities
-from foltr_audit.experiments.comparison.expansion import Tried
+from foltr_audit.experiments.comparison.expansion import SensitivityTrial
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import UpperBound
 from foltr_audit.utils.progress import SILENT
 from tests.fixtures.command import files, run, spawn
@@ -273,9 +273,9 @@ def test_of_equal_sensitivities_the_smaller_one_is_taken(tmp_path: Path) -> None
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 4}, "train": {"rounds": 1}}
     axes = {"runs": 1, "eps": [1e6], "click_models": ["perfect"], "sensitivity_grid": [1e5, 1e4]}
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
-    grid = Grid.parse({**axes, "defenses": ["published"], "spec": table})
-    rows = choose_sensitivities(grid, folder, Workers(jobs=1), Study(), SILENT)
-    assert isinstance(rows[0], Tried)
+    grid = ComparisonGrid.parse({**axes, "defenses": ["published"], "spec": table})
+    rows = choose_sensitivities(grid, folder, Workers(jobs=1), Runner(), SILENT)
+    assert isinstance(rows[0], SensitivityTrial)
     if math.isclose(rows[0].ndcg, rows[1].ndcg):
         assert [(row.sensitivity, row.chosen) for row in rows] == [(1e5, False), (1e4, True)]
 

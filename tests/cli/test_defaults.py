@@ -14,10 +14,10 @@ from foltr_audit.core.spec import base as defaults
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.evidence.check.limits import Limits as Gate
-from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.experiments.recommend.limits import Limits
-from foltr_audit.experiments.recommend.recommend import Effort
+from foltr_audit.evidence.check.limits import SystemLimits as Gate
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
+from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.report.results.meaning import meaning
 from tests.fixtures.command import run
 
@@ -61,7 +61,7 @@ def test_attack_runs_the_strong_attacks_and_saves_none(tmp_path: Path) -> None:
     done = run("attack", *TINY, "--save-config", spec, "--json").json()
     assert {row["method"] for row in done["results"] if not row["baseline"]} == {"olsr", "lad", "map"}
     assert "methods" not in tomllib.loads(spec.read_text())["attack"]
-    text = Grid.from_toml(Spec.parse({"attack": {"methods": ["olsr"]}}).toml, "spec.toml")
+    text = ComparisonGrid.from_toml(Spec.parse({"attack": {"methods": ["olsr"]}}).toml, "spec.toml")
     assert names(text.attacks) == ["olsr", "lad", "map"], "compare --config"
 
 
@@ -80,12 +80,12 @@ def test_one_default_in_all_commands() -> None:
     assert (given["unit"], given["view"], given["delta"]) == (defaults.UNIT, defaults.VIEW, defaults.DELTA)
     searched = {name: one.default for name, one in inspect.signature(recommend).parameters.items()}
     assert (searched["view"], searched["delta"]) == (defaults.VIEW, defaults.DELTA)
-    audit, grid = AuditSpec(), Grid.parse({})
+    audit, grid = AuditSpec(), ComparisonGrid.parse({})
     assert audit.units == (defaults.UNIT,)
     assert audit.views[0] == AuditSpec.model_validate(grid.spec["audit"]).views[0] == defaults.VIEW
-    assert Limits(max_eps=1.0).view == Gate.parse({"min_ndcg": 0.1}, "").view == defaults.VIEW
-    assert grid.delta == Limits(max_eps=1.0).delta == defaults.DELTA
-    trials = {AuditSpec.model_validate(grid.spec["audit"]).trials, audit.trials, Effort().trials}
+    assert PrivacyLimits(max_eps=1.0).view == Gate.parse({"min_ndcg": 0.1}, "").view == defaults.VIEW
+    assert grid.delta == PrivacyLimits(max_eps=1.0).delta == defaults.DELTA
+    trials = {AuditSpec.model_validate(grid.spec["audit"]).trials, audit.trials, SearchBudget().trials}
     assert trials == {searched["trials"], defaults.TRIALS} == {defaults.TRIALS}
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import plugin_class
-from foltr_audit.core.records.names import StoredNames
+from foltr_audit.core.records.names import LazyNames
 from foltr_audit.data.letor.reader import read_letor
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.presets import read_preset
-from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import load_model
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.recorded_attack import recorded_report
@@ -204,7 +204,7 @@ def test_a_few_rows_that_would_fill_the_memory(tmp_path: Path) -> None:
     [(b"a\0b\0", 2, True), (b"a\0b\0", 3, False), (b"a\0b", 1, False), (b"\xff\0", 1, False)],
 )
 def test_stored_names_are_as_many_as_was_said(text: bytes, count: int, *, sound: bool) -> None:
-    assert StoredNames(np.frombuffer(text, dtype=np.uint8), count).is_sound is sound
+    assert LazyNames(np.frombuffer(text, dtype=np.uint8), count).is_sound is sound
 
 
 # --- traces ---------------------------------------------------------------------------------------
@@ -267,13 +267,13 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
         raise np.linalg.LinAlgError("SVD did not converge")
 
     monkeypatch.setattr(plugin_class(Attack, "lad"), "infer", unsolved)
-    report = recorded_report(Recorded.open(trace, changes={"methods": ("olsr", "lad")}))
+    report = recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr", "lad")}))
     why = next(row["reason"] for row in report.refused if row["method"] == "lad")
     assert why.startswith("its equations cannot be solved in round ")
     assert why.endswith(": SVD did not converge")
     assert any(row["method"] == "olsr" for row in report.results)
     with pytest.raises(UsageError, match="attack lad: cannot run on this view: its equations cannot"):
-        recorded_report(Recorded.open(trace, changes={"methods": ("lad",)}))
+        recorded_report(TraceAttack.open(trace, changes={"methods": ("lad",)}))
 
 
 def test_equations_outside_of_an_attack_that_cannot_be_solved(
@@ -286,7 +286,7 @@ def test_equations_outside_of_an_attack_that_cannot_be_solved(
     with pytest.raises(
         UsageError, match=r"equations of messages and features cannot be solved \(SVD did not"
     ):
-        recorded_report(Recorded.open(trace, changes={"methods": ("olsr",)}))
+        recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr",)}))
 
 
 # --- texts and command lines ----------------------------------------------------------------------

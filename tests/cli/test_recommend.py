@@ -12,10 +12,10 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import Leak
-from foltr_audit.experiments.recommend.limits import Limits
-from foltr_audit.experiments.runner import Study
-from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.experiments.recommend.candidates import LeakEstimate
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.report.results.recommend_sentences import sentence
 from tests.fixtures.command import run
 
@@ -55,9 +55,9 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def proven(spec: Spec) -> float:
-    setup = Study().setup(spec)
+    setup = Runner().setup(spec)
     clients, parameters = spec.population.cohort_size, setup.ranker.n_parameters
-    situation = Situation(
+    situation = AccountingContext(
         view="individual", unit="interaction", parameters=parameters, shares=clients, delta=1e-5
     )
     return upper_bound(setup.events(), situation).epsilon
@@ -67,7 +67,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On the validation part nothing is said to leak; what is then found on the test part decides."""
-    nothing = Leak("olsr", 0.5, (0.4, 0.5))
+    nothing = LeakEstimate("olsr", 0.5, (0.4, 0.5))
     monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_leak", lambda cells: nothing)
     done = run(
         "recommend", "--max-eps", "inf", "--max-attack-auc", ".6", "--candidates", "1", *TINY, "--json"
@@ -81,7 +81,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
 
 
 def test_where_nothing_can_be_proven_the_sentence_says_so() -> None:
-    said = sentence(None, None, [], [], {"candidates": 0}, Limits(max_eps=0.5))
+    said = sentence(None, None, [], [], {"candidates": 0}, PrivacyLimits(max_eps=0.5))
     assert said.startswith("No defense keeps to the limits: of none is an epsilon of at most 0.5 proven")
 
 

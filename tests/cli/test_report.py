@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.experiments.comparison.expansion import Expansion
+from foltr_audit.experiments.comparison.expansion import GridExpansion
 from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.runner import run_cell
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.results.compare import failed_row
 from tests.fixtures.command import run
 
@@ -38,9 +38,9 @@ GRID = {
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished comparison."""
-    path, study = tmp_path_factory.mktemp("comparison") / "c", Study(with_undefended=False)
-    grid = Grid.parse(GRID)
-    expansion = Expansion(grid, study, {})
+    path, study = tmp_path_factory.mktemp("comparison") / "c", Runner(with_undefended=False)
+    grid = ComparisonGrid.parse(GRID)
+    expansion = GridExpansion(grid, study, {})
     cells = expansion.cells()
     folder = ComparisonFolder.create(path, resume=False, overwrite=False)
     folder.save_index(grid, cells, list(expansion.left_out))
@@ -86,7 +86,7 @@ def test_commands_in_the_report_repeat_a_cell(stored: Path, monkeypatch: pytest.
     assert done.code == 0
     attacks = {row["method"]: row["auc"] for row in done.json()["results"]}
     assert 0.5 < attacks["olsr"] <= 1.0
-    assert Grid.from_toml(Path("grid.toml").read_text(), "grid.toml") == Grid.parse(GRID)
+    assert ComparisonGrid.from_toml(Path("grid.toml").read_text(), "grid.toml") == ComparisonGrid.parse(GRID)
 
 
 def test_an_unfinished_comparison_tells_what_is_done(cut: Path) -> None:

@@ -109,11 +109,11 @@ def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
     def broken(*_: object, **__: object) -> None:
         raise SystemError("broken")
 
-    monkeypatch.setattr("foltr_audit.experiments.runner.Study.run", interrupted)
+    monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", interrupted)
     done = run("train", "--data", "synthetic:mq2007:30")
     assert (done.code, done.one_error()) == (130, "error: interrupted")
     kept = run("train", "--data", "synthetic:mq2007:30", "--out", tmp_path / "kept")
     assert (kept.code, "--resume" in kept.one_error()) == (130, True)
-    monkeypatch.setattr("foltr_audit.experiments.runner.Study.run", broken)
+    monkeypatch.setattr("foltr_audit.experiments.runner.Runner.run", broken)
     with pytest.raises(SystemError, match="broken"):
         run("train", "--data", "synthetic:mq2007:30")

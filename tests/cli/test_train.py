@@ -14,8 +14,8 @@ from rich.console import Console
 
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell, Study, run_plan
-from foltr_audit.report.results.train import Speed, TrainReport
+from foltr_audit.experiments.runner import Runner, RunResult, run_plan
+from foltr_audit.report.results.train import TrainReport, TrainSpeed
 from foltr_audit.report.tables.train import print_train
 from foltr_audit.utils.progress import Stopwatch
 from tests.fixtures.command import SHARED, SMALL, files, run
@@ -63,10 +63,10 @@ def test_the_speed_leaves_out_the_first_round(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("foltr_audit.utils.progress.time.perf_counter", lambda: next(clock))
     assert list(watch.over(iter("abc"))) == ["a", "b", "c"]
     assert (watch.pieces, watch.first, watch.seconds) == (3, 76.0, 78.0)
-    speed = Speed(480, watch.seconds, (320, watch.seconds - watch.first))
+    speed = TrainSpeed(480, watch.seconds, (320, watch.seconds - watch.first))
     assert str(speed) == "480 interactions in 78.0 s (160 a second after the first round)"
     assert speed.row()["interactions_per_second"] == 160
-    assert str(Speed(160, 76.0, (0, 0.0))) == "160 interactions in 76.0 s"
+    assert str(TrainSpeed(160, 76.0, (0, 0.0))) == "160 interactions in 76.0 s"
 
 
 def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> None:
@@ -132,14 +132,14 @@ def test_the_caption_says_how_queries_without_relevant_documents_count() -> None
         assert f"without relevant documents {words}" in " ".join(part for line in told for part in line)
 
 
-def _plan_and_cells(no_relevant: str = "zero") -> tuple[Plan, list[Cell]]:
+def _plan_and_cells(no_relevant: str = "zero") -> tuple[Plan, list[RunResult]]:
     table = {
         "data": {"source": "synthetic:mq2007:60"},
         "population": {"clients": 5},
         "train": {"rounds": 1, "no_relevant": no_relevant},
     }
     plan = Plan.of([table])
-    return plan, run_plan(plan, None, Study())
+    return plan, run_plan(plan, None, Runner())
 
 
 def _printed(report: TrainReport) -> list[list[str]]:

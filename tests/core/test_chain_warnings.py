@@ -19,7 +19,7 @@ from foltr_audit.core.plugins import (
     StepDefense,
     WireDefense,
 )
-from foltr_audit.privacy.events import Bounded, Summed
+from foltr_audit.privacy.events import MessageAggregation, NormBound
 from foltr_audit.privacy.noise import GammaShare
 from tests.fixtures import tiny
 
@@ -34,7 +34,7 @@ class Sum(WireDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        return (Summed(at_least=self.at_least),)
+        return (MessageAggregation(at_least=self.at_least),)
 
 
 class Foreign(StepDefense):
@@ -44,7 +44,7 @@ class Foreign(StepDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         del context
-        return (Bounded(norm=1.5, ord=2, of="model"),)
+        return (NormBound(norm=1.5, ord=2, of="model"),)
 
 
 class ForeignNoise(MessageDefense):

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import (
-    Cascade,
-    Informational,
-    Navigational,
-    Perfect,
+    CascadeClickModel,
+    InformationalClickModel,
+    NavigationalClickModel,
+    PerfectClickModel,
 )
 from foltr_audit.core.ranking_metrics import max_rr
 from foltr_audit.errors import UsageError
@@ -23,26 +23,26 @@ from tests.fixtures.reference import chi_square_p, golden
 Pattern = tuple[bool, ...]
 # Wang et al. 2021 and Pham 2022, table 3, typed in again: P(click | grade), P(stop | click, grade).
 PUBLISHED = [
-    (Perfect, 4, (0.0, 0.2, 0.4, 0.8, 1.0), (0.0, 0.0, 0.0, 0.0, 0.0)),
-    (Perfect, 2, (0.0, 0.5, 1.0), (0.0, 0.0, 0.0)),
-    (Navigational, 4, (0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
-    (Navigational, 2, (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
-    (Informational, 4, (0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
-    (Informational, 2, (0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
-    (Perfect, 1, (0.0, 1.0), (0.0, 0.0)),
-    (Navigational, 1, (0.05, 0.95), (0.2, 0.9)),
-    (Informational, 1, (0.3, 0.7), (0.1, 0.5)),
+    (PerfectClickModel, 4, (0.0, 0.2, 0.4, 0.8, 1.0), (0.0, 0.0, 0.0, 0.0, 0.0)),
+    (PerfectClickModel, 2, (0.0, 0.5, 1.0), (0.0, 0.0, 0.0)),
+    (NavigationalClickModel, 4, (0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
+    (NavigationalClickModel, 2, (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
+    (InformationalClickModel, 4, (0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
+    (InformationalClickModel, 2, (0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
+    (PerfectClickModel, 1, (0.0, 1.0), (0.0, 0.0)),
+    (NavigationalClickModel, 1, (0.05, 0.95), (0.2, 0.9)),
+    (InformationalClickModel, 1, (0.3, 0.7), (0.1, 0.5)),
 ]
 LISTS = {
     1: ([0, 1, 1], [1, 0, 1]),
     2: ([0, 1, 2], [2, 0, 1], [1, 1, 0]),
     4: ([0, 2, 4], [3, 1, 2], [4, 3, 0]),
 }
-MODELS = [Perfect, Navigational, Informational]
+MODELS = [PerfectClickModel, NavigationalClickModel, InformationalClickModel]
 
 
 def clicks(
-    model: Cascade, labels: list[int], largest: int, users: int, step: int = 0, seed: int = 1
+    model: CascadeClickModel, labels: list[int], largest: int, users: int, step: int = 0, seed: int = 1
 ) -> NDArray[np.bool_]:
     """What so many users click on the same list."""
     lists = np.tile(np.array(labels), (users, 1))
@@ -82,18 +82,18 @@ def fit(found: NDArray[np.bool_], law: dict[Pattern, float]) -> float:
 
 @pytest.mark.parametrize(("model", "largest", "click", "stop"), PUBLISHED)
 def test_published_settings(
-    model: type[Cascade], largest: int, click: tuple[float, ...], stop: tuple[float, ...]
+    model: type[CascadeClickModel], largest: int, click: tuple[float, ...], stop: tuple[float, ...]
 ) -> None:
     assert model.setting(largest) == (click, stop)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_smallest_scale_that_holds_the_labels_applies(model: type[Cascade]) -> None:
+def test_the_smallest_scale_that_holds_the_labels_applies(model: type[CascadeClickModel]) -> None:
     assert [len(model.setting(largest)[0]) for largest in range(5)] == [2, 2, 3, 5, 5]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_labels_above_every_scale_are_refused(model: type[Cascade]) -> None:
+def test_labels_above_every_scale_are_refused(model: type[CascadeClickModel]) -> None:
     expected = f"click model {model.name}: no published setting for labels up to 5; expected labels 0\\.\\.4$"
     with pytest.raises(UsageError, match=expected) as caught:
         clicks(model(), [0, 5], 5, users=2)
@@ -102,7 +102,7 @@ def test_labels_above_every_scale_are_refused(model: type[Cascade]) -> None:
 
 @pytest.mark.parametrize(("model", "largest", "click", "stop"), PUBLISHED)
 def test_clicks_follow_the_cascade(
-    model: type[Cascade], largest: int, click: tuple[float, ...], stop: tuple[float, ...]
+    model: type[CascadeClickModel], largest: int, click: tuple[float, ...], stop: tuple[float, ...]
 ) -> None:
     for labels in LISTS[largest]:
         law = cascade_law(labels, click, stop)
@@ -110,8 +110,8 @@ def test_clicks_follow_the_cascade(
         assert fit(clicks(model(), labels, largest, users=20_000), law) > 1e-4
 
 
-@pytest.mark.parametrize("model", [Navigational, Informational])
-def test_stopping_without_a_click_would_be_noticed(model: type[Cascade]) -> None:
+@pytest.mark.parametrize("model", [NavigationalClickModel, InformationalClickModel])
+def test_stopping_without_a_click_would_be_noticed(model: type[CascadeClickModel]) -> None:
     """Some public programs stop there; this is another model."""
     click, stop = model.setting(2)
     found = clicks(model(), [0, 1, 2], 2, users=20_000)
@@ -120,7 +120,7 @@ def test_stopping_without_a_click_would_be_noticed(model: type[Cascade]) -> None
     assert fit(found, cascade_law([0, 1, 2], tuple(p * 0.95 for p in click), stop)) < 1e-9
 
 
-class StopsAtOnce(Cascade):
+class StopsAtOnce(CascadeClickModel):
     """Never clicks grade 0, always clicks the others, and always stops where it may."""
 
     name: ClassVar[str] = "stops-at-once"
@@ -138,16 +138,16 @@ def test_a_user_stops_only_after_a_click() -> None:
 
 
 def test_nothing_is_clicked_at_the_padding() -> None:
-    found = clicks(Informational(), [0, 2, -1, -1], 2, users=2000)
+    found = clicks(InformationalClickModel(), [0, 2, -1, -1], 2, users=2000)
     assert not found[:, 2:].any()
     assert found[:, :2].any(axis=0).all()
-    shorter = cascade_law([0, 2], *Informational.setting(2))
+    shorter = cascade_law([0, 2], *InformationalClickModel.setting(2))
     assert fit(found[:, :2], shorter) > 1e-4
-    assert clicks(Informational(), [-1, -1], 2, users=5).sum() == 0
+    assert clicks(InformationalClickModel(), [-1, -1], 2, users=5).sum() == 0
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_clicks_depend_on_the_users_own_stream_only(model: type[Cascade]) -> None:
+def test_clicks_depend_on_the_users_own_stream_only(model: type[CascadeClickModel]) -> None:
     rng = np.random.default_rng(0)
     labels, users = rng.integers(0, 5, size=(30, 10)), rng.permutation(100)[:30]
     streams = Streams(1).clients("clicks", 2, users)
@@ -160,8 +160,10 @@ def test_clicks_depend_on_the_users_own_stream_only(model: type[Cascade]) -> Non
 
 def test_local_steps_draw_anew() -> None:
     labels, users = [0, 1], 20_000
-    joint = np.concatenate([clicks(Informational(), labels, 2, users, step) for step in range(3)], axis=1)
-    one = cascade_law(labels, *Informational.setting(2))
+    joint = np.concatenate(
+        [clicks(InformationalClickModel(), labels, 2, users, step) for step in range(3)], axis=1
+    )
+    one = cascade_law(labels, *InformationalClickModel.setting(2))
     independent = {(*a, *b, *c): one[a] * one[b] * one[c] for a, b, c in product(one, repeat=3)}
     assert fit(joint, independent) > 1e-4
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from foltr_audit.core.defense_chain import STAGES, Chain, parse_chain
-from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, Wired, plain
+from foltr_audit.core.defense_chain import STAGES, DefenseChain, parse_chain
+from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, WireMessages, plain
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
@@ -36,10 +36,10 @@ from tests.fixtures.tiny import (
 SetupOf = Callable[..., Setup]
 
 
-def arrived(messages: NDArray[np.float64], survivors: NDArray[np.bool_] | None = None) -> Wired:
+def arrived(messages: NDArray[np.float64], survivors: NDArray[np.bool_] | None = None) -> WireMessages:
     """Plain messages of which all, or some, arrived."""
     everybody = np.ones(len(messages), dtype=np.bool_)
-    return Wired(messages=messages, survivors=everybody if survivors is None else survivors)
+    return WireMessages(messages=messages, survivors=everybody if survivors is None else survivors)
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_links_of_a_stage_act_in_the_order_given(make: type[ToyStep] | type[ToyM
     models, here = np.array([[1.0, -2.0], [0.25, 4.0]]), context([0, 1], P=2)
 
     def through(*links: ToyStep | ToyMessage) -> np.ndarray:
-        chain = Chain(links)
+        chain = DefenseChain(links)
         acts = np.ones(2, dtype=np.bool_)
         return chain.on_step(models, acts, 0, here)[0] if make is ToyStep else chain.on_message(models, here)
 
@@ -112,20 +112,26 @@ def test_links_of_the_click_wire_and_aggregate_stages_act_in_the_order_given() -
     shown = np.array([[4, 2, 0, -1]])
     first, invert = ToyClick(do="keep-first"), ToyClick(do="invert")
     here = context([5], P=2)
-    assert Chain((first, invert)).on_clicks(clicks, shown, 0, here).tolist() == [[False, True, True, False]]
-    assert Chain((invert, first)).on_clicks(clicks, shown, 0, here).tolist() == [[False, True, False, False]]
-    wired = Chain((ToyWire(shift=1.0, lost_below=9), ToyWire(shift=1.0))).on_wire(np.zeros((1, 2)), here)
+    assert DefenseChain((first, invert)).on_clicks(clicks, shown, 0, here).tolist() == [
+        [False, True, True, False]
+    ]
+    assert DefenseChain((invert, first)).on_clicks(clicks, shown, 0, here).tolist() == [
+        [False, True, False, False]
+    ]
+    wired = DefenseChain((ToyWire(shift=1.0, lost_below=9), ToyWire(shift=1.0))).on_wire(
+        np.zeros((1, 2)), here
+    )
     assert wired.messages.tolist() == [[2.0, 2.0]]
     assert wired.survivors.tolist() == [False], "what one link lost stays lost"
     double, add = ToyAggregate(factor=2.0), ToyAggregate(shift=1.0)
     for links, expected in (((double, add), 7.0), ((add, double), 8.0)):
-        average = Chain(links).on_aggregate(arrived(np.full((1, 2), 3.0)), here)
+        average = DefenseChain(links).on_aggregate(arrived(np.full((1, 2), 3.0)), here)
         assert average.tolist() == [expected] * 2
 
 
 def test_the_step_stage_acts_only_where_it_is_asked_to() -> None:
     models = np.array([[3.0, 4.0], [3.0, 4.0], [0.3, 0.4]])
-    chain = Chain((Clip(norm=1.0),))
+    chain = DefenseChain((Clip(norm=1.0),))
     after, clipped = chain.on_step(models, np.array([True, False, True]), 0, context([0, 1, 2], P=2))
     np.testing.assert_allclose(after, [[0.6, 0.8], [3.0, 4.0], [0.3, 0.4]], rtol=1e-15)
     assert clipped.tolist() == [True, False, False]
@@ -140,12 +146,12 @@ def test_a_model_on_the_ball_is_not_clipped_by_the_last_bit_of_its_norm() -> Non
     here = context(range(500), P=46)
     for factor, expected in ((1.0, False), (1.0 + 1e-12, False), (1.0 + 1e-6, True)):
         for norm in np.linspace(1.0 - 2e-16, 1.0 + 2e-16, 3):
-            _, clipped = Chain((Clip(norm=float(norm)),)).on_step(factor * models, every, 0, here)
+            _, clipped = DefenseChain((Clip(norm=float(norm)),)).on_step(factor * models, every, 0, here)
             assert clipped.tolist() == [expected] * 500
 
 
 def test_an_empty_chain_changes_nothing() -> None:
-    chain, here = Chain(()), context([0, 1], P=2)
+    chain, here = DefenseChain(()), context([0, 1], P=2)
     models = np.array([[1.0, 2.0], [3.0, 4.0]])
     clicks, shown = np.array([[True], [False]]), np.zeros((2, 1), dtype=np.int64)
     assert np.array_equal(chain.on_clicks(clicks, shown, 0, here), clicks)
@@ -164,7 +170,7 @@ def test_an_empty_chain_changes_nothing() -> None:
 def test_the_average_weighs_messages_by_their_interactions() -> None:
     messages = np.array([[1.0, -8.0], [2.5, 4.0], [7.0, 0.125], [-3.0, 1e3]])
     counts = [1, 3, 4, 2]
-    average = Chain(()).on_aggregate(arrived(messages), context(range(4), P=2, counts=counts))
+    average = DefenseChain(()).on_aggregate(arrived(messages), context(range(4), P=2, counts=counts))
     by_hand = [
         sum(n * Fraction(x) for n, x in zip(counts, column, strict=True)) / 10 for column in messages.T
     ]
@@ -174,22 +180,26 @@ def test_the_average_weighs_messages_by_their_interactions() -> None:
 def test_what_did_not_arrive_does_not_count() -> None:
     messages = np.array([[1.0], [1e300], [4.0]])
     there = np.array([True, False, True])
-    average = Chain(()).on_aggregate(arrived(messages, there), context(range(3), P=1, counts=[1, 7, 2]))
+    average = DefenseChain(()).on_aggregate(
+        arrived(messages, there), context(range(3), P=1, counts=[1, 7, 2])
+    )
     assert average.tolist() == [3.0]
-    without = Chain(()).on_aggregate(arrived(messages[there]), context([0, 2], P=1, counts=[1, 2]))
+    without = DefenseChain(()).on_aggregate(arrived(messages[there]), context([0, 2], P=1, counts=[1, 2]))
     assert average.tobytes() == without.tobytes()
 
 
 def test_the_average_lies_between_equal_messages() -> None:
     messages = np.full((1000, 3), 0.1)
-    average = Chain(()).on_aggregate(arrived(messages), context(range(1000), P=3))
+    average = DefenseChain(()).on_aggregate(arrived(messages), context(range(1000), P=3))
     np.testing.assert_allclose(average, 0.1, rtol=1e-13)
 
 
 @pytest.mark.parametrize("counts", [[4, 4], [0, 0]])
 def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], setup_of: SetupOf) -> None:
     lost = np.zeros(2, dtype=np.bool_) if any(counts) else np.ones(2, dtype=np.bool_)
-    average = Chain(()).on_aggregate(arrived(np.ones((2, 3)), lost), context([0, 1], P=3, counts=counts))
+    average = DefenseChain(()).on_aggregate(
+        arrived(np.ones((2, 3)), lost), context([0, 1], P=3, counts=counts)
+    )
     assert np.isnan(average).all()
     for message in ("model", "update"):
         setup = setup_of(chain=(ToyWire(lost_below=100),), message=message, rounds=1)
@@ -205,10 +215,10 @@ def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], set
 
 def test_the_smallest_claim_holds_since_the_rest_is_post_processing() -> None:
     here = context([0])
-    assert Chain(()).eps_claimed(here) == math.inf
-    assert Chain((ToyMessage(), Clip(norm=1.0))).eps_claimed(here) == math.inf
-    assert Chain((ToyMessage(claim=0.5),)).eps_claimed(here) == 0.5
-    chain = Chain((ToyMessage(claim=0.5), Clip(norm=1.0), ToyMessage(claim=2.0)))
+    assert DefenseChain(()).eps_claimed(here) == math.inf
+    assert DefenseChain((ToyMessage(), Clip(norm=1.0))).eps_claimed(here) == math.inf
+    assert DefenseChain((ToyMessage(claim=0.5),)).eps_claimed(here) == 0.5
+    chain = DefenseChain((ToyMessage(claim=0.5), Clip(norm=1.0), ToyMessage(claim=2.0)))
     assert chain.eps_claimed(here) == 0.5
 
 
@@ -217,15 +227,15 @@ def test_a_chain_claims_what_is_said_of_the_largest_unit() -> None:
     here = context([0])
     noise = ("clip:norm=1.5", "gaussian:eps=10,delta=0.00001,sensitivity=3")
     for texts in (("click-rr:eps=0.1", *noise), (*noise, "gaussian:eps=12,delta=0.00001,sensitivity=3")):
-        assert Chain(parse_chain(texts)).eps_claimed(here) == 10.0
-    assert Chain(parse_chain(["click-rr:eps=0.1"])).eps_claimed(here) == 0.1
+        assert DefenseChain(parse_chain(texts)).eps_claimed(here) == 10.0
+    assert DefenseChain(parse_chain(["click-rr:eps=0.1"])).eps_claimed(here) == 0.1
 
 
 def test_two_equal_links_draw_from_streams_of_their_own() -> None:
     here, zeros = context(range(200), P=40), np.zeros((200, 40))
     noise = parse_chain(("gamma-laplace:eps=1,sensitivity=1",))
-    one = Chain(noise).on_message(zeros, here)
-    both = Chain(noise * 2).on_message(zeros, here)
+    one = DefenseChain(noise).on_message(zeros, here)
+    both = DefenseChain(noise * 2).on_message(zeros, here)
     assert not np.array_equal(both, 2 * one)
     assert np.array_equal(both != one, both - one != 0)
     share = 2 / here.shares
@@ -240,23 +250,23 @@ def test_a_link_that_gives_back_another_shape_is_named() -> None:
             return models[:, :-1]
 
     with pytest.raises(PluginError, match=r"toy-cutting: .* shape \(3, 3\); expected \(3, 4\)"):
-        Chain((Cutting(),)).on_message(np.ones((3, 4)), context(range(3), P=4))
+        DefenseChain((Cutting(),)).on_message(np.ones((3, 4)), context(range(3), P=4))
 
 
 def test_noise_is_described_in_order() -> None:
     here = context([0], shares=7)
-    assert Chain((Clip(norm=1.0), ToyMessage())).noise(here) is None
-    chain = Chain(
+    assert DefenseChain((Clip(norm=1.0), ToyMessage())).noise(here) is None
+    chain = DefenseChain(
         (ToyMessage(tag="a", claim=1.0), *parse_chain(published_chain(1.5)), ToyMessage(tag="b", claim=3))
     )
     assert chain.noise(here) == "gaussian:sigma=1+gamma-share:n=7,scale=2+gaussian:sigma=3"
 
 
 def test_the_ball_is_known_only_where_clipping_is_all_there_is() -> None:
-    assert Chain((Clip(norm=2.5), ToyMessage())).ball == Ball(norm=2.5, ord=2)
-    assert Chain((ToyMessage(),)).ball is None
-    assert Chain((Clip(norm=2.5), ToyStep())).ball is None
-    assert Chain((ToyStep(),)).ball is None
+    assert DefenseChain((Clip(norm=2.5), ToyMessage())).ball == Ball(norm=2.5, ord=2)
+    assert DefenseChain((ToyMessage(),)).ball is None
+    assert DefenseChain((Clip(norm=2.5), ToyStep())).ball is None
+    assert DefenseChain((ToyStep(),)).ball is None
 
 
 @pytest.mark.parametrize(
@@ -271,9 +281,9 @@ def test_the_ball_is_known_only_where_clipping_is_all_there_is() -> None:
 def test_the_published_chain(eps: float, sensitivity: float, expected: tuple[str, ...]) -> None:
     texts = published_chain(eps, sensitivity)
     assert texts == expected
-    assert Chain(parse_chain(texts)).texts == expected
+    assert DefenseChain(parse_chain(texts)).texts == expected
     if not math.isinf(eps):
-        assert Chain(parse_chain(texts)).noise(context([0], shares=9)) == (
+        assert DefenseChain(parse_chain(texts)).noise(context([0], shares=9)) == (
             f"gamma-share:n=9,scale={plain(sensitivity / eps)}"
         )
 
@@ -302,9 +312,9 @@ def test_chain_texts() -> None:
     joined = parse_chain(["clip:norm=3+gamma-laplace:sensitivity=3,eps=1.20"])
     apart = parse_chain([" clip : norm = 3.0 ", "gamma-laplace:eps=1.2,sensitivity=3"])
     assert joined == apart
-    assert Chain(joined).texts == ("clip:norm=3", "gamma-laplace:eps=1.2,sensitivity=3")
-    assert Chain(parse_chain(["none+clip:norm=3+none"])).texts == ("clip:norm=3",)
-    assert Chain(parse_chain(["none", "none"])).texts == Chain(()).texts == ("none",)
+    assert DefenseChain(joined).texts == ("clip:norm=3", "gamma-laplace:eps=1.2,sensitivity=3")
+    assert DefenseChain(parse_chain(["none+clip:norm=3+none"])).texts == ("clip:norm=3",)
+    assert DefenseChain(parse_chain(["none", "none"])).texts == DefenseChain(()).texts == ("none",)
     assert [defense.name for defense in parse_chain(["clip:norm=1+clip:norm=2"])] == ["clip", "clip"]
 
 

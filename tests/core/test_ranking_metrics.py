@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Informational, Navigational, Perfect
+from foltr_audit.core.click_models import InformationalClickModel, NavigationalClickModel, PerfectClickModel
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     average_precision,
@@ -88,7 +88,7 @@ def test_golden_reciprocal_rank(case: int) -> None:
 def test_golden_expected_maxrr(case: int) -> None:
     """The golden columns have the settings of the grades 0-2, and click higher grades like grade 2."""
     data, shown = golden_list(case)
-    for column, model in enumerate((Perfect, Navigational, Informational)):
+    for column, model in enumerate((PerfectClickModel, NavigationalClickModel, InformationalClickModel)):
         found = expected_max_rr(data, ONE, shown, np.array(model.click_given_grade[1]))
         expected = golden("ranking-metrics.npz")["expected_maxrr"][case, column]
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
@@ -239,7 +239,10 @@ def test_the_expected_maxrr_is_the_mean_of_simulated_clicks() -> None:
     users, grades = 20_000, [[0, 1, 0, 2, 1], [0, 0, 0, 0, 1], [2, 2, 1, 0, 0]]
     data, shown = queries(*grades), np.array([padded(list(range(5)))] * 3)
     streams = Streams(5, 0).clients("test", 0, np.arange(users))
-    for model, wrong in ((Informational, Navigational), (Navigational, Informational)):
+    for model, wrong in (
+        (InformationalClickModel, NavigationalClickModel),
+        (NavigationalClickModel, InformationalClickModel),
+    ):
         right, other = (
             expected_max_rr(data, np.arange(3), shown, np.array(each.click_given_grade[1]))
             for each in (model, wrong)

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit.core.records.names import StoredNames
+from foltr_audit.core.records.names import LazyNames
 from foltr_audit.data.cache import key as cache_key
 from foltr_audit.data.cache import store
 from foltr_audit.data.normalize import NORMALISATIONS
@@ -116,7 +116,7 @@ def test_the_split_seed_counts_only_where_something_is_split(cache_place: Path, 
 
 def test_names_are_decoded_on_use() -> None:
     text = np.frombuffer("a\0\0\u00fc\u2028\0".encode(), dtype=np.uint8)
-    stored = StoredNames(text, 3)
+    stored = LazyNames(text, 3)
     assert len(stored) == 3
     assert list(stored) == ["a", "", "\u00fc\u2028"]
     assert stored[2] == "\u00fc\u2028"
@@ -128,21 +128,21 @@ def test_names_are_decoded_on_use() -> None:
         stored[3]
     assert stored == ("a", "", "\u00fc\u2028")
     assert stored != ("a", "", "b")
-    assert stored == StoredNames(text.copy(), 3)
-    assert hash(stored) == hash(StoredNames(text.copy(), 3))
+    assert stored == LazyNames(text.copy(), 3)
+    assert hash(stored) == hash(LazyNames(text.copy(), 3))
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
 def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foltr_audit.core.records.names._BATCH_NAMES", 3)
     names = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
-    stored = StoredNames.of(iter(names))
+    stored = LazyNames.of(iter(names))
     assert len(stored) == count
     assert tuple(stored) == tuple(stored[number] for number in range(count)) == stored[:] == names
     assert stored.text.tobytes() == "".join(name + "\0" for name in names).encode("utf-8", "surrogatepass")
-    assert StoredNames.of(stored) is stored
+    assert LazyNames.of(stored) is stored
     with pytest.raises(ValueError, match="NUL"):
-        StoredNames.of([*names, "a\0b"])
+        LazyNames.of([*names, "a\0b"])
 
 
 def test_small_data_are_not_kept(

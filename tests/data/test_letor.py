@@ -16,14 +16,14 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.data.letor import lines as letor_lines
 from foltr_audit.data.letor import writer
 from foltr_audit.data.letor.features import _parse_carefully, _parse_quickly
-from foltr_audit.data.letor.reader import LetorPart, read_letor, write_letor
+from foltr_audit.data.letor.reader import LetorFile, read_letor, write_letor
 from foltr_audit.errors import DataError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def read_text(folder: Path, text: str | bytes, groups: str | None = None) -> LetorPart:
+def read_text(folder: Path, text: str | bytes, groups: str | None = None) -> LetorFile:
     path = folder / "train.txt"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     if groups is None:

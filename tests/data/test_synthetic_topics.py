@@ -15,9 +15,9 @@ from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, QUERIES, _bounds
 from foltr_audit.kernels.philox import philox
 from foltr_audit.kernels.topic_documents import query_topics
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.lambdamart import Trainer, Tuning
+from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
 from foltr_audit.studies.model_merging.statistics import mixture_rows
-from foltr_audit.studies.model_merging.topics import Topics
+from foltr_audit.studies.model_merging.topics import QueryTopics
 from tests.data.test_synthetic import ndcg10, order_z
 
 
@@ -52,7 +52,7 @@ def test_one_column_is_the_category() -> None:
 
 def test_queries_are_mixed_as_in_the_paper() -> None:
     # Istella-S: 10 % of one category only, 12 % tied, 45 % with a small lead, 36 % with a clear one.
-    row = mixture_rows(Topics.of(data(), CATEGORY_FEATURE, Streams(1)))[0]
+    row = mixture_rows(QueryTopics.of(data(), CATEGORY_FEATURE, Streams(1)))[0]
     assert 0.08 < row["exclusive"] < 0.22
     assert 0.06 < row["tie"] < 0.18
     assert 0.35 < row["lead_1_to_3"] < 0.55
@@ -85,7 +85,7 @@ def test_trees_learn_but_not_everything() -> None:
     setting = {"learning_rate": 0.3, "num_leaves": 15, "min_data_in_leaf": 40, "min_sum_hessian_in_leaf": 1}
     third = {name: data().part(name) for name in data().PARTS}
     third = {name: part.with_features(part.features[:, 1::3]) for name, part in third.items()}
-    ranker = Trainer(third["train"], third["vali"], Tuning(trials=1, trees=12)).train(setting)
+    ranker = LambdaMARTTrainer(third["train"], third["vali"], TuningBudget(trials=1, trees=12)).train(setting)
     test = third["test"]
     trees = ndcg10(test, ranker.scores(test.features))
     order = ndcg10(test, -np.arange(test.n_documents, dtype=np.float64))

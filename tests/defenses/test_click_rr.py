@@ -15,7 +15,7 @@ from scipy import stats
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import RandomisedClicks, Resized
+from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.simulation.federation import Federation
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
@@ -165,10 +165,10 @@ def test_stages_and_events() -> None:
     plain, mended = ClickRR(eps=1.0), ClickRR(eps=1.0, debias=True)
     assert [plain.acts_in(stage) for stage in ("click", "step", "message")] == [True, False, False]
     assert [mended.acts_in(stage) for stage in ("click", "step", "message")] == [True, False, True]
-    assert plain.events(here) == (RandomisedClicks(epsilon=1.0),)
-    assert mended.events(here)[0] == RandomisedClicks(epsilon=1.0)
+    assert plain.events(here) == (ClickRandomization(epsilon=1.0),)
+    assert mended.events(here)[0] == ClickRandomization(epsilon=1.0)
     grown = mended.events(here)[1]
-    assert isinstance(grown, Resized)
+    assert isinstance(grown, NormScaling)
     assert grown.of == "update"
     assert grown.factor == pytest.approx(1 / math.tanh(0.5), rel=1e-12)
     assert ClickRR(keep=0.75).epsilon == pytest.approx(math.log(3), rel=1e-12)

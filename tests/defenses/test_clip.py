@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Ball, StepDefense
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import Bounded, Resized
+from foltr_audit.privacy.events import NormBound, NormScaling
 from foltr_audit.simulation.client import _only_scales
 from tests.fixtures import tiny
 
@@ -36,7 +36,7 @@ def made(text: str) -> Clip:
 
 def through(defense: Clip, models: tiny.Floats, P: int) -> tiny.Floats:
     """Models through the whole chain of this one defense."""
-    chain, here = Chain((defense,)), tiny.context(range(len(models)), P=P)
+    chain, here = DefenseChain((defense,)), tiny.context(range(len(models)), P=P)
     stepped, _ = chain.on_step(models, np.ones(len(models), dtype=np.bool_), 0, here)
     return chain.on_message(stepped, here)
 
@@ -114,7 +114,7 @@ def test_alone_and_in_a_cohort(form: str) -> None:
 def test_it_acts_in_one_stage_only(at: str, of: str) -> None:
     defense = made(f"clip:norm=1,at={at},of={of}")
     assert [stage for stage in ("click", "step", "message", "wire") if defense.acts_in(stage)] == [at]
-    far, here, chain = np.full((1, 3), 99.0), tiny.context([0], P=3), Chain((defense,))
+    far, here, chain = np.full((1, 3), 99.0), tiny.context([0], P=3), DefenseChain((defense,))
     _, clipped = chain.on_step(far, np.ones(1, dtype=np.bool_), 0, here)
     assert clipped.tolist() == [at == "step"]
     assert (chain.on_message(far, here).tobytes() != far.tobytes()) == (at == "message")
@@ -126,9 +126,9 @@ def test_events_bound_one_and_give_up_the_other() -> None:
     here = tiny.context([0])
     for order, of in product((1, 2), ("model", "update")):
         events = made(f"clip:norm=3,ord={order},of={of},at=message").events(here)
-        assert [type(event) for event in events] == [Resized, Bounded]
+        assert [type(event) for event in events] == [NormScaling, NormBound]
         assert {event.of for event in events} == {of}  # type: ignore[union-attr]
-        assert isinstance(events[1], Bounded)
+        assert isinstance(events[1], NormBound)
         assert (events[1].norm, events[1].ord) == (3.0, order)
 
 

@@ -11,8 +11,8 @@ from scipy import stats
 
 from foltr_audit.defenses.metric_rr import MetricRR
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import RandomisedMetrics
-from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.privacy.events import MetricRandomization
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from tests.fixtures import tiny
 
 FALSE_ALARM = 1e-4
@@ -35,7 +35,7 @@ def test_reports_follow_the_channel(given: dict[str, float]) -> None:
     counts = np.zeros((11, 11))
     np.add.at(counts, (truth, reported(defense, truth, step=2)), 1)
     law = defense.channel(11)
-    off = MetricResponse(defense.response(11).p * 0.9, 11).matrix
+    off = RandomizedResponse(defense.response(11).p * 0.9, 11).matrix
     assert stats.chisquare(counts.ravel(), each * law.ravel(), ddof=10).pvalue > FALSE_ALARM
     if defense.response(11).p > 0.1:  # of fewer truths a tenth is too little to see
         assert stats.chisquare(counts.ravel(), each * off.ravel(), ddof=10).pvalue < FALSE_ALARM
@@ -117,12 +117,12 @@ def test_what_is_claimed_is_what_the_channel_gives(defense: MetricRR, epsilon: f
     matrix = defense.channel(defense.values or 11)
     loss = np.log(matrix.max(axis=0) / matrix.min(axis=0)).max()
     assert loss == pytest.approx(claim.epsilon, rel=1e-9)
-    assert defense.events(here) == (RandomisedMetrics(epsilon=claim.epsilon),)
+    assert defense.events(here) == (MetricRandomization(epsilon=claim.epsilon),)
 
 
 def test_nothing_is_claimed_of_the_truth() -> None:
     assert MetricRR(p=1).claims(tiny.context([0])) == ()
-    assert MetricRR(p=1).events(tiny.context([0])) == (RandomisedMetrics(epsilon=math.inf),)
+    assert MetricRR(p=1).events(tiny.context([0])) == (MetricRandomization(epsilon=math.inf),)
 
 
 def test_the_number_of_values_must_be_the_one_that_p_speaks_of() -> None:
@@ -136,7 +136,7 @@ def test_the_number_of_values_must_be_the_one_that_p_speaks_of() -> None:
         ):
             call()
     for values in (6, 11, 1024):
-        assert MetricResponse.with_epsilon(2.0, values) == MetricRR(eps=2).response(values)
+        assert RandomizedResponse.with_epsilon(2.0, values) == MetricRR(eps=2).response(values)
 
 
 @pytest.mark.parametrize("defense", [MetricRR(p=0.25), MetricRR(eps=1.2), MetricRR(p=0.5, values=1024)])

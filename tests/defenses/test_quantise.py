@@ -13,7 +13,7 @@ from scipy import stats
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.quantise import Quantise, Sign
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import Bounded, Opaque
+from foltr_audit.privacy.events import NormBound, OpaqueChange
 from tests.fixtures import tiny
 
 FALSE_ALARM = 1e-4
@@ -40,7 +40,7 @@ def test_updates_come_to_a_neighbouring_grid_point_inside_the_range(
         Quantise(range=size, levels=grid) if isinstance(grid, int) else Quantise(range=size, step=grid * size)
     )
     sent = quantised(defense, update * size, 2, 30)
-    (last,) = [event.norm for event in defense.events(tiny.context([0])) if isinstance(event, Bounded)]
+    (last,) = [event.norm for event in defense.events(tiny.context([0])) if isinstance(event, NormBound)]
     assert last <= size * (1 + 1e-9)
     assert np.abs(sent).max() <= last
     places = (sent + last) / defense.width
@@ -106,12 +106,12 @@ def test_signs(update: float, scale: float) -> None:
 def test_events() -> None:
     here = tiny.context([0])
     assert Quantise(range=2.0, levels=5).events(here) == (
-        Opaque(mechanism="quantise"),
-        Bounded(norm=2.0, ord=math.inf, of="update"),
+        OpaqueChange(mechanism="quantise"),
+        NormBound(norm=2.0, ord=math.inf, of="update"),
     )
     assert Sign(scale=3.0).events(here) == (
-        Opaque(mechanism="sign"),
-        Bounded(norm=3.0, ord=math.inf, of="update"),
+        OpaqueChange(mechanism="sign"),
+        NormBound(norm=3.0, ord=math.inf, of="update"),
     )
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, MessageDefense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.defenses.secure_aggregation import SecureAggregation
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.privacy.events import KeyShares, Rounded, Summed
+from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
@@ -47,12 +47,12 @@ def test_the_average_is_that_of_the_survivors_by_their_counts() -> None:
     counts = np.random.default_rng(2).integers(1, 9, size=200)
     here = context(range(200), counts=counts.tolist())
     messages = values(200)
-    wired = Chain((defense,)).on_wire(messages, here)
+    wired = DefenseChain((defense,)).on_wire(messages, here)
     there = wired.survivors
     assert 120 < there.sum() < 195
     assert wired.messages.dtype == np.uint64
     assert not wired.messages[~there].any()
-    mean = Chain((defense,)).on_aggregate(wired, here)
+    mean = DefenseChain((defense,)).on_aggregate(wired, here)
     expected = np.average(messages[there], axis=0, weights=counts[there])
     np.testing.assert_allclose(mean, expected, rtol=0, atol=defense.encoding.error + 1e-12)
 
@@ -70,7 +70,7 @@ def test_drop_outs_come_as_often_as_asked_for() -> None:
 
 
 def test_what_an_earlier_link_lost_is_not_in_the_sum() -> None:
-    chain, here = Chain((ToyWire(lost_below=2), made(""))), context(range(9))
+    chain, here = DefenseChain((ToyWire(lost_below=2), made(""))), context(range(9))
     messages = values(9)
     wired = chain.on_wire(messages, here)
     assert wired.survivors.tolist() == [False] * 2 + [True] * 7
@@ -161,12 +161,12 @@ def test_fresh_clients_take_part_one_by_one(setup_of: SetupOf) -> None:
 
 def test_a_message_alone_is_one_mask_of_its_own_and_half_of_its_pairs_each_way() -> None:
     """Its masks are those of a client with so many neighbours: taking them off by hand leaves the message."""
-    from foltr_audit.privacy.secure_aggregation.keys import Secrets
+    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
     from foltr_audit.privacy.secure_aggregation.masks import expand
 
     defense, here, messages = made("neighbours=4"), context([3, 8], counts=[2, 5], shares=50), values(2)
     wired = defense.alone(messages, here)
-    secrets = Secrets(here.streams("secure-aggregation"))
+    secrets = ClientSecrets(here.streams("secure-aggregation"))
     for row, client in enumerate((3, 8)):
         own = secrets.private_key(secrets.secret("pair", client), "none")
         others = [secrets.private_key(secrets.secret(f"other/{j}", client), "none") for j in range(4)]
@@ -197,31 +197,31 @@ class OnSums(ToyAggregate):
 def test_the_aggregate_stage_gets_the_sum_or_refuses() -> None:
     here, messages = context(range(4)), values(4)
     defense = made("")
-    wired = Chain((defense,)).on_wire(messages, here)
+    wired = DefenseChain((defense,)).on_wire(messages, here)
     with pytest.raises(PluginError, match="toy-aggregate: it needs single messages"):
-        Chain((defense, ToyAggregate())).on_aggregate(wired, here)
-    shifted = Chain((defense, OnSums(shift=1.0))).on_aggregate(wired, here)
+        DefenseChain((defense, ToyAggregate())).on_aggregate(wired, here)
+    shifted = DefenseChain((defense, OnSums(shift=1.0))).on_aggregate(wired, here)
     np.testing.assert_allclose(shifted, messages.mean(axis=0) + 1, atol=1e-7)
 
 
 def test_nothing_acts_on_masked_messages() -> None:
     for behind in (ToyWire(), made("")):
         with pytest.raises(PluginError, match=f"defense {behind.name}: it acts on messages that are encoded"):
-            Chain((made(""), behind)).on_wire(values(4), context(range(4)))
+            DefenseChain((made(""), behind)).on_wire(values(4), context(range(4)))
 
 
 def test_events_say_what_it_does() -> None:
     here = context(range(5), shares=100)
     shares = KeyShares(neighbours=24, needed=13)
     assert made("").events(here) == (
-        Rounded(step=2.0**-24, nearest=True),
-        Summed(at_least=51, key_shares=shares),
+        GridRounding(step=2.0**-24, nearest=True),
+        MessageAggregation(at_least=51, key_shares=shares),
     )
     assert made("threshold=7,fraction=10,neighbours=all").events(here) == (
-        Rounded(step=2.0**-10, nearest=True),
-        Summed(at_least=7, key_shares=KeyShares(neighbours=99, needed=6)),
+        GridRounding(step=2.0**-10, nearest=True),
+        MessageAggregation(at_least=7, key_shares=KeyShares(neighbours=99, needed=6)),
     )
-    assert made("masks=false").events(here) == (Rounded(step=2.0**-24, nearest=True),), (
+    assert made("masks=false").events(here) == (GridRounding(step=2.0**-24, nearest=True),), (
         "the server sees each message"
     )
     assert made("").claims(here) == ()

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.sparsify import RandomK, TopK
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import Resized
+from foltr_audit.privacy.events import NormScaling
 from tests.fixtures import tiny
 from tests.fixtures.reference import chi_square_p
 
@@ -99,8 +99,8 @@ def test_rescaling_makes_random_k_unbiased(update: tiny.Floats, k: int) -> None:
 
 def test_events_and_refusals() -> None:
     here = tiny.context([0], P=10)
-    assert TopK(k=3).events(here) == RandomK(k=3).events(here) == (Resized(factor=1.0, of="update"),)
-    assert RandomK(k=4, rescale=True).events(here) == (Resized(factor=2.5, of="update"),)
+    assert TopK(k=3).events(here) == RandomK(k=3).events(here) == (NormScaling(factor=1.0, of="update"),)
+    assert RandomK(k=4, rescale=True).events(here) == (NormScaling(factor=2.5, of="update"),)
     for text in ("top-k:k=0", "random-k:k=-1", "top-k:k=1.5"):
         with pytest.raises(PluginError, match=f"defense {text.replace(':', ': ')}: "):
             parse_chain([text])

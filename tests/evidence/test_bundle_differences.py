@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.evidence.bundle.checks import NotPossibleError
+from foltr_audit.evidence.bundle.checks import CheckUnavailableError
 from foltr_audit.evidence.bundle.comparison_checks import _same_chain
 from foltr_audit.evidence.bundle.differences import (
     ACROSS_VERSIONS,
     EXACT,
-    Tolerance,
+    NumericTolerance,
     array_differences,
     named,
     table_differences,
 )
-from foltr_audit.evidence.bundle.place import Place
+from foltr_audit.evidence.bundle.place import DataLocator
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -74,7 +74,7 @@ def test_infinite_and_missing_numbers_are_themselves_only() -> None:
     special = np.array([np.nan, np.inf, -np.inf, 0.0])
     for i, a in enumerate(special):
         for j, b in enumerate(special):
-            assert Tolerance(1.0, 1e300).agree(a, b) == (i == j)
+            assert NumericTolerance(1.0, 1e300).agree(a, b) == (i == j)
             lines = list(array_differences({"x": np.array([a])}, {"x": np.array([b])}, ACROSS_VERSIONS))
             assert (not lines) == (i == j)
     assert math.isnan(special[0])
@@ -100,5 +100,5 @@ def test_a_foreign_spec_makes_nobody_read_a_device_or_a_pipe(tmp_path: Path, fie
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "none", Path("x" * 5000)):
         table = {"train": {"init": str(path)}} if field == "init" else {"data": {field: str(path)}}
-        with pytest.raises(NotPossibleError, match="not here"):
-            Place().study(Spec.parse(table), None, with_undefended=False)
+        with pytest.raises(CheckUnavailableError, match="not here"):
+            DataLocator().study(Spec.parse(table), None, with_undefended=False)

@@ -15,17 +15,17 @@ import pytest
 
 from foltr_audit.evidence.bundle.manifest import NAME
 from foltr_audit.evidence.bundle.pack import pack
-from foltr_audit.evidence.bundle.verify import Asked, Verification, verify
+from foltr_audit.evidence.bundle.verify import RerunOptions, Verification, verify
 from foltr_audit.experiments.comparison.compare import compare
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.report.results.compare import CompareReport
 from tests.fixtures.bundles import GRID, Files, changed_json, content, forged
 from tests.fixtures.command import run
 
-NONE = Asked(sample=0, seed=1)
-EVERY = Asked(sample=None, seed=1)
+NONE = RerunOptions(sample=0, seed=1)
+EVERY = RerunOptions(sample=None, seed=1)
 
 
 def state(found: Verification, name: str) -> str:
@@ -88,7 +88,7 @@ def test_the_table_names_checks_and_verdict(small_bundle: Path) -> None:
 
 def test_the_sample_is_drawn_by_the_seed() -> None:
     specs: Any = list(range(40))
-    draws = [tuple(Asked(sample=5, seed=seed).drawn(specs)) for seed in (1, 1, 2)]
+    draws = [tuple(RerunOptions(sample=5, seed=seed).drawn(specs)) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
     assert len(set(draws[0])) == 5
     assert list(draws[0]) == [spec for spec in specs if spec in draws[0]]
@@ -161,18 +161,18 @@ def test_a_defense_under_another_name_or_left_out_is_caught_by_the_grid(
     for change in (praised, without):
         cells = {**files, "comparison.json": changed_json(files["comparison.json"], change)}
         path = forged(tmp_path / "f.zip", with_results(cells, tmp_path / change.__name__))
-        found = verify(path, Asked(sample=1, seed=1))
+        found = verify(path, RerunOptions(sample=1, seed=1))
         assert state(found, "results") == "holds"
         assert state(found, "grid") == "fails"
 
 
 def test_a_sensitivity_that_was_not_the_best_on_the_validation_part_is_noticed(tmp_path: Path) -> None:
-    grid = Grid.parse({**GRID, "defenses": ["published"], "sensitivity_grid": [0.001, 0.01]})
+    grid = ComparisonGrid.parse({**GRID, "defenses": ["published"], "sensitivity_grid": [0.001, 0.01]})
     folder = ComparisonFolder.create(tmp_path / "study", resume=False, overwrite=False)
     assert not compare(grid, folder, Workers(jobs=1))
     folder.save_results(CompareReport.of(folder).json())
     pack(folder.path, tmp_path / "good.zip")
-    asked = Asked(sample=1, seed=1)
+    asked = RerunOptions(sample=1, seed=1)
     assert verify(tmp_path / "good.zip", asked).verdict == "verified"
 
     def praised(table: Any) -> None:

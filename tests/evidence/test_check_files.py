@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.evidence.check.junit import junit_xml
-from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.markdown import append, markdown
 from foltr_audit.evidence.check.report import CheckReport
-from foltr_audit.evidence.check.subjects import Reading, printable
+from foltr_audit.evidence.check.subjects import ValueWithInterval, printable
 from foltr_audit.report.render.markdown import quoted
 from tests.fixtures.check_subjects import subject
 
-LIMITS = Limits.parse(
+LIMITS = SystemLimits.parse(
     {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}, ""
 )
 
 
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
     """Two limits that hold, one that is broken (proven epsilon 1) and one that cannot be judged."""
-    held = subject(name=printable(name), loss=Reading(missing=f"no twin of {name}"))
+    held = subject(name=printable(name), loss=ValueWithInterval(missing=f"no twin of {name}"))
     return CheckReport.of(LIMITS, [held], {"who": name}, warnings)
 
 
@@ -98,7 +98,7 @@ def test_json_holds_every_outcome() -> None:
 
 def test_a_report_holds_only_if_everything_does() -> None:
     assert not report().holds
-    easy = CheckReport.of(Limits.parse({"min_ndcg": 0.1}, ""), [subject()], {})
+    easy = CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [subject()], {})
     assert easy.holds
     assert easy.summary == "1 limit held against 1 row: all hold"
 
@@ -107,4 +107,4 @@ def test_attacks_that_nobody_chose_are_warned_of() -> None:
     held = subject(refused={"map": "no law"}, all_attacks=False)
     found = CheckReport.of(LIMITS, [held], {})
     assert found.warnings == ["toy, perfect clicks: map could not run and is not judged: no law"]
-    assert not CheckReport.of(Limits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings
+    assert not CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings

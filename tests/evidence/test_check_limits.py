@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.limits import AUDIT_LIMITS, NAMES, Limits
+from foltr_audit.evidence.check.limits import AUDIT_LIMITS, NAMES, SystemLimits
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 
@@ -41,31 +41,31 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 )
 def test_what_is_refused(text: str, told: str) -> None:
     with pytest.raises(UsageError, match=re.escape(told)) as refused:
-        Limits.from_toml(text, "limits.toml")
+        SystemLimits.from_toml(text, "limits.toml")
     assert str(refused.value).startswith("limits.toml: ")
 
 
 def test_given_limits_in_their_order_and_as_a_table() -> None:
-    limits = Limits.from_toml('min_ndcg = 0.3\nmax_proven_eps = 2\nuse = "value"', "")
+    limits = SystemLimits.from_toml('min_ndcg = 0.3\nmax_proven_eps = 2\nuse = "value"', "")
     assert limits.given == ("max_proven_eps", "min_ndcg")
     assert limits.audited == ("max_proven_eps",)
     assert limits.table() == {"max_proven_eps": 2.0, "min_ndcg": 0.3, "view": "individual", "use": "value"}
-    assert Limits.parse(limits.table(), "") == limits
+    assert SystemLimits.parse(limits.table(), "") == limits
 
 
 def test_no_loss_at_all_is_a_limit() -> None:
-    limits = Limits.from_toml("max_ndcg_loss = 0", "")
+    limits = SystemLimits.from_toml("max_ndcg_loss = 0", "")
     assert limits.given == ("max_ndcg_loss",)
     assert limits.table()["max_ndcg_loss"] == 0.0
 
 
 def test_every_field_is_a_limit_or_says_how_limits_are_meant() -> None:
-    assert set(Limits.model_fields) == {*NAMES, "view", "use"}
+    assert set(SystemLimits.model_fields) == {*NAMES, "view", "use"}
     assert set(AUDIT_LIMITS) < set(NAMES)
 
 
 def test_the_limits_of_the_documentation_are_limits_all_of_them() -> None:
     shown = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    limits = Limits.from_toml(shown[0], "docs/check.md")
+    limits = SystemLimits.from_toml(shown[0], "docs/check.md")
     assert limits.given == NAMES
-    assert (limits.view, limits.use) == (Limits.model_fields["view"].default, "interval")
+    assert (limits.view, limits.use) == (SystemLimits.model_fields["view"].default, "interval")

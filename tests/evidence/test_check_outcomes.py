@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.errors import ContradictionError
-from foltr_audit.evidence.check.limits import NAMES, Limits
+from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.outcomes import outcomes
-from foltr_audit.evidence.check.subjects import Reading, Subject
+from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval
 from tests.fixtures.check_subjects import attack, claim, judged, subject
 
 UNIT = st.floats(0.5, 0.99)
@@ -80,10 +80,10 @@ def test_one_attack_is_said_to_be_the_only_one() -> None:
             subject(attacks=[attack("a", 0.9, (0.9, 0.9)), attack("b", None, None)]),
             "no att",
         ),
-        ("min_ndcg", subject(ndcg=Reading(missing="no metrics")), "no metrics"),
-        ("min_ndcg", subject(ndcg=Reading(value=math.nan)), "no value"),
-        ("min_ndcg", subject(ndcg=Reading(value=0.9)), "no interval"),
-        ("max_ndcg_loss", subject(loss=Reading(missing="no twin")), "no twin"),
+        ("min_ndcg", subject(ndcg=ValueWithInterval(missing="no metrics")), "no metrics"),
+        ("min_ndcg", subject(ndcg=ValueWithInterval(value=math.nan)), "no value"),
+        ("min_ndcg", subject(ndcg=ValueWithInterval(value=0.9)), "no interval"),
+        ("max_ndcg_loss", subject(loss=ValueWithInterval(missing="no twin")), "no twin"),
         ("max_proven_eps", subject(claims=[], no_audit="foltr-es sends metrics"), "foltr-es sends metrics"),
         (
             "max_proven_eps",
@@ -96,7 +96,7 @@ def test_one_attack_is_said_to_be_the_only_one() -> None:
         ("max_measured_eps", subject(claims=[claim(eps_ceiling=0.8)]), "0.8 at most"),
     ],
 )
-def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: Subject, told: str) -> None:
+def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: CheckSubject, told: str) -> None:
     found = judged(limit, 0.9, held)
     assert found.status == "not judged"
     assert told in found.missing
@@ -169,7 +169,7 @@ def test_claims_that_are_not_refuted_hold_and_no_claim_is_no_pass() -> None:
 
 def test_every_limit_is_held_against_every_subject() -> None:
     table = dict.fromkeys((*NUMBER, *EPS), 0.7) | {"no_refuted_claims": True}
-    found = outcomes(Limits.parse(table, ""), [subject(), subject(name="other")])
+    found = outcomes(SystemLimits.parse(table, ""), [subject(), subject(name="other")])
     assert [(one.subject, one.limit) for one in found] == [
         (name, limit) for name in ("toy, perfect clicks", "other") for limit in NAMES
     ]
@@ -191,7 +191,7 @@ def test_only_a_measured_epsilon_has_an_interval_and_it_is_open() -> None:
 
 
 def test_no_zero_is_negative() -> None:
-    held = subject(loss=Reading(value=-0.0004, interval=(-0.0014, 0.0004)))
+    held = subject(loss=ValueWithInterval(value=-0.0004, interval=(-0.0014, 0.0004)))
     assert (
         "max_ndcg_loss: toy, perfect clicks: .000 (-.001 to .000);" in judged("max_ndcg_loss", 0.1, held).line
     )

@@ -9,7 +9,7 @@ import pytest
 
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.report import warnings_of
-from foltr_audit.evidence.check.subjects import Subject, subjects_of
+from foltr_audit.evidence.check.subjects import CheckSubject, subjects_of
 from foltr_audit.report.results.compare import CompareReport
 
 
@@ -56,7 +56,9 @@ def report(**changes: Any) -> CompareReport:
     return CompareReport(**(fields | changes))
 
 
-def found(*, defenses: tuple[str, ...] = (), eps: tuple[float, ...] = (), **changes: Any) -> list[Subject]:
+def found(
+    *, defenses: tuple[str, ...] = (), eps: tuple[float, ...] = (), **changes: Any
+) -> list[CheckSubject]:
     return subjects_of(report(**changes), defenses, eps)
 
 

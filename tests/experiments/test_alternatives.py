@@ -11,15 +11,15 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import (
     DEFAULT_ALTERNATIVES,
-    Alternative,
+    DefenseAlternative,
     published_sensitivity,
 )
-from foltr_audit.experiments.comparison.expansion import Label
-from foltr_audit.experiments.runner import Study
-from foltr_audit.privacy.accounting import Situation, upper_bound
+from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.simulation.setup import Setup
 
-STUDY = Study()
+STUDY = Runner()
 
 
 def setup(**train: Any) -> Setup:
@@ -29,14 +29,16 @@ def setup(**train: Any) -> Setup:
 
 
 def test_the_published_chain_is_the_learner_s_own() -> None:
-    found = Alternative("published").chain(setup(), 1.2, 3.0, 1e-5)
+    found = DefenseAlternative("published").chain(setup(), 1.2, 3.0, 1e-5)
     assert found == ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
-    assert Alternative("published").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5) == ("metric-rr:eps=1.2",)
+    assert DefenseAlternative("published").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5) == (
+        "metric-rr:eps=1.2",
+    )
 
 
 def test_a_template_is_filled_in() -> None:
     text = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
-    assert Alternative(text).chain(setup(), 2.5, 5.0, 1e-5) == (
+    assert DefenseAlternative(text).chain(setup(), 2.5, 5.0, 1e-5) == (
         "clip:norm=2.5",
         "laplace:eps=2.5,sensitivity=5",
     )
@@ -44,10 +46,10 @@ def test_a_template_is_filled_in() -> None:
 
 def test_a_row_is_called_by_its_numbers() -> None:
     text = "clip:norm={clip}+laplace:eps={eps},sensitivity={sensitivity}"
-    assert Label(text, 2.5, 5.0).text == "clip:norm=2.5+laplace:eps=2.5,sensitivity=5"
-    assert Label("clip:norm={clip}+top-k:k=3", 1.2, 3.0).text == "clip:norm=1.5+top-k:k=3, eps 1.2"
-    assert Label("published", 1.2, 3.0).text == "published, eps 1.2"
-    assert Label("top-k:k=3").text == "top-k:k=3"
+    assert DefenseLabel(text, 2.5, 5.0).text == "clip:norm=2.5+laplace:eps=2.5,sensitivity=5"
+    assert DefenseLabel("clip:norm={clip}+top-k:k=3", 1.2, 3.0).text == "clip:norm=1.5+top-k:k=3, eps 1.2"
+    assert DefenseLabel("published", 1.2, 3.0).text == "published, eps 1.2"
+    assert DefenseLabel("top-k:k=3").text == "top-k:k=3"
 
 
 @pytest.mark.parametrize(
@@ -62,18 +64,18 @@ def test_a_row_is_called_by_its_numbers() -> None:
     ],
 )
 def test_which_alternatives_depend_on_epsilon(text: str, uses: bool) -> None:
-    assert Alternative(text).uses_epsilon is uses
+    assert DefenseAlternative(text).uses_epsilon is uses
 
 
 @pytest.mark.parametrize("mechanism", mechanisms())
 @pytest.mark.parametrize("eps", [0.5, 4.5])
 def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None:
     here = setup()
-    found = Alternative(f"proven-{mechanism}").chain(here, eps, 3.0, 1e-5)
-    claim = Alternative(f"proven-{mechanism}").proven(eps, 1e-5)
+    found = DefenseAlternative(f"proven-{mechanism}").chain(here, eps, 3.0, 1e-5)
+    claim = DefenseAlternative(f"proven-{mechanism}").proven(eps, 1e-5)
     assert claim is not None
     in_sums = mechanism in ("gamma-laplace", "gaussian-shares", "discrete-gaussian", "skellam")
-    situation = Situation(
+    situation = AccountingContext(
         view="aggregate" if in_sums else "individual",
         unit="interaction",
         parameters=here.ranker.n_parameters,
@@ -86,8 +88,8 @@ def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None
 
 def test_a_secure_sum_may_hold_half_of_the_messages_and_is_calibrated_for_that() -> None:
     here = setup()
-    alone = Alternative("proven-skellam").chain(here, 1.2, 3.0, 1e-5)
-    masked = Alternative("proven-skellam+secure-aggregation").chain(here, 1.2, 3.0, 1e-5)
+    alone = DefenseAlternative("proven-skellam").chain(here, 1.2, 3.0, 1e-5)
+    masked = DefenseAlternative("proven-skellam+secure-aggregation").chain(here, 1.2, 3.0, 1e-5)
     sigmas = [float(chain[1].partition("sigma=")[2].partition(",")[0]) for chain in (alone, masked)]
     assert sigmas[1] / sigmas[0] == pytest.approx((20 / 11) ** 0.5, rel=1e-3)
 
@@ -96,15 +98,15 @@ def test_a_secure_sum_may_hold_half_of_the_messages_and_is_calibrated_for_that()
 def test_what_undoes_a_proof_is_refused(parts: str) -> None:
     kept = "top-k" in parts  # choosing after noise costs nothing
     if kept:
-        assert Alternative(parts).chain(setup(), 4.0, 3.0, 1e-5)
+        assert DefenseAlternative(parts).chain(setup(), 4.0, 3.0, 1e-5)
         return
     with pytest.raises(UsageError, match=r"nothing proves epsilon 4 of the whole chain: .*round"):
-        Alternative(parts).chain(setup(), 4.0, 3.0, 1e-5)
+        DefenseAlternative(parts).chain(setup(), 4.0, 3.0, 1e-5)
 
 
 def test_a_learner_that_sends_no_models_has_no_proven_chain() -> None:
     with pytest.raises(UsageError, match="for messages that are models"):
-        Alternative("proven-laplace").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)
+        DefenseAlternative("proven-laplace").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +115,11 @@ def test_a_learner_that_sends_no_models_has_no_proven_chain() -> None:
 )
 def test_unknown_parts_are_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Alternative(text)
+        DefenseAlternative(text)
 
 
 def test_the_defaults_are_alternatives_and_the_published_pairs_those_of_the_paper() -> None:
-    assert [Alternative(text).text for text in DEFAULT_ALTERNATIVES] == list(DEFAULT_ALTERNATIVES)
+    assert [DefenseAlternative(text).text for text in DEFAULT_ALTERNATIVES] == list(DEFAULT_ALTERNATIVES)
     assert [published_sensitivity(eps) for eps in (0.1, 1.2, 2.3, 4.4, 4.5, 10, 99)] == [3, 3, 3, 3, 5, 5, 5]
 
 
@@ -144,12 +146,12 @@ def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None
     here = skewed()
     assert here.largest_weight == max(here.sizes) / min(here.sizes) == 9.0
     assert setup().largest_weight == 1.0
-    found = Alternative(text).chain(here, 1.2, 3.0, 1e-5)
+    found = DefenseAlternative(text).chain(here, 1.2, 3.0, 1e-5)
     events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).events()
     bounds = [
         upper_bound(
             events,
-            Situation(
+            AccountingContext(
                 view="aggregate",
                 unit="interaction",
                 parameters=here.ranker.n_parameters,
@@ -180,10 +182,10 @@ def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None
 )
 def test_what_is_promised_to_those_who_see_lists(text: str, learner: str, hides: bool) -> None:
     here = setup(learner=learner)
-    assert Alternative(text).hides_from_lists(here) == hides
-    chain = Alternative(text).chain(here, 1.2, 3.0, 1e-5)
+    assert DefenseAlternative(text).hides_from_lists(here) == hides
+    chain = DefenseAlternative(text).chain(here, 1.2, 3.0, 1e-5)
     events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(chain)})).events()
-    there = Situation(
+    there = AccountingContext(
         view="individual+lists",
         unit="interaction",
         parameters=here.ranker.n_parameters,

@@ -10,9 +10,9 @@ import pytest
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison import estimate as estimating
 from foltr_audit.experiments.comparison.estimate import estimate
-from foltr_audit.experiments.comparison.expansion import Label, Planned
-from foltr_audit.experiments.comparison.pace import Pace, first_of_each_sort
-from foltr_audit.experiments.comparison.probe import Probed
+from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
+from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each_sort
+from foltr_audit.experiments.comparison.probe import CellCost
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
@@ -29,7 +29,7 @@ def spec(run: int, *defense: str, attack: bool = False) -> Spec:
 
 def test_time_left_is_the_mean_of_each_sort_over_the_busy_workers() -> None:
     cells = [*(spec(run) for run in range(4)), *(spec(run, "clip:norm=1") for run in range(3))]
-    pace = Pace(cells)
+    pace = PaceEstimator(cells)
     assert math.isinf(pace.left(1))
     pace.skip(cells[0])
     pace.ran(cells[1], 2.0)
@@ -46,18 +46,18 @@ def test_every_sort_is_met_early_whatever_its_numbers() -> None:
     assert first_of_each_sort(cells) == [0, 1, 3, 2, 4]
 
 
-def planned(*specs: Spec) -> list[Planned]:
-    return [Planned(one, "attack" if one.attack else "select", Label("none")) for one in specs]
+def planned(*specs: Spec) -> list[CellPlan]:
+    return [CellPlan(one, "attack" if one.attack else "select", DefenseLabel("none")) for one in specs]
 
 
 @pytest.fixture
 def known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every attack takes 10 s and 1000 bytes, every training 4 s and 100 bytes."""
 
-    def cost(piece: tuple[int, Table]) -> Probed:
+    def cost(piece: tuple[int, Table]) -> CellCost:
         number, table = piece
         attacked = "attack" in table
-        return Probed(
+        return CellCost(
             number, 10.0 if attacked else 4.0, 1.0, 5e8 if attacked else 3e8, 1000 if attacked else 100
         )
 

@@ -9,22 +9,22 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.expansion import Expansion, Planned
-from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.runner import Runner
 
-STUDY = Study()
+STUDY = Runner()
 SPEC = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}, "train": {"rounds": 2}}
 
 
-def grid(**fields: Any) -> Grid:
+def grid(**fields: Any) -> ComparisonGrid:
     """A small grid."""
     small = {"runs": 2, "eps": [1.2, 4.5], "click_models": ["perfect"], "spec": SPEC}
-    return Grid.parse({**small, **fields})
+    return ComparisonGrid.parse({**small, **fields})
 
 
-def cells(made: Grid) -> list[Planned]:
-    return Expansion(made, STUDY, {}).cells()
+def cells(made: ComparisonGrid) -> list[CellPlan]:
+    return GridExpansion(made, STUDY, {}).cells()
 
 
 def test_every_point_is_a_cell_once() -> None:
@@ -79,7 +79,7 @@ def test_runs_go_round_the_folds() -> None:
 
 def test_what_does_not_fit_is_left_out_with_its_reason() -> None:
     made = grid(learners=["fpdgd", "foltr-es"], defenses=["published", "proven-laplace"])
-    expansion = Expansion(made, STUDY, {})
+    expansion = GridExpansion(made, STUDY, {})
     found = expansion.cells()
     assert {cell.spec.train.learner.partition(":")[0] for cell in found} == {"fpdgd", "foltr-es"}
     reasons = {(one.learner, one.defense): one.why for one in expansion.left_out}
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_left_out_with_its_reason() -> None:
 
 
 def test_clients_of_unequal_weights_are_attacked_and_not_audited() -> None:
-    expansion = Expansion(grid(scenarios=["quantity-skew"], defenses=["published"]), STUDY, {})
+    expansion = GridExpansion(grid(scenarios=["quantity-skew"], defenses=["published"]), STUDY, {})
     assert {cell.kind for cell in expansion.cells()} == {"attack"}
     assert ["quantity-skew" in one.why for one in expansion.left_out] == [True]
 
@@ -108,16 +108,18 @@ def test_a_grid_of_nothing_is_refused() -> None:
 def test_chosen_sensitivities_are_used_and_a_fixed_one_goes_before() -> None:
     made = grid(defenses=["published"], audit=False, runs=1)
     point = (made.learners[0], "uniform", "perfect", 1.2)
-    found = Expansion(made, STUDY, {point: 7.0}).cells()
+    found = GridExpansion(made, STUDY, {point: 7.0}).cells()
     assert [cell.label.sensitivity for cell in found] == [None, 7.0, 5.0]
     assert "gamma-laplace:eps=1.2,sensitivity=7" in found[1].spec.defense
-    fixed = Expansion(grid(defenses=["published"], audit=False, sensitivity=2.0), STUDY, {point: 7.0}).cells()
+    fixed = GridExpansion(
+        grid(defenses=["published"], audit=False, sensitivity=2.0), STUDY, {point: 7.0}
+    ).cells()
     assert {cell.label.sensitivity for cell in fixed} == {None, 2.0}
 
 
 def test_a_grid_comes_back_from_its_toml() -> None:
     made = grid(sensitivity_grid=[1, 3], scenarios=["click-skew"], folds=[1, 2])
-    assert Grid.from_toml(made.toml, "grid.toml") == made
+    assert ComparisonGrid.from_toml(made.toml, "grid.toml") == made
 
 
 def test_spaces_between_parts_mean_nothing() -> None:
@@ -134,7 +136,7 @@ def test_the_grid_of_a_spec_has_that_spec() -> None:
             "attack": {"click_models": ["navigational"], "repeats": 2},
         }
     )
-    found = Expansion(Grid.from_toml(spec.toml, "spec.toml"), STUDY, {}).cells()
+    found = GridExpansion(ComparisonGrid.from_toml(spec.toml, "spec.toml"), STUDY, {}).cells()
     mine = [cell.spec for cell in found if cell.kind == "attack" and cell.spec.defense == spec.defense]
     differ = {name for name, value in flat(mine[0].table()).items() if value != flat(spec.table()).get(name)}
     assert len(mine) == 1
@@ -157,7 +159,7 @@ def test_the_grid_of_a_spec_has_that_spec() -> None:
 )
 def test_bad_grids_are_refused_in_one_line(table: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Grid.parse(table, "grid.toml")
+        ComparisonGrid.parse(table, "grid.toml")
     assert said in str(caught.value)
     assert str(caught.value).startswith("grid.toml: ")
     assert "\n" not in str(caught.value)
@@ -165,4 +167,4 @@ def test_bad_grids_are_refused_in_one_line(table: dict[str, Any], said: str) -> 
 
 def test_text_that_is_no_toml_is_refused() -> None:
     with pytest.raises(UsageError, match=r"grid\.toml: not TOML"):
-        Grid.from_toml("runs = ", "grid.toml")
+        ComparisonGrid.from_toml("runs = ", "grid.toml")

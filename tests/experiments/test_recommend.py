@@ -14,13 +14,20 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import Candidates, worst_leak
+from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, worst_leak
 from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
-from foltr_audit.experiments.recommend.limits import Limits
-from foltr_audit.experiments.recommend.recommend import Effort, recommend
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
+from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
 from foltr_audit.experiments.recommend.search import best, search
-from foltr_audit.experiments.recommend.space import SECURE, Accountant, Point, Proven, Refused, Space
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.recommend.space import (
+    SECURE,
+    CandidateAccountant,
+    CandidatePoint,
+    CandidateProof,
+    CandidateRejection,
+    SearchSpace,
+)
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.results.attack import attack_rows
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.rng import Streams
@@ -34,23 +41,23 @@ BASE = Spec.parse(
         "attack": {"methods": ["olsr"], "click_models": ["perfect"]},
     }
 )
-STUDY = Study(with_undefended=False)
+STUDY = Runner(with_undefended=False)
 
 
-def accountant(limits: Limits) -> Accountant:
-    return Accountant(STUDY.setup(BASE), limits)
+def accountant(limits: PrivacyLimits) -> CandidateAccountant:
+    return CandidateAccountant(STUDY.setup(BASE), limits)
 
 
-def candidates(limits: Limits, path: Path) -> Candidates:
+def candidates(limits: PrivacyLimits, path: Path) -> CandidateEvaluator:
     folder = ComparisonFolder.create(path, resume=False, overwrite=False)
-    return Candidates(accountant(limits), folder, Workers(jobs=1), total=1)
+    return CandidateEvaluator(accountant(limits), folder, Workers(jobs=1), total=1)
 
 
 # --- accounting comes first -----------------------------------------------------------------------
 
 
 def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None:
-    space = Space.of(accountant(Limits(max_eps=4.0)))
+    space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0)))
     alone = ("laplace", "gaussian", "click-rr")
     summed = (*alone, "discrete-gaussian", "skellam")
     expected = {f"proven-{name}" for name in alone} | {f"proven-{name}+{SECURE}" for name in summed}
@@ -61,7 +68,7 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
 
 
 def test_shares_are_enough_for_who_gets_sums_only() -> None:
-    space = Space.of(accountant(Limits(max_eps=4.0, view="aggregate")))
+    space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0, view="aggregate")))
     for name in mechanisms():
         assert f"proven-{name}" in space.defenses
     assert SECURE not in space.defenses  # a sum without noise has no epsilon
@@ -72,7 +79,7 @@ def test_only_randomised_clicks_hide_what_lists_tell(learner: str, others: bool)
     """Unless the global model ranks every list."""
     train = BASE.train.model_copy(update={"learner": learner})
     here = STUDY.setup(BASE.model_copy(update={"train": train}))
-    space = Space.of(Accountant(here, Limits(max_eps=4.0, view="individual+lists")))
+    space = SearchSpace.of(CandidateAccountant(here, PrivacyLimits(max_eps=4.0, view="individual+lists")))
     assert {"proven-click-rr", f"proven-click-rr+{SECURE}"} <= set(space.defenses)
     assert ("proven-laplace" in space.defenses) == others
     assert (f"proven-skellam+{SECURE}" in space.defenses) == others
@@ -81,7 +88,7 @@ def test_only_randomised_clicks_hide_what_lists_tell(learner: str, others: bool)
 
 
 def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:
-    space = Space.of(accountant(Limits(max_eps=math.inf)))
+    space = SearchSpace.of(accountant(PrivacyLimits(max_eps=math.inf)))
     assert {"none", SECURE} <= set(space.defenses)
     assert space.eps[1] == 100.0
     assert "proven-gamma-laplace" not in space.defenses  # nothing is proven for what it is made for
@@ -90,11 +97,11 @@ def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:
 @pytest.mark.parametrize(("eps", "norm"), [(4.0, 1.5), (0.37, 0.2)])
 def test_noise_in_closed_form(eps: float, norm: float) -> None:
     """Laplace: two models in an L1 ball of radius R are 2 R apart. Clicks: ten of a list share epsilon."""
-    asked = accountant(Limits(max_eps=4.0))
-    laplace = asked.proven(Point("proven-laplace", eps, norm))
-    clicks = asked.proven(Point("proven-click-rr", eps))
-    assert isinstance(laplace, Proven)
-    assert isinstance(clicks, Proven)
+    asked = accountant(PrivacyLimits(max_eps=4.0))
+    laplace = asked.proven(CandidatePoint("proven-laplace", eps, norm))
+    clicks = asked.proven(CandidatePoint("proven-click-rr", eps))
+    assert isinstance(laplace, CandidateProof)
+    assert isinstance(clicks, CandidateProof)
     assert laplace.defense == (f"clip:norm={norm:g},ord=1", f"laplace:eps={eps:g},sensitivity={2 * norm:g}")
     assert float(clicks.defense[0].removeprefix("click-rr:eps=")) == pytest.approx(eps / 10, rel=1e-3)
     assert laplace.upper.epsilon == pytest.approx(eps, rel=1e-4)  # five digits, on the safe side
@@ -102,12 +109,14 @@ def test_noise_in_closed_form(eps: float, norm: float) -> None:
 
 
 def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
-    runner = candidates(Limits(max_eps=1.0), tmp_path)
-    assert runner([Point("proven-laplace", 1.5, 1.5), Point(SECURE)]) == [None, None]
+    runner = candidates(PrivacyLimits(max_eps=1.0), tmp_path)
+    assert runner([CandidatePoint("proven-laplace", 1.5, 1.5), CandidatePoint(SECURE)]) == [None, None]
     assert not list(tmp_path.glob("cells/*"))
     refused = [one.refused for one in runner.judged]
     assert [one and one.eps_proven for one in refused] == [pytest.approx(1.5, rel=1e-4), math.inf]
-    assert isinstance(runner.accountant.proven(Point("proven-laplace", 1.5, 1.5)), Refused)
+    assert isinstance(
+        runner.accountant.proven(CandidatePoint("proven-laplace", 1.5, 1.5)), CandidateRejection
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,15 +136,15 @@ def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
 def test_what_no_bound_is_known_for(changes: dict[str, object], message: str) -> None:
     spec = Spec.parse({"data": {"source": "synthetic:mq2007:60"}, **changes})
     with pytest.raises(UsageError, match=message):
-        Accountant(STUDY.setup(spec), Limits(max_eps=1.0))
+        CandidateAccountant(STUDY.setup(spec), PrivacyLimits(max_eps=1.0))
 
 
 # --- what a candidate is judged by ----------------------------------------------------------------
 
 
 def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_path: Path) -> None:
-    runner = candidates(Limits(max_eps=4.0, max_auc=0.9), tmp_path)
-    point = Point("proven-click-rr", 4.0)
+    runner = candidates(PrivacyLimits(max_eps=4.0, max_auc=0.9), tmp_path)
+    point = CandidatePoint("proven-click-rr", 4.0)
     (score,) = runner([point])
     proven = runner.judged[0].proven
     assert proven is not None
@@ -152,16 +161,16 @@ def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_pa
     assert score.excess == row["auc_ci95"][1] - 0.9
 
 
-def grid(space: Space) -> Iterator[Point]:
+def grid(space: SearchSpace) -> Iterator[CandidatePoint]:
     for name, (_, clips) in space.defenses.items():
         for eps, norm in product((0.3, 1.2, 4.0), (0.3, 1.0, 3.0) if clips else (None,)):
-            yield Point(name, eps, norm)
+            yield CandidatePoint(name, eps, norm)
 
 
 def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     """Than nDCG on a dozen validation queries can tell."""
-    limits = Limits(max_eps=4.0, max_auc=0.75)
-    space = Space(
+    limits = PrivacyLimits(max_eps=4.0, max_auc=0.75)
+    space = SearchSpace(
         eps=(4.0 / 30.0, 4.0),
         defenses={"proven-click-rr": (True, False), "proven-laplace": (True, True)},
     )
@@ -184,8 +193,8 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
 
 def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None:
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
-    effort = Effort(candidates=3, search_runs=2, runs=2, trials=40)
-    found = recommend(BASE, Limits(max_eps=4.0, max_auc=0.95), effort, folder, Workers(jobs=1))
+    effort = SearchBudget(candidates=3, search_runs=2, runs=2, trials=40)
+    found = recommend(BASE, PrivacyLimits(max_eps=4.0, max_auc=0.95), effort, folder, Workers(jobs=1))
     report = RecommendReport.of(found, folder)
     assert found.winner is not None
     cells = folder.cells()
@@ -206,13 +215,15 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
     assert report.evidence["verdict_individual"] == "proven"
 
 
-@pytest.mark.parametrize("point", [Point("proven-click-rr", 4.0), Point(SECURE), Point("none")])
+@pytest.mark.parametrize(
+    "point", [CandidatePoint("proven-click-rr", 4.0), CandidatePoint(SECURE), CandidatePoint("none")]
+)
 def test_what_has_no_clip_is_audited_too(
-    point: Point, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    point: CandidatePoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foltr_audit.experiments.recommend.confirm.run_cells", lambda *_: [])
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
-    limits = Limits(max_eps=math.inf)
+    limits = PrivacyLimits(max_eps=math.inf)
     confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), first_run=1, runs=1, trials=40)
     audits = [cell for cell in folder.cells() if cell.kind == "audit"]
     assert [cell.label.alternative for cell in audits] == [point.alternative]
@@ -221,7 +232,9 @@ def test_what_has_no_clip_is_audited_too(
 
 
 def test_the_confirming_grid_has_the_experiments_settings() -> None:
-    found = confirming_grid(BASE, Point("proven-laplace", 2.0, 0.5), Limits(max_eps=4.0), runs=2, trials=40)
+    found = confirming_grid(
+        BASE, CandidatePoint("proven-laplace", 2.0, 0.5), PrivacyLimits(max_eps=4.0), runs=2, trials=40
+    )
     assert (found.runs, found.eps, found.sensitivity) == (2, (2.0,), 1.0)
     assert found.defenses == ("none", "proven-laplace")
     spec = found.spec_of(found.learners[0], "uniform", "perfect", 0, "attack")
@@ -234,4 +247,4 @@ def test_the_confirming_grid_has_the_experiments_settings() -> None:
 @pytest.mark.parametrize("field", ["candidates", "search_runs", "runs"])
 def test_nothing_is_no_effort(field: str) -> None:
     with pytest.raises(UsageError, match="expected at least 1"):
-        Effort(**{field: 0})
+        SearchBudget(**{field: 0})

@@ -8,32 +8,32 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from foltr_audit.experiments.recommend.limits import Limits
-from foltr_audit.experiments.recommend.search import BATCH, Score, best, search
-from foltr_audit.experiments.recommend.space import CLIP_NORMS, FAIR_SHARE, Point, Space
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
+from foltr_audit.experiments.recommend.search import BATCH, CandidateScore, best, search
+from foltr_audit.experiments.recommend.space import CLIP_NORMS, FAIR_SHARE, CandidatePoint, SearchSpace
 from foltr_audit.rng import Streams
 
-SPACE = Space(
+SPACE = SearchSpace(
     eps=(0.1, 4.0),
     defenses={"none": (False, False), "click-rr": (True, False), "laplace": (True, True)},
 )
-Found = list[tuple[Point, Score | None]]
+Found = list[tuple[CandidatePoint, CandidateScore | None]]
 
 
-def scored(point: Point) -> Score:
+def scored(point: CandidatePoint) -> CandidateScore:
     """Utility grows with epsilon, which the limit holds down; one norm is best.
 
     Of `laplace` it is `.2 + .12 ln eps - .05 ln(norm)^2` where `eps <= 2 - norm / 4`; of `click-rr`
     `.15 + .02 ln eps`, everywhere; `none` has the most and breaks the limit.
     """
     if point.alternative == "none":
-        return Score(utility=0.9, excess=0.3)
+        return CandidateScore(utility=0.9, excess=0.3)
     eps = point.eps or math.nan
     if point.alternative == "click-rr":
-        return Score(utility=0.15 + 0.02 * math.log(eps), excess=-0.1)
+        return CandidateScore(utility=0.15 + 0.02 * math.log(eps), excess=-0.1)
     norm = point.norm or math.nan
     utility = 0.2 + 0.12 * math.log(eps) - 0.05 * math.log(norm) ** 2
-    return Score(utility=max(0.0, utility), excess=0.2 * (eps - 2.0 + norm / 4.0))
+    return CandidateScore(utility=max(0.0, utility), excess=0.2 * (eps - 2.0 + norm / 4.0))
 
 
 def optimum() -> float:
@@ -43,7 +43,7 @@ def optimum() -> float:
 
 
 def played(seed: int, candidates: int = 70) -> Found:
-    def judge(points: Sequence[Point]) -> list[Score | None]:
+    def judge(points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         return [scored(point) for point in points]
 
     return search(SPACE, judge, candidates, Streams(seed))
@@ -72,7 +72,11 @@ def test_it_learns_from_what_it_is_told() -> None:
 
 def test_every_defense_is_tried_at_the_limit_and_most_candidates_are_dealt_out() -> None:
     found = [point for point, _ in played(0, 40)]
-    assert found[:3] == [Point("none"), Point("click-rr", 4.0), Point("laplace", 4.0, 1.5)]
+    assert found[:3] == [
+        CandidatePoint("none"),
+        CandidatePoint("click-rr", 4.0),
+        CandidatePoint("laplace", 4.0, 1.5),
+    ]
     dealt = [point.alternative for point in found[3 : round(40 * FAIR_SHARE)]]
     assert dealt == [("click-rr", "laplace")[number % 2] for number in range(27)]
     assert [point for point, _ in played(0, 2)] == found[:2]
@@ -81,7 +85,7 @@ def test_every_defense_is_tried_at_the_limit_and_most_candidates_are_dealt_out()
 def test_the_same_seed_asks_for_the_same_candidates_in_batches_of_one_size() -> None:
     sizes: list[int] = []
 
-    def judge(points: Sequence[Point]) -> list[Score | None]:
+    def judge(points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         sizes.append(len(points))
         return [scored(point) for point in points]
 
@@ -100,33 +104,41 @@ def test_candidates_stay_inside_the_space() -> None:
 
 
 def test_what_could_not_be_scored_never_wins() -> None:
-    def judge(points: Sequence[Point]) -> list[Score | None]:
+    def judge(points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         return [None if point.alternative == "laplace" else scored(point) for point in points]
 
     found = search(SPACE, judge, 20, Streams(5))
     number = best(found)
     assert number is not None
     assert found[number][0].alternative == "click-rr"
-    assert best([(Point("laplace", 1.0, 1.0), None), (Point("none"), Score(utility=0.9, excess=0.3))]) is None
+    assert (
+        best(
+            [
+                (CandidatePoint("laplace", 1.0, 1.0), None),
+                (CandidatePoint("none"), CandidateScore(utility=0.9, excess=0.3)),
+            ]
+        )
+        is None
+    )
 
 
 def test_of_equals_the_first_is_best() -> None:
-    equal = Score(utility=0.5, excess=0.0)
-    assert best([(Point("none"), equal), (Point("laplace"), equal)]) == 0
+    equal = CandidateScore(utility=0.5, excess=0.0)
+    assert best([(CandidatePoint("none"), equal), (CandidatePoint("laplace"), equal)]) == 0
 
 
 @pytest.mark.parametrize(
     ("upper", "excess"), [(0.65, 0.05), (0.6, 0.0), (0.5, -0.1), (None, 1.0), (math.nan, 1.0)]
 )
 def test_the_upper_end_of_an_interval_is_what_a_limit_holds(upper: float | None, excess: float) -> None:
-    limits = Limits(max_eps=4.0, max_auc=0.6)
+    limits = PrivacyLimits(max_eps=4.0, max_auc=0.6)
     assert limits.excess(upper) == pytest.approx(excess)
-    assert Limits(max_eps=4.0).excess(upper) < 0
+    assert PrivacyLimits(max_eps=4.0).excess(upper) < 0
 
 
 def test_a_proven_epsilon_may_exceed_its_limit_by_rounding_only() -> None:
-    limits = Limits(max_eps=4.0)
+    limits = PrivacyLimits(max_eps=4.0)
     assert limits.proves(4.0 * (1 + 1e-10))
     assert not limits.proves(4.0001)
     assert not limits.proves(math.nan)
-    assert Limits(max_eps=math.inf).proves(math.inf)
+    assert PrivacyLimits(max_eps=math.inf).proves(math.inf)

@@ -20,7 +20,7 @@ from foltr_audit.experiments.comparison import pools, runner, workers
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import Tick
 from tests.fixtures.cell_grids import begun, run_all, stored, tiny_cells
 from tests.fixtures.command import files
@@ -43,7 +43,7 @@ def test_a_dead_worker_is_replaced(tmp_path: Path) -> None:
     assert list(Workers(jobs=2).results(deadly, [str(flag)])) == ["answer"]
 
 
-class Dying(pools.Local):
+class Dying(pools.LocalPool):
     """A pool whose workers die over every piece below zero."""
 
     def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
@@ -53,14 +53,14 @@ class Dying(pools.Local):
 
     def result(self, future: Future[Any]) -> Any:
         if future.result() < 0:
-            raise pools.WorkerDiedError("a worker process died")
+            raise pools.WorkerCrashError("a worker process died")
         return future.result()
 
 
 def test_workers_that_die_again_and_again_end_the_work_after_all_that_can_be_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workers, "Local", Dying)
+    monkeypatch.setattr(workers, "LocalPool", Dying)
     found: list[int] = []
     results = Workers(jobs=2).results(abs, [1, -1, 2, 3, 4, 5])
     with pytest.raises(FoltrAuditError, match=r"a worker process died, 3 times .* --resume"):
@@ -91,7 +91,7 @@ def test_pieces_are_asked_for_as_workers_get_free_and_each_has_one_thread() -> N
 
 
 def test_no_piece_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools.Local, "submit", None)
+    monkeypatch.setattr(pools.LocalPool, "submit", None)
     assert list(Workers(jobs=2).results(threads, [])) == []
 
 
@@ -129,7 +129,7 @@ def test_cells_that_cannot_be_run_stop_no_other_and_cost_no_time_left(
 ) -> None:
     cells, real = tiny_cells(5), runner.run_cell
 
-    def failing(spec: Spec, study: Study) -> dict[str, bytes]:
+    def failing(spec: Spec, study: Runner) -> dict[str, bytes]:
         if spec.repetition == 1:
             raise UsageError("not this one")
         if spec.repetition == 2:
@@ -176,7 +176,7 @@ def test_a_cell_whose_folder_is_deleted_while_it_runs_is_stored_all_the_same(
 ) -> None:
     cells, path, real = tiny_cells(2), tmp_path / "folder", runner.run_cell
 
-    def meddled(spec: Spec, study: Study) -> dict[str, bytes]:
+    def meddled(spec: Spec, study: Runner) -> dict[str, bytes]:
         shutil.rmtree(path / "cells" / spec.hash[:12])
         return real(spec, study)
 

@@ -13,7 +13,7 @@ import pytest
 
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.differences import RunDiff
-from foltr_audit.experiments.runs.stored import StoredRun
+from foltr_audit.experiments.runs.stored import RunReader
 from foltr_audit.report.tables.run_differences import diff_json, models_line
 from tests.fixtures.stored_runs import P, rounds_of, write_run
 
@@ -21,7 +21,7 @@ ROUNDS = rounds_of(0.7, [0.1, 0.2, 0.6])
 
 
 def compare(a: Path, b: Path) -> RunDiff:
-    return RunDiff.of(StoredRun.open(a), StoredRun.open(b))
+    return RunDiff.of(RunReader.open(a), RunReader.open(b))
 
 
 def files_of(diff: RunDiff) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.runs.stored import StoredRun, stored_runs
+from foltr_audit.experiments.runs.stored import RunReader, stored_runs
 from foltr_audit.experiments.runs.systems import matched, systems_in, without_shared_parameters
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 
@@ -27,7 +27,7 @@ def chain(eps: float) -> dict[str, Any]:
 
 def test_metrics_of_the_last_round_and_of_all(tmp_path: Path) -> None:
     write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]))
-    run = StoredRun.open(tmp_path)
+    run = RunReader.open(tmp_path)
     assert run.finished
     assert run.value("offline_ndcg@10") == 0.7
     assert run.value("online_ndcg@10") == 0.6
@@ -40,12 +40,12 @@ def test_metrics_of_the_last_round_and_of_all(tmp_path: Path) -> None:
 def test_a_metric_that_is_not_there_is_refused(tmp_path: Path, metric: str, told: str) -> None:
     write_run(tmp_path, [{"online_ndcg@10": 0.5, "nothing": math.nan, "ndcg": 0.5}])
     with pytest.raises(UsageError, match=told):
-        StoredRun.open(tmp_path).value(metric)
+        RunReader.open(tmp_path).value(metric)
 
 
 def test_an_unfinished_run_is_opened_and_not_compared(tmp_path: Path) -> None:
     write_run(tmp_path, rounds_of(0.7, [0.1, 0.2, 0.6]), played=2)
-    run = StoredRun.open(tmp_path)
+    run = RunReader.open(tmp_path)
     assert (run.n_rounds, run.finished) == (2, False)
     with pytest.raises(UsageError, match=r"2 of 3 rounds; end the run with --resume"):
         stored_runs(tmp_path)
@@ -56,7 +56,7 @@ def test_a_run_without_a_round_has_no_metrics(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "spec.toml").write_text(spec.toml)
-    assert StoredRun.open(bare).metrics == {}
+    assert RunReader.open(bare).metrics == {}
     with pytest.raises(UsageError, match="0 of 1 rounds"):
         stored_runs(bare)
 

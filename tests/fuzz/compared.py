@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.evidence.bundle.pack import pack
-from foltr_audit.evidence.bundle.verify import Asked, verify
+from foltr_audit.evidence.bundle.verify import RerunOptions, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.render.csv import csv_text
 from foltr_audit.report.results.compare import CompareReport
@@ -92,7 +92,7 @@ def bundles(folder: Path) -> Feed:
     write_comparison(folder / "compared")
     pack(folder / "compared", folder / "good.zip")
     good, files = (folder / "good.zip").read_bytes(), content(folder / "good.zip")
-    path, asked = folder / "bad.zip", Asked(sample=0, seed=1)
+    path, asked = folder / "bad.zip", RerunOptions(sample=0, seed=1)
     assert verify(folder / "good.zip", asked).verdict == "verified"
 
     def feed(rng: Random) -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.cli.main import main
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.limits import Limits
-from foltr_audit.experiments.comparison.alternatives import Alternative
-from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.presets import read_preset
 from foltr_audit.privacy.event_texts import parse_event
@@ -30,7 +30,7 @@ from tests.fuzz.watch import Feed
 SPEC = Spec.parse(
     {"attack": {"methods": ["olsr", "map"]}, "defense": ["clip:norm=3", "laplace:eps=1.2,sensitivity=3"]}
 ).toml
-GRID = Grid.parse({"sensitivity_grid": [1.0, 3.0], "attacks": ["olsr"]}).toml
+GRID = ComparisonGrid.parse({"sensitivity_grid": [1.0, 3.0], "attacks": ["olsr"]}).toml
 PLAN = SPEC.replace("seed = 1\n", "") + "\n[[cells]]\nseed = 1\n\n[[cells]]\nseed = 2\ndata.fold = 1\n"
 LIMITS = 'max_attack_auc = 0.6\nmax_proven_eps = 1.2\nmin_ndcg = 0.3\nview = "aggregate"\nuse = "value"\n'
 PRESETS = Path(__file__).resolve().parents[2] / "scenarios" / "presets"
@@ -63,14 +63,14 @@ def _read_plan(text: str, where: str) -> None:
 
 
 def _read_grid(text: str, where: str) -> None:
-    grid = Grid.from_toml(text, where)
-    assert Grid.from_toml(grid.toml, where) == grid
+    grid = ComparisonGrid.from_toml(text, where)
+    assert ComparisonGrid.from_toml(grid.toml, where) == grid
 
 
 spec_toml = _of_file(SPEC, _read_spec)
 plan_toml = _of_file(PLAN, _read_plan)
 grid_toml = _of_file(GRID, _read_grid)
-limits_toml = _of_file(LIMITS, lambda text, where: Limits.from_toml(text, where).table())
+limits_toml = _of_file(LIMITS, lambda text, where: SystemLimits.from_toml(text, where).table())
 
 
 def presets(folder: Path) -> Feed:
@@ -90,9 +90,9 @@ _TEXTS: tuple[tuple[type[Plugin] | Callable[[str], object], tuple[str, ...]], ..
     (Learner, ("fpdgd:normaliser=shown,pairs=all", "foltr-es", "dbgd", "coltr", "pdgd")),
     (ClickModel, ("perfect", "navigational")),
     (canonical_scenarios, ("quantity-skew:batches=1/3/5", "label-skew:grades=2+intent-skew", "abrupt")),
-    (lambda text: Chain(parse_chain((text,))).texts, ("clip:norm=3", "laplace:eps=2,sensitivity=1")),
+    (lambda text: DefenseChain(parse_chain((text,))).texts, ("clip:norm=3", "laplace:eps=2,sensitivity=1")),
     (
-        lambda text: Alternative(text).text,
+        lambda text: DefenseAlternative(text).text,
         ("published+secure-aggregation", "proven-laplace", "clip:norm={clip}"),
     ),
     (lambda text: make_ranker(text, 5), ("neural:hidden=64,layers=2", "linear")),
@@ -165,7 +165,7 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
 def command_lines(folder: Path) -> Feed:
     """Commands whose words are others; none of them plays a round."""
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.experiments.runner import Study
+    from foltr_audit.experiments.runner import Runner
 
     def stopped(*_: object, **__: object) -> None:
         raise UsageError("far enough")
@@ -178,7 +178,7 @@ def command_lines(folder: Path) -> Feed:
             odd = odd if rng.random() < 0.5 else rng.choice(ODD_TEXTS)
             words[place : place + rng.choice([0, 1, 1, 1, 1])] = [odd[:8000]]
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
-            for owner, name in ((Study, "run"), (Study, "with_twins"), (Workers, "results")):
+            for owner, name in ((Runner, "run"), (Runner, "with_twins"), (Workers, "results")):
                 patch.setattr(owner, name, stopped)
             patch.chdir(folder)
             said = io.StringIO()

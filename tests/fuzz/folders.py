@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 
 from foltr_audit.data.cache.entry import map_entry, seal, unseal, write_entry
-from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
-from foltr_audit.experiments.runs.stored import StoredRun, stored_runs
+from foltr_audit.experiments.runs.stored import RunReader, stored_runs
 from foltr_audit.experiments.runs.systems import systems_in
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.tables.run_differences import diff_json
@@ -181,7 +181,7 @@ def attacked(folder: Path) -> Feed:
     tables = [name for name in sorted(files) if name.endswith(".parquet")]
 
     def read(method: str) -> None:
-        recorded_report(Recorded.open(folder / "trace", changes={"methods": (method,)})).json()
+        recorded_report(TraceAttack.open(folder / "trace", changes={"methods": (method,)})).json()
 
     def feed(rng: Random) -> None:
         changed = dict(files)
@@ -219,7 +219,7 @@ def runs(folder: Path) -> Feed:
 
     def differences() -> None:
         _ = RunFolder(folder / "a").problems()
-        diff_json(RunDiff.of(StoredRun.open(folder / "a"), StoredRun.open(folder / "b")))
+        diff_json(RunDiff.of(RunReader.open(folder / "a"), RunReader.open(folder / "b")))
 
     def tests() -> None:
         stored_runs(folder / "c")

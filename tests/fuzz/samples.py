@@ -11,9 +11,9 @@ import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
 from tests.fuzz.mutations import npy
@@ -178,12 +178,12 @@ def write_comparison(path: Path) -> None:
 
     folder = ComparisonFolder.create(path, resume=False, overwrite=False)
     planned = [
-        Planned(spec(defense, run, kind="attack"), "attack", Label(defense))
+        CellPlan(spec(defense, run, kind="attack"), "attack", DefenseLabel(defense))
         for defense in ("none", "clip:norm=1")
         for run in range(2)
     ]
-    planned.append(Planned(spec("clip:norm=1", 0, kind="audit"), "audit", Label("clip:norm=1")))
-    grid = Grid.parse({"runs": 2, "defenses": ["none", "clip:norm=1"], "click_models": ["perfect"]})
+    planned.append(CellPlan(spec("clip:norm=1", 0, kind="audit"), "audit", DefenseLabel("clip:norm=1")))
+    grid = ComparisonGrid.parse({"runs": 2, "defenses": ["none", "clip:norm=1"], "click_models": ["perfect"]})
     folder.save_index(grid, planned, [])
     for cell in planned:
         arrays = cell_arrays() if cell.kind == "attack" else training_arrays()

@@ -17,8 +17,8 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.inference.list_decoder import ListDecoder
-from foltr_audit.inference.list_evidence import ListEvidence, why_no_evidence
-from foltr_audit.inference.pattern_decoder import Decoder, patterns_as_clicks
+from foltr_audit.inference.list_evidence import ListLikelihood, why_no_evidence
+from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.list_evidence import broken_ranks, list_log_probabilities
@@ -153,14 +153,14 @@ def test_joint_map_reads_lists_and_message(setup_of: SetupOf) -> None:
 def test_the_right_clicks_break_no_rank(setup_of: SetupOf) -> None:
     made = recorded(setup_of, "deterministic", 3)
     for view, clicks in zip(made.views, made.clicks, strict=True):
-        decoder = Decoder(view)
+        decoder = PatternDecoder(view)
         every = np.arange(len(view))
         path = decoder.replay.paths(every, clicks)
-        assert np.all(ListEvidence(decoder).of_path(path[:-1], every) == 0.0)
+        assert np.all(ListLikelihood(decoder).of_path(path[:-1], every) == 0.0)
         wrong = clicks.copy()
         wrong[:, 0] = ~wrong[:, 0] & view.is_document[:, 0]
         other = decoder.replay.paths(every, wrong)
-        assert np.any(ListEvidence(decoder).of_path(other[:-1], every) < 0.0)
+        assert np.any(ListLikelihood(decoder).of_path(other[:-1], every) < 0.0)
 
 
 @pytest.mark.parametrize("lists", ["deterministic", "sampled"])
@@ -171,18 +171,18 @@ def test_every_pattern_leads_where_a_replay_leads(lists: str, pairs: str, setup_
     made = recorded(setup_of, lists, 3, learner=learner, repeats=1)
     (view,), (clicks,) = made.views, made.clicks
     view = view.trimmed()
-    decoder, every = Decoder(view), np.arange(len(view))
+    decoder, every = PatternDecoder(view), np.arange(len(view))
     k = view.shown.shape[2]
     for b in (0, 1):
         before = decoder.replay.paths(every, clicks[:, :, :k])[b]
         priors = decoder.log_priors(every, b)
-        found = ListEvidence(decoder).of_patterns(before, every, b, priors)
+        found = ListLikelihood(decoder).of_patterns(before, every, b, priors)
         for pattern in (0, 1, 5, (1 << k) - 2):
             tried = (
                 np.tile(patterns_as_clicks(np.array([pattern]), k), (len(view), 1)) & view.is_document[:, b]
             )
             after = decoder.replay.step(before, every, b, tried)
-            alone = ListEvidence(decoder).of_models(after, every, b + 1)
+            alone = ListLikelihood(decoder).of_models(after, every, b + 1)
             possible = np.isfinite(priors[:, pattern])
             np.testing.assert_allclose(
                 found[possible, pattern], (priors[:, pattern] + alone)[possible], rtol=1e-7, atol=1e-7
@@ -195,7 +195,7 @@ def test_the_posterior_of_sampled_lists_is_that_of_bayes(setup_of: SetupOf) -> N
     (view,) = made.views
     said = ShownLists(prior="relevance").infer(view, np.random.default_rng(0))
     view = view.trimmed()
-    decoder, k = Decoder(view, "relevance"), view.shown.shape[2]
+    decoder, k = PatternDecoder(view, "relevance"), view.shown.shape[2]
     replay = Replay(view)
     for i in range(0, len(view), 3):
         here = np.array([i])
@@ -225,7 +225,7 @@ def test_sampled_lists_tell_something_of_each_list_that_is_followed(setup_of: Se
     answers = made.answers("shown-lists")
     for view, clicks, scores, _ in answers:
         trimmed = view.trimmed()
-        decoder, k = Decoder(trimmed), trimmed.shown.shape[2]
+        decoder, k = PatternDecoder(trimmed), trimmed.shown.shape[2]
         for b in range(3):
             prior = np.exp(decoder.log_priors(np.arange(len(view)), b))
             usual = np.clip(prior @ patterns_as_clicks(np.arange(1 << k), k), 1e-9, 1 - 1e-9)
@@ -272,14 +272,14 @@ def test_enough_histories_weigh_everything(setup_of: SetupOf) -> None:
     made = recorded(setup_of, "sampled", 3, repeats=1)
     whole = made.views[0]
     view = View(**{**vars(whole), "shown": np.where(np.arange(10) < 3, whole.shown, -1)}).trimmed()
-    decoder, every = Decoder(view), np.arange(len(view))
+    decoder, every = PatternDecoder(view), np.arange(len(view))
     found = ListDecoder(decoder, histories=64).posteriors(every)
     joint = np.empty((len(view), 8, 8))
     for first, second in product(range(8), range(8)):
         clicks = patterns_as_clicks(np.array([first, second, 0]), 3)
         clicks = np.broadcast_to(clicks, (len(view), 3, 3)) & view.is_document
         path = decoder.replay.paths(every, clicks)
-        weight = ListEvidence(decoder).of_path(path[:-1], every)
+        weight = ListLikelihood(decoder).of_path(path[:-1], every)
         for b in range(2):
             weight += decoder.log_prior_of(every, b, clicks[:, b])
         joint[:, first, second] = weight

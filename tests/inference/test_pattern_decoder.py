@@ -14,11 +14,16 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import Ball, ClickModel, Knowledge, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.view import Candidates
-from foltr_audit.inference.pattern_decoder import Decoder, density_table, patterns_as_clicks, why_too_long
+from foltr_audit.inference.pattern_decoder import (
+    PatternDecoder,
+    density_table,
+    patterns_as_clicks,
+    why_too_long,
+)
 from foltr_audit.kernels.patterns import (
     MOST_DOCUMENTS,
     best_patterns,
@@ -130,7 +135,7 @@ def plain_likelihoods(seen: View, i: int, gradient: Floats, pairs: Bools, law: N
 
 def decoded(seen: View) -> Floats:
     """The decoder's log likelihoods of the only list of each message."""
-    return Decoder(seen).likelihoods(np.arange(len(seen)), 0, seen.parameters)
+    return PatternDecoder(seen).likelihoods(np.arange(len(seen)), 0, seen.parameters)
 
 
 # --- likelihoods ----------------------------------------------------------------------------------
@@ -191,14 +196,14 @@ def test_what_later_interactions_add_is_taken_off_first() -> None:
     seen = lists([5, 8], known("all", "shown", None, LAWS["share"]))
     rest = np.random.default_rng(2).normal(size=(2, P))
     shifted = replace(seen, messages=seen.messages + rest)
-    found = Decoder(shifted).likelihoods(np.arange(2), 0, seen.parameters, rest)
+    found = PatternDecoder(shifted).likelihoods(np.arange(2), 0, seen.parameters, rest)
     np.testing.assert_allclose(found[:, :32], decoded(seen)[:, :32], rtol=1e-9)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_message_does_not_depend_on_the_others_nor_on_threads(threads: int) -> None:
     seen = lists([3, 10, 0, 7, 10], known("last-click+1", "candidates", BALLS["L2"], LAWS["share"]))
-    decoder = Decoder(seen)
+    decoder = PatternDecoder(seen)
     with numba_threads(threads):
         together = decoder.likelihoods(np.arange(5), 0, seen.parameters)
     for i in range(5):
@@ -208,10 +213,10 @@ def test_a_message_does_not_depend_on_the_others_nor_on_threads(threads: int) ->
 
 def test_chunks_hold_every_message_once() -> None:
     seen = lists([3] * 70, known("all", "shown", None, LAWS["share"]), k=MOST_DOCUMENTS)
-    chunks = list(Decoder(seen).chunks())
+    chunks = list(PatternDecoder(seen).chunks())
     assert len(chunks) > 1
     assert np.concatenate(chunks).tolist() == list(range(70))
-    assert list(Decoder(lists([], seen.knowledge)).chunks()) == []
+    assert list(PatternDecoder(lists([], seen.knowledge)).chunks()) == []
 
 
 def test_lists_with_too_many_patterns_are_named() -> None:
@@ -277,7 +282,7 @@ def test_log_priors_are_the_law_of_simulated_clicks(name: str) -> None:
 
     def law(of: str) -> Floats:
         other = make(ClickModel, of)
-        assert isinstance(other, Cascade)
+        assert isinstance(other, CascadeClickModel)
         click, stop = (np.array(values)[grades][np.newaxis] for values in other.setting(4))
         chances: Floats = np.exp(cascade_log_priors(click, stop, np.array([5])))[0]
         return chances

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Ball, View
-from foltr_audit.inference.relaxation import Loss, RelaxedClicks
+from foltr_audit.inference.relaxation import ClickRelaxation, Loss
 from foltr_audit.inference.replay import Replay
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.tiny import view
@@ -35,7 +35,7 @@ def some_clicks(seen: View) -> Bools:
 @pytest.mark.parametrize("normaliser", ["shown", "candidates"])
 def test_an_effect_times_clicks_is_the_replayed_step(normaliser: str) -> None:
     seen = seen_by(12, 3, None, normaliser=normaliser)
-    relaxed, clicks, every = RelaxedClicks(seen), some_clicks(seen), np.arange(12)
+    relaxed, clicks, every = ClickRelaxation(seen), some_clicks(seen), np.arange(12)
     models = seen.parameters + np.random.default_rng(1).normal(size=seen.parameters.shape)
     for b in range(3):
         start = seen.parameters if b == 0 else models
@@ -53,7 +53,7 @@ def test_the_true_clicks_make_the_message_where_the_prefix_is_right(
 ) -> None:
     setup = setup_of(learner=learner(pairs, normaliser), data=wide(30))
     real = sent(setup, ranker=ranker)
-    relaxed, clicks = RelaxedClicks(real.view), real.clicks[:, 0]
+    relaxed, clicks = ClickRelaxation(real.view), real.clicks[:, 0]
     documents = real.view.is_document[:, 0].sum(axis=1)
     last = np.where(clicks, np.arange(10), -2).max(axis=1) + 2
     ends = documents if pairs == "all" else np.minimum(last, documents)
@@ -70,7 +70,7 @@ def test_a_path_is_the_replayed_one_for_hard_clicks(normaliser: str, clip: Ball 
     full = np.flatnonzero((seen.is_document.sum(axis=2) > 0).all(axis=1))
     assert full.size > 5
     clicks = some_clicks(seen)
-    mine = RelaxedClicks(seen).path(clicks.astype(np.float64))
+    mine = ClickRelaxation(seen).path(clicks.astype(np.float64))
     assert mine.shape == (3, 12, seen.parameters.shape[1])
     replayed = Replay(seen).paths(np.arange(12), clicks)[:-1]
     np.testing.assert_allclose(mine[:, full], replayed[:, full], rtol=0, atol=1e-13)
@@ -79,7 +79,7 @@ def test_a_path_is_the_replayed_one_for_hard_clicks(normaliser: str, clip: Ball 
 
 def distances(seen: View, clicks: Floats, factor: Floats) -> Floats:
     """Half the squared distance (n,) of models after one list, each times a factor (n, 1), to the message."""
-    effect = RelaxedClicks(seen).effect(seen.parameters, 0)
+    effect = ClickRelaxation(seen).effect(seen.parameters, 0)
     models = factor * (seen.parameters + np.einsum("npk,nk->np", effect, clicks[:, 0]))
     return np.asarray(((models - seen.models) ** 2).sum(axis=1) / 2)
 
@@ -88,7 +88,7 @@ def distances(seen: View, clicks: Floats, factor: Floats) -> Floats:
 def test_slopes_are_finite_differences(clip: Ball | None) -> None:
     """An active clip counts as a fixed factor."""
     seen = seen_by(12, 1, clip)
-    relaxed, rng = RelaxedClicks(seen), np.random.default_rng(3)
+    relaxed, rng = ClickRelaxation(seen), np.random.default_rng(3)
     clicks = np.where(seen.is_document, rng.uniform(0.2, 0.8, size=seen.shown.shape), 0.0)
     free = seen.parameters + np.einsum("npk,nk->np", relaxed.effect(seen.parameters, 0), clicks[:, 0])
     size = np.inf if clip is None else clip.norm
@@ -112,9 +112,9 @@ def test_slopes_vanish_where_the_message_is_met() -> None:
         full = np.flatnonzero((seen.is_document.sum(axis=2) > 0).all(axis=1))
         clicks = some_clicks(seen)
         seen = replace(seen, messages=Replay(seen).paths(np.arange(12), clicks)[-1])
-        found = RelaxedClicks(seen).gradient(clicks.astype(np.float64))
+        found = ClickRelaxation(seen).gradient(clicks.astype(np.float64))
         np.testing.assert_allclose(found[full], 0, atol=1e-14)
-        assert np.abs(RelaxedClicks(seen).gradient(np.where(seen.is_document, 0.5, 0.0))).max() > 1e-3
+        assert np.abs(ClickRelaxation(seen).gradient(np.where(seen.is_document, 0.5, 0.0))).max() > 1e-3
 
 
 @pytest.mark.parametrize("loss", ["least-squares", "least-absolute"])
@@ -128,7 +128,7 @@ def test_settled_clicks_are_the_true_ones_without_noise(
     clicks = real.clicks
     told = clicks.any(axis=2) & (clicks != real.view.is_document).any(axis=2)
     assert told.sum() > 25
-    relaxed = RelaxedClicks(real.view)
+    relaxed = ClickRelaxation(real.view)
     first, last = (np.abs(relaxed.settled(loss, turns) - clicks)[told].mean() for turns in (0, 12))
     assert last < 1e-3
     assert first > 10 * last
@@ -137,7 +137,7 @@ def test_settled_clicks_are_the_true_ones_without_noise(
 
 def test_starts_are_rounded_solutions_on_documents() -> None:
     seen = seen_by(8, 2, Ball(norm=1.5))
-    relaxed = RelaxedClicks(seen)
+    relaxed = ClickRelaxation(seen)
     starts = relaxed.starts(2)
     assert starts.shape == (8, 6, *seen.shown.shape[1:])
     assert not starts[~np.broadcast_to(seen.is_document[:, np.newaxis], starts.shape)].any()
@@ -151,6 +151,6 @@ def test_starts_are_rounded_solutions_on_documents() -> None:
 def test_views_without_messages_or_lists() -> None:
     for n, B in ((0, 2), (3, 0)):
         seen = seen_by(n, B, Ball(norm=1.5))
-        relaxed, shape = RelaxedClicks(seen), seen.shown.shape
+        relaxed, shape = ClickRelaxation(seen), seen.shown.shape
         assert relaxed.gradient(np.zeros(shape)).shape == shape
         assert relaxed.settled("least-squares", 2).shape == shape

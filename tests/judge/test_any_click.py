@@ -9,14 +9,14 @@ import pytest
 from sklearn import metrics as sk
 
 from foltr_audit.judge.any_click import any_click_scores, base_rate
-from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import evidence, random_evidence, resampled
 
 
-def resamples_of(judged: Evidence, seed: int = 1) -> Resamples:
-    return Resamples(judged.query, Streams(seed), 200)
+def resamples_of(judged: ClickEvidence, seed: int = 1) -> QueryBootstrap:
+    return QueryBootstrap(judged.query, Streams(seed), 200)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import NOTHING, Resamples, Score, interval
+from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap, interval
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import resampled
 
@@ -26,7 +26,7 @@ def ends(values: NDArray[np.float64]) -> tuple[float, float]:
 def test_a_mean_and_its_interval_equal_a_plain_loop(seed: int) -> None:
     values = np.array([0.1, 0.9, 0.4, 0.3, np.nan, 1.0, 0.0, np.nan])
     defined = ~np.isnan(values)
-    found = Resamples(QUERIES, Streams(seed), 300).mean(values)
+    found = QueryBootstrap(QUERIES, Streams(seed), 300).mean(values)
     loop = resampled(np.where(defined, values, 0.0), defined.astype(float), QUERIES, draws(seed, 5))
     assert found.value == pytest.approx(np.nanmean(values), rel=1e-12)
     assert found.ci95 == pytest.approx(ends(loop), rel=1e-12)
@@ -36,7 +36,7 @@ def test_a_mean_and_its_interval_equal_a_plain_loop(seed: int) -> None:
 def test_a_ratio_and_its_interval_equal_a_plain_loop(seed: int) -> None:
     above = np.array([1.0, 3.0, 0.0, 2.0, 1.0, 1.0, 0.0, 4.0])
     below = np.array([2.0, 4.0, 3.0, 2.0, 5.0, 1.0, 0.0, 8.0])
-    resamples = Resamples(QUERIES, Streams(seed), 300)
+    resamples = QueryBootstrap(QUERIES, Streams(seed), 300)
     loop = resampled(above, below, QUERIES, draws(seed, 5))
     plain = resamples.ratio(above, below)
     assert plain.value == pytest.approx(12 / 25, rel=1e-12)
@@ -47,9 +47,9 @@ def test_a_ratio_and_its_interval_equal_a_plain_loop(seed: int) -> None:
 
 
 def test_resamples_depend_on_seed_and_number_of_queries_only() -> None:
-    one, renamed = Resamples(QUERIES, Streams(1)), Resamples(np.array(list("vwxyz")), Streams(1))
+    one, renamed = QueryBootstrap(QUERIES, Streams(1)), QueryBootstrap(np.array(list("vwxyz")), Streams(1))
     assert np.array_equal(one.weights, renamed.weights)
-    assert not np.array_equal(one.weights, Resamples(QUERIES, Streams(2)).weights)
+    assert not np.array_equal(one.weights, QueryBootstrap(QUERIES, Streams(2)).weights)
     assert one.names.tolist() == ["a", "b", "c", "d", "e"]
     assert one.cluster.tolist() == [1, 0, 1, 2, 2, 2, 3, 4]
     assert (one.weights.sum(axis=1) == 5).all()
@@ -57,7 +57,7 @@ def test_resamples_depend_on_seed_and_number_of_queries_only() -> None:
 
 def test_nothing_is_defined() -> None:
     for query in (QUERIES, QUERIES[:0]):
-        resamples = Resamples(query, Streams(1))
+        resamples = QueryBootstrap(query, Streams(1))
         for found in (
             resamples.mean(np.full(query.size, np.nan)),
             resamples.ratio(np.zeros(query.size), np.zeros(query.size)),
@@ -68,11 +68,11 @@ def test_nothing_is_defined() -> None:
 
 
 def test_one_query_has_no_interval() -> None:
-    one = Resamples(np.array(["a", "a", "a"]), Streams(1))
-    assert one.mean(np.array([0.0, 0.5, 1.0])) == Score(0.5, None)
-    assert one.ratio(np.ones(3), np.full(3, 2.0)) == Score(0.5, None)
-    two = Resamples(np.array(["a", "a", "b"]), Streams(1))
-    assert two.mean(np.array([0.0, 1.0, np.nan])) == Score(0.5, None)
+    one = QueryBootstrap(np.array(["a", "a", "a"]), Streams(1))
+    assert one.mean(np.array([0.0, 0.5, 1.0])) == MetricEstimate(0.5, None)
+    assert one.ratio(np.ones(3), np.full(3, 2.0)) == MetricEstimate(0.5, None)
+    two = QueryBootstrap(np.array(["a", "a", "b"]), Streams(1))
+    assert two.mean(np.array([0.0, 1.0, np.nan])) == MetricEstimate(0.5, None)
 
 
 def test_the_middle_95_percent() -> None:

@@ -11,14 +11,20 @@ from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
 from foltr_audit.errors import PluginError
-from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.judge.calibration import Bin, Calibration, calibration, calibration_error, reliability
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.calibration import (
+    ProbabilityCalibration,
+    ReliabilityBin,
+    calibration,
+    calibration_error,
+    reliability,
+)
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import evidence, resampled
 
 
-def honest(seed: int, lists: int = 80, k: int = 6, queries: int = 12) -> Evidence:
+def honest(seed: int, lists: int = 80, k: int = 6, queries: int = 12) -> ClickEvidence:
     """Lists whose clicks are drawn from the probabilities that the attack gives."""
     rng = np.random.default_rng(seed)
     p = rng.beta(0.6, 1.2, size=(lists, k))
@@ -29,11 +35,11 @@ def honest(seed: int, lists: int = 80, k: int = 6, queries: int = 12) -> Evidenc
     return evidence(names, clicks, p > 0.5, lengths, p, probabilities=["attack"])
 
 
-def calibrated(judged: Evidence, resamples: int = 200) -> Calibration:
-    return calibration(judged, "attack", Resamples(judged.query, Streams(1), resamples))
+def calibrated(judged: ClickEvidence, resamples: int = 200) -> ProbabilityCalibration:
+    return calibration(judged, "attack", QueryBootstrap(judged.query, Streams(1), resamples))
 
 
-def documents(judged: Evidence) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def documents(judged: ClickEvidence) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     here = judged.is_document
     return judged.guessed["attack"].scores[here], judged.clicks[here]
 
@@ -159,7 +165,7 @@ def test_rounding_beyond_one_is_no_error() -> None:
     scores = np.array([[np.nextafter(1.0, 2.0), -1e-17]])
     found = calibrated(evidence(["a"], clicks, clicks, scores=scores))
     assert found.brier.value == 0.0
-    assert found.reliability[9] == Bin(0.9, 1.0, 1, 1.0, 1.0)
+    assert found.reliability[9] == ReliabilityBin(0.9, 1.0, 1, 1.0, 1.0)
 
 
 def test_probabilities_that_are_what_they_say_have_a_small_error() -> None:

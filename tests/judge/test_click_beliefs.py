@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Informational, Navigational, Perfect
+from foltr_audit.core.click_models import InformationalClickModel, NavigationalClickModel, PerfectClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.inference.pattern_decoder import Decoder
+from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.click_beliefs import click_belief
 from foltr_audit.judge.observer import Observer
 from foltr_audit.kernels.patterns import cascade_log_priors
@@ -104,8 +104,8 @@ def test_grades_are_counted_by_position_on_lists_in_score_order(ranker: str, col
         for position, document in enumerate(order[:10]):
             counts[position, data.labels[rows][document]] += 1
     np.testing.assert_allclose(belief.grades, counts / counts.sum(axis=1, keepdims=True), rtol=1e-12)
-    assert tuple(belief.click) == Informational.click_given_grade[1]
-    assert tuple(belief.stop) == Informational.stop_given_grade[1]
+    assert tuple(belief.click) == InformationalClickModel.click_given_grade[1]
+    assert tuple(belief.stop) == InformationalClickModel.stop_given_grade[1]
 
 
 @pytest.mark.parametrize("lists", ["sampled", None])
@@ -136,8 +136,10 @@ def test_the_same_model_teaches_the_same(collection: Collection) -> None:
     assert not np.array_equal(one.grades, other.grades)
 
 
-@pytest.mark.parametrize(("model", "cls"), [("perfect", Perfect), ("navigational", Navigational)])
-def test_the_setting_follows_the_largest_grade(model: str, cls: type[Perfect]) -> None:
+@pytest.mark.parametrize(
+    ("model", "cls"), [("perfect", PerfectClickModel), ("navigational", NavigationalClickModel)]
+)
+def test_the_setting_follows_the_largest_grade(model: str, cls: type[PerfectClickModel]) -> None:
     data = toy_dataset([5, 6, 7], 0, largest=4)
     data = replace(data, labels=np.minimum(np.arange(18) % 6, 4))
     belief = click_belief(collection_of(data, data, data), "linear", MODEL, model, "sampled")
@@ -211,7 +213,7 @@ def test_a_decoder_takes_the_prior_it_is_told_or_the_next_best() -> None:
         ("position", naive, "uniform"),
         ("relevance", naive, "uniform"),
     ):
-        decoder = Decoder(what, prior)  # type: ignore[arg-type]
+        decoder = PatternDecoder(what, prior)  # type: ignore[arg-type]
         found = decoder.log_priors(every, 0)
         np.testing.assert_allclose(found, expected[source], rtol=1e-12, atol=1e-12)
         patterns = np.array([0, 1, 3, 5, 9, 7, 0, 2]) % 2**lengths
@@ -219,5 +221,5 @@ def test_a_decoder_takes_the_prior_it_is_told_or_the_next_best() -> None:
         one = decoder.log_prior_of(every, 0, clicks)
         np.testing.assert_array_equal(one, found[every, patterns])
     some = np.array([5, 2, 5])
-    picked = Decoder(rearranged(seen, some), "relevance").log_priors(np.arange(3), 0)
-    assert picked.tobytes() == Decoder(seen, "relevance").log_priors(some, 0).tobytes()
+    picked = PatternDecoder(rearranged(seen, some), "relevance").log_priors(np.arange(3), 0)
+    assert picked.tobytes() == PatternDecoder(seen, "relevance").log_priors(some, 0).tobytes()

@@ -22,12 +22,12 @@ from foltr_audit.experiments.stages import attack_fresh, findings, make_attacks,
 from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.clicks import judge as judge_by
-from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.evidence import ClickEvidence, combined
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRecording, Recording, record_rounds, trace_header
+from foltr_audit.simulation.recorder import MemoryRoundStore, RoundStore, record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.tiny import FEATURES, Drawing, view
 
@@ -35,9 +35,9 @@ SetupOf = Callable[..., Setup]
 ATTACKS = [make(Attack, "olsr"), make(Attack, "first-position"), make(Attack, "max-gain")]
 
 
-def recording_of(setup: Setup, rounds: int = 2) -> MemoryRecording:
+def recording_of(setup: Setup, rounds: int = 2) -> MemoryRoundStore:
     """The rounds of an experiment, in memory."""
-    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 8))
+    memory = MemoryRoundStore(trace_header(setup, setup.spec.train.click_model, 8))
     parameters = np.linspace(-0.5, 0.5, FEATURES)
     for number in range(rounds):
         record, truth = Federation(setup).play(parameters, number).recorded()
@@ -46,12 +46,12 @@ def recording_of(setup: Setup, rounds: int = 2) -> MemoryRecording:
     return memory
 
 
-def judge(recording: Recording, data: Collection, attacks: list[Attack], streams: Streams) -> Evidence:
+def judge(recording: RoundStore, data: Collection, attacks: list[Attack], streams: Streams) -> ClickEvidence:
     """What an observer that has the data finds."""
     return judge_by(recording, Observer(recording.header, data), attacks, streams)
 
 
-def equal(a: Evidence, b: Evidence) -> bool:
+def equal(a: ClickEvidence, b: ClickEvidence) -> bool:
     """Whether two pieces of evidence are the same."""
     return (
         a.query.tolist() == b.query.tolist()
@@ -331,9 +331,9 @@ def test_metrics_alone_are_kept_where_nobody_attacks(setup_of: SetupOf) -> None:
     kept, slim = (train(setup_of(rounds=4), keep=keep) for keep in (True, False))
     assert kept.rounds == slim.rounds
     assert kept.parameters.tobytes() == slim.parameters.tobytes()
-    assert isinstance(kept.recording, MemoryRecording)
+    assert isinstance(kept.recording, MemoryRoundStore)
     assert len(list(kept.recording.rounds())) == 4
-    assert isinstance(slim.recording, MemoryRecording)
+    assert isinstance(slim.recording, MemoryRoundStore)
     assert list(slim.recording.rounds()) == []
     assert len(slim.recording.records) == 1, "memory does not grow with the rounds"
     assert slim.ndcg == slim.rounds[-1]["offline_ndcg@10"]
@@ -356,7 +356,7 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
         assert evidence.steps == 2 * clients.queries.size
         assert evidence.query.size == evidence.steps
         header = trace_header(setup, click_model, clients.queries.size, setup.learner.interactions)
-        memory = MemoryRecording(header)
+        memory = MemoryRoundStore(header)
         for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
             memory.write(record, truth)
         again = findings(memory, collection, protocol, setup.streams).clicks

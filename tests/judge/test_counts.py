@@ -17,10 +17,10 @@ from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates
-from foltr_audit.judge.counts import CountEvidence, Totals, combined_counts, judge_counts
+from foltr_audit.judge.counts import CountEvidence, ListTotals, combined_counts, judge_counts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
 from tests.judge.test_queries import fresh
 
@@ -45,7 +45,7 @@ class Peeking(Attack):
 
 
 def judged(
-    recording: MemoryRecording,
+    recording: MemoryRoundStore,
     data: Collection,
     attacks: Sequence[Attack] = (Peeking(),),
     hidden: frozenset[str] = frozenset(),
@@ -53,7 +53,7 @@ def judged(
     return judge_counts(recording, Observer(recording.header, data, hidden), attacks, Streams(1))
 
 
-def lost(recording: MemoryRecording, rounds: int, row: int) -> MemoryRecording:
+def lost(recording: MemoryRoundStore, rounds: int, row: int) -> MemoryRoundStore:
     """The same rounds; a message of the first ones did not arrive."""
     records = [
         replace(record, survivors=record.survivors & ((np.arange(record.n_messages) != row) | (i >= rounds)))
@@ -181,9 +181,9 @@ def test_without_truth_or_messages_nothing_is_summed(setup_of: SetupOf) -> None:
     recording, data = fresh(setup_of, clients=100)
     observer = Observer(recording.header, data)
     with pytest.raises(UsageError, match="holds no truth"):
-        Totals.of(replace(recording, has_truth=False), observer)
+        ListTotals.of(replace(recording, has_truth=False), observer)
     with pytest.raises(UsageError, match="no message"):
-        Totals.of(replace(recording, records=[], truth=[]), observer)
+        ListTotals.of(replace(recording, records=[], truth=[]), observer)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.fact_check.steps import Replayed, coefficients
+from foltr_audit.judge.fact_check.steps import SingleListReplay, coefficients
 from tests.fixtures import tiny
 
 
@@ -18,7 +18,7 @@ def test_steps_of_all_patterns_are_those_of_the_replay(pairs: str, normaliser: s
     seen = tiny.view(6, seed=4, k=5)
     known = replace(seen.knowledge, pairs=pairs, normaliser=normaliser)
     view = replace(seen, knowledge=known)
-    replayed, replay = Replayed(view), Replay(view)
+    replayed, replay = SingleListReplay(view), Replay(view)
     for i in range(len(view)):
         (steps,) = replayed.steps(i)
         length = int(replay.lengths[i, 0])

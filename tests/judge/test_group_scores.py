@@ -17,18 +17,18 @@ from sklearn import metrics as sk
 
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.records.population import Population, Trait, Value
+from foltr_audit.core.records.population import Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.judge.evidence import ClickEvidence, combined
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.scoring import Scorer
+from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
 from foltr_audit.report.results.group_success import groups_table
 from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import MemoryRecording
+from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 
@@ -42,40 +42,43 @@ SETTING = {
 }
 INTENTS = Population(
     traits=(
-        Trait(name="intent", values=(Value(name="intent 1", intent=0), Value(name="intent 2", intent=1))),
+        Trait(
+            name="intent",
+            values=(TraitValue(name="intent 1", intent=0), TraitValue(name="intent 2", intent=1)),
+        ),
         Trait(
             name="clicks",
             values=(
-                Value(name="perfect clicks", click_model="perfect"),
-                Value(name="no clicks", click_model="informational"),
+                TraitValue(name="perfect clicks", click_model="perfect"),
+                TraitValue(name="no clicks", click_model="informational"),
             ),
         ),
     )
 )
-TWO = Population(traits=(Trait(name="t", values=(Value(name="even"), Value(name="odd"))),))
+TWO = Population(traits=(Trait(name="t", values=(TraitValue(name="even"), TraitValue(name="odd"))),))
 
 
-def grouped(judged: Evidence, seed: int = 1, n: int = 3) -> Evidence:
+def grouped(judged: ClickEvidence, seed: int = 1, n: int = 3) -> ClickEvidence:
     """Lists dealt to some groups at random; lists of one query may be of several."""
     group = np.random.default_rng(seed).integers(0, n, size=judged.query.size)
     return replace(judged, group=group, groups=tuple(f"group {g}" for g in range(n)))
 
 
-def scores(judged: Evidence, resamples: int = 200) -> dict[str, GuesserScores]:
-    return {found.method: found for found in group_scores(Scorer(judged, Streams(1), resamples))}
+def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, GuesserScores]:
+    return {found.method: found for found in group_scores(AttackScorer(judged, Streams(1), resamples))}
 
 
 # --- the judge ------------------------------------------------------------------------------------
 
 
-def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int = 2) -> MemoryRecording:
+def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int = 2) -> MemoryRoundStore:
     """Rounds of messages with some lists each, whose features are embedded."""
     rng, lists, k, d = np.random.default_rng(1), messages * steps, 4, 6
     header = TraceHeader(
         kind="update", dtype="float64", parameters=d, k=k, has_truth=True, embeds_features=True,
         dataset=TraceDataset(source="here", fold=0, fingerprint="", normalised="none", parts=("live",)),
     )  # fmt: skip
-    made = MemoryRecording(header)
+    made = MemoryRoundStore(header)
     for number in range(rounds):
         updates = rng.normal(size=(messages, d))
         record = RoundRecord(
@@ -103,7 +106,7 @@ def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int
     return made
 
 
-def judged_by(made: MemoryRecording, groups: ClientGroups) -> Evidence:
+def judged_by(made: MemoryRoundStore, groups: ClientGroups) -> ClickEvidence:
     observer = Observer(made.header, None)
     return judge(made, observer, make_attacks(["first-position"]), Streams(1), groups=groups)
 
@@ -155,7 +158,7 @@ def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() 
 # --- attack success -------------------------------------------------------------------------------
 
 
-def slow_metrics(judged: Evidence, lists: NDArray[np.int64]) -> dict[str, float]:
+def slow_metrics(judged: ClickEvidence, lists: NDArray[np.int64]) -> dict[str, float]:
     """Means over some lists with a click, one by one, and the AUC of their documents."""
     found: dict[str, list[float]] = {name: [] for name in GROUP_METRICS if name != "auc"}
     truth, values = [], []
@@ -196,7 +199,7 @@ def test_scores_of_a_group_are_those_of_its_lists_alone(seed: int) -> None:
 
 def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
     judged = grouped(random_evidence(4))
-    scorer = Scorer(judged, Streams(1), 200)
+    scorer = AttackScorer(judged, Streams(1), 200)
     (found,) = [one for one in group_scores(scorer) if one.method == "attack"]
     draws = (
         Streams(1)
@@ -221,7 +224,7 @@ def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
 
 def test_the_auc_of_resamples_is_that_of_their_documents() -> None:
     judged = grouped(random_evidence(5, lists=30, queries=5), n=2)
-    scorer = Scorer(judged, Streams(1), 20)
+    scorer = AttackScorer(judged, Streams(1), 20)
     inside = judged.group == 1
     found = scorer.ranked("attack", inside).areas(scorer.resamples)
     for draw, weights in zip(found.draws, scorer.resamples.weights, strict=True):
@@ -231,7 +234,7 @@ def test_the_auc_of_resamples_is_that_of_their_documents() -> None:
         assert draw == pytest.approx(sk.roc_auc_score(truth, values), rel=1e-12)
 
 
-def leaking(strength: float, seed: int, lists: int = 200) -> Evidence:
+def leaking(strength: float, seed: int, lists: int = 200) -> ClickEvidence:
     """Two groups; of the odd lists a score tells the clicks with so much strength, of the even nothing."""
     rng = np.random.default_rng(seed)
     clicks = rng.random((lists, 5)) < 0.4
@@ -302,7 +305,7 @@ def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
 # --- rows and tables of attacks -------------------------------------------------------------------
 
 
-def report_of(judged: Evidence, utility_groups: list[dict[str, Any]] | None = None) -> AttackReport:
+def report_of(judged: ClickEvidence, utility_groups: list[dict[str, Any]] | None = None) -> AttackReport:
     rows = joined([attack_rows(judged, "perfect", SETTING, Streams(1))])
     data = {"source": "data", "synthetic": False, "features": 4, "normalised": "none"}
     folds = [{"fingerprint": "0123456789abcdef"}]

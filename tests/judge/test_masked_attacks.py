@@ -13,12 +13,12 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRecording, trace_header
+from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.tiny import FEATURES, collection_of, dataset
 
@@ -38,28 +38,28 @@ def short_lists() -> Collection:
     return collection_of(train, vali, test)
 
 
-def training(setup: Setup, rounds: int = 3) -> MemoryRecording:
-    memory = MemoryRecording(trace_header(setup, setup.spec.train.click_model, 150))
+def training(setup: Setup, rounds: int = 3) -> MemoryRoundStore:
+    memory = MemoryRoundStore(trace_header(setup, setup.spec.train.click_model, 150))
     for number in range(rounds):  # always from the same model: only the clicks differ
         memory.write(*Federation(setup).play(MODEL, number).recorded())
     return memory
 
 
-def fresh(setup: Setup) -> MemoryRecording:
+def fresh(setup: Setup) -> MemoryRoundStore:
     protocol = setup.spec.attack
     assert protocol is not None
-    memory = MemoryRecording(trace_header(setup, "informational", 240, 1))
+    memory = MemoryRoundStore(trace_header(setup, "informational", 240, 1))
     for played in FreshClients(setup, protocol).rounds(MODEL, "informational"):
         memory.write(*played.recorded())
     return memory
 
 
-def found(recording: MemoryRecording, data: Collection) -> Evidence:
+def found(recording: MemoryRoundStore, data: Collection) -> ClickEvidence:
     attacks = [make(Attack, name) for name in ATTACKS]
     return judge(recording, Observer(recording.header, data, NO_PRIOR), attacks, Streams(1))
 
 
-def replaced(recording: MemoryRecording) -> MemoryRecording:
+def replaced(recording: MemoryRoundStore) -> MemoryRoundStore:
     """The same rounds with uniform numbers in the place of the messages."""
     rng, bits = np.random.default_rng(9), recording.header.knowledge["bits"]
     assert isinstance(bits, int)
@@ -67,10 +67,10 @@ def replaced(recording: MemoryRecording) -> MemoryRecording:
         replace(r, messages=rng.integers(0, 2**bits, size=r.messages.shape, dtype=np.uint64))
         for r in recording.records
     ]
-    return MemoryRecording(recording.header, records=records, truth=recording.truth, rows=recording.rows)
+    return MemoryRoundStore(recording.header, records=records, truth=recording.truth, rows=recording.rows)
 
 
-def concordance(evidence: Evidence, label: str) -> NDArray[np.float64]:
+def concordance(evidence: ClickEvidence, label: str) -> NDArray[np.float64]:
     """For each list: how often a clicked document scores above an unclicked one, ties counting one half."""
     out = []
     for scores, clicks, shown in zip(
@@ -93,7 +93,7 @@ def z(values: NDArray[np.float64], centre: float) -> float:
 def test_masked_messages_tell_nothing(
     message: str, target: str, setup_of: SetupOf, short_lists: Collection
 ) -> None:
-    def seen(masks: str) -> tuple[MemoryRecording, Evidence]:
+    def seen(masks: str) -> tuple[MemoryRoundStore, ClickEvidence]:
         setup = setup_of(
             defense=(f"secure-aggregation:masks={masks}",),
             data=short_lists,

@@ -22,14 +22,14 @@ from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.inference.pattern_decoder import Decoder
-from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.inference.pattern_decoder import PatternDecoder
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import Evidence, combined
-from foltr_audit.judge.mutual_information import Information, exact_metric_bits, held, information
+from foltr_audit.judge.evidence import ClickEvidence, combined
+from foltr_audit.judge.mutual_information import MutualInformation, exact_metric_bits, held, information
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
-from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.report.results.information import information_rows, information_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -44,11 +44,11 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-def resamples(judged: Evidence) -> Resamples:
-    return Resamples(judged.query, Streams(1))
+def resamples(judged: ClickEvidence) -> QueryBootstrap:
+    return QueryBootstrap(judged.query, Streams(1))
 
 
-def with_bits(before: Floats, after: Floats, documents: int = 3, *, exact: bool = False) -> Evidence:
+def with_bits(before: Floats, after: Floats, documents: int = 3, *, exact: bool = False) -> ClickEvidence:
     """Lists with these surprisals, each of a query of its own."""
     L = before.size
     clicks = np.zeros((L, documents), dtype=np.bool_)
@@ -58,25 +58,25 @@ def with_bits(before: Floats, after: Floats, documents: int = 3, *, exact: bool 
     return replace(judged, surprisal=before, guessed={"attack": guessed}, exact=labels)
 
 
-def measured(judged: Evidence) -> Information:
+def measured(judged: ClickEvidence) -> MutualInformation:
     """Of the only attack."""
     (found,) = information(judged, resamples(judged))
     return found
 
 
-def of_attack(attack: Attack, seen: View, clicks: Bools) -> Evidence:
+def of_attack(attack: Attack, seen: View, clicks: Bools) -> ClickEvidence:
     """Evidence with the surprisals of an attack's patterns on lists (n, B, k) with these clicks."""
     n, B, k = clicks.shape
     numbers = (clicks @ (1 << np.arange(k)))[..., np.newaxis]
     with np.errstate(divide="ignore"):
         after = -np.log2(np.take_along_axis(patterns_of(answer(attack, seen)), numbers, axis=2))
-    decoder, every = Decoder(seen, "relevance"), np.arange(n)
+    decoder, every = PatternDecoder(seen, "relevance"), np.arange(n)
     before = np.stack([-decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2) for b in range(B)], axis=1)
     says = getattr(attack, "exact_posterior", lambda view: False)
     return with_bits(before.reshape(-1), after.reshape(-1), k, exact=says(seen))
 
 
-def deviation(judged: Evidence, truth: float) -> float:
+def deviation(judged: ClickEvidence, truth: float) -> float:
     """How many standard errors the estimate lies above the truth."""
     after = judged.guessed["attack"].surprisal
     assert after is not None
@@ -94,7 +94,7 @@ def deviation(judged: Evidence, truth: float) -> float:
 )
 def test_metric_bits_against_a_double_sum(weights: Floats, p: float) -> None:
     prior = (weights + 1e-3) / (weights + 1e-3).sum(axis=1, keepdims=True)
-    channel = MetricResponse(p, 5).matrix
+    channel = RandomizedResponse(p, 5).matrix
     found = exact_metric_bits(prior, channel)
     for row, value in zip(prior, found, strict=True):
         reported = row @ channel
@@ -111,7 +111,7 @@ def test_channels_of_known_capacity() -> None:
     """A perfect one of eight values, a useless one, and a binary symmetric one."""
     even = np.full((1, 8), 1 / 8)
     assert exact_metric_bits(even, np.eye(8)).tolist() == [3.0]
-    assert exact_metric_bits(even, MetricResponse(1 / 8, 8).matrix)[0] == pytest.approx(0.0, abs=1e-12)
+    assert exact_metric_bits(even, RandomizedResponse(1 / 8, 8).matrix)[0] == pytest.approx(0.0, abs=1e-12)
     flip = exact_metric_bits(np.array([[0.5, 0.5]]), np.array([[0.89, 0.11], [0.11, 0.89]]))[0]
     assert flip == pytest.approx(0.5, abs=1e-3), "the textbook example: half a bit at a flip of .11"
 
@@ -164,19 +164,19 @@ def test_single_metrics_tell_what_the_closed_form_says(p: float, metric: str) ->
     """Within 4 standard errors; an attack that believes in another p is 4 below, and never above."""
     noise = "none" if p == 1 else f"metric-rr:p={p}"
     made = sent(6000, 1, 4, seed=1, noise=noise, metric=metric)
-    attack, decoder = ESFirstClick(prior="relevance"), Decoder(made.view, "relevance")
+    attack, decoder = ESFirstClick(prior="relevance"), PatternDecoder(made.view, "relevance")
     beliefs = np.exp(decoder.log_priors(np.arange(6000), 0))
     if metric == "dcg":
         prior = np.zeros((6000, 1024))
         prior[:, :16] = beliefs
-        channel = MetricResponse(p, 1024).matrix[:16]
+        channel = RandomizedResponse(p, 1024).matrix[:16]
         inside = np.einsum("lo,or->lr", beliefs, channel)
         rows = -(channel * np.log2(channel)).sum(axis=1)
         truth = float((-(inside * np.log2(inside)).sum(axis=1) - beliefs @ rows).mean())
     else:
         first = [0, *(1 + (number & -number).bit_length() - 1 for number in range(1, 16))]
         prior = np.stack([np.bincount(first, weights=row, minlength=11) for row in beliefs])
-        truth = float(exact_metric_bits(prior, MetricResponse(p, 11).matrix).mean())
+        truth = float(exact_metric_bits(prior, RandomizedResponse(p, 11).matrix).mean())
     judged = of_attack(attack, made.view, made.clicks)
     assert abs(deviation(judged, truth)) < 4
     assert measured(judged).exact
@@ -233,7 +233,7 @@ def test_a_posterior_of_noise_that_drowns_in_rounding_is_not_exact(law: str | No
 # --- judged rounds, and their report --------------------------------------------------------------
 
 
-def judged_rounds(setup: Setup, collection: Collection, *methods: Attack, hidden: str = "") -> Evidence:
+def judged_rounds(setup: Setup, collection: Collection, *methods: Attack, hidden: str = "") -> ClickEvidence:
     """What attacks find in two rounds of an experiment; the observer does without what is hidden."""
     recording = recording_of(setup)
     observer = Observer(recording.header, collection, frozenset({hidden} - {""}))

@@ -17,7 +17,7 @@ from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.hypothetical_views import whole_round, with_lists
-from foltr_audit.judge.observer import Observer, Seen
+from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -48,7 +48,7 @@ class Round(NamedTuple):
     record: RoundRecord
     collection: Collection | None
 
-    def seen(self, *hidden: str) -> Seen:
+    def seen(self, *hidden: str) -> RoundView:
         """The round without some knowledge, in one view."""
         (seen,) = Observer(self.header, self.collection, frozenset(hidden)).views(self.record)
         return seen

@@ -17,10 +17,10 @@ from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.queries import Pages, Placed, QueryEvidence, combined_queries, judge_queries
+from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks, combined_queries, judge_queries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRecording, trace_header
+from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
 from tests.inference.test_replay import learner, wide
 
@@ -33,7 +33,7 @@ QUERIES = wide(40)
 
 def fresh(
     setup_of: SetupOf, *, clients: int, repeats: int = 1, lists: str = "deterministic", **attack: Any
-) -> tuple[MemoryRecording, Collection]:
+) -> tuple[MemoryRoundStore, Collection]:
     """Rounds of fresh clients of a trained-looking model, and their data."""
     setup = setup_of(
         learner=learner("all", "shown"),
@@ -47,7 +47,7 @@ def fresh(
     sending = FreshClients(setup, protocol)
     header = trace_header(setup, "informational", sending.queries.size, protocol.interactions)
     header = replace(header, knowledge={**header.knowledge, "lists": lists})
-    memory = MemoryRecording(header)
+    memory = MemoryRoundStore(header)
     model = np.random.default_rng(5).normal(size=46) / 8
     for played in sending.rounds(model, "informational"):
         memory.write(*played.recorded())
@@ -76,7 +76,7 @@ class Blind(Attack):
 
 
 def judged(
-    recording: MemoryRecording,
+    recording: MemoryRoundStore,
     data: Collection,
     attacks: Sequence[Attack],
     choices: int = 10,
@@ -141,7 +141,7 @@ def test_ranks_average_over_all_orders_of_ties(row: list[float]) -> None:
         for order in permutations(range(4)):
             ranked = sorted(order, key=lambda choice: -row[choice])  # ties stay in their random order
             ranks.append(ranked.index(right) + 1)
-        placed = Placed.of(np.array([row]), np.array([right]))
+        placed = TruthRanks.of(np.array([row]), np.array([right]))
         assert placed.probability[0] == row[right]
         assert placed.rank[0] == pytest.approx(np.mean(ranks))
         assert placed.first[0] == pytest.approx(np.mean([rank == 1 for rank in ranks]))
@@ -150,7 +150,7 @@ def test_ranks_average_over_all_orders_of_ties(row: list[float]) -> None:
 
 def test_rounding_makes_no_difference_between_choices() -> None:
     lists = np.array([[0.25, 0.25 * (1 + 1e-13), 0.25 * (1 - 1e-13), 0.25]])
-    placed = Placed.of(lists, np.array([0]))
+    placed = TruthRanks.of(lists, np.array([0]))
     assert (placed.ahead[0], placed.tied[0], placed.first[0]) == (0, 4, 0.25)
 
 
@@ -208,7 +208,7 @@ def test_decoys_do_not_depend_on_attacks_or_chunks(
 def test_the_place_of_the_truth_tells_nothing() -> None:
     """Of many queries in the middle, each place is as frequent as decoys below are."""
     names = np.array([f"q{i}" for i in range(101)])
-    pages = Pages(np.arange(101), np.arange(101), names)
+    pages = RoundQueries(np.arange(101), np.arange(101), names)
     places = [pages.offered(3, Streams(seed), 0)[1][50] for seed in range(600)]
     expected = np.array([0.25, 0.5, 0.25]) * 600  # 50 queries below and 50 above, two decoys
     counts = np.bincount(places, minlength=3)
@@ -217,7 +217,9 @@ def test_the_place_of_the_truth_tells_nothing() -> None:
 
 @pytest.mark.parametrize(("choices", "offered"), [(2, 2), (4, 4), (5, 5), (9, 5)])
 def test_fewer_queries_than_asked_for_are_all_used(choices: int, offered: int) -> None:
-    pages = Pages(np.array([0, 2, 3, 5, 6]), np.array([0, 0, 1, 2, 2, 3, 4]), np.array(list("aabccde")))
+    pages = RoundQueries(
+        np.array([0, 2, 3, 5, 6]), np.array([0, 0, 1, 2, 2, 3, 4]), np.array(list("aabccde"))
+    )
     lists, right = pages.offered(choices, Streams(1), 0)
     assert lists.shape == (7, offered)
     assert np.array_equal(np.take_along_axis(lists, right[:, np.newaxis], axis=1)[:, 0], pages.query)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn import metrics as sk
 
-from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.judge.roc import FALSE_POSITIVES, Ranked
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.kernels.auc import weighted_auc, weighted_hits
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import numba_threads
@@ -93,16 +93,16 @@ def scored_documents(seed: int, size: int, queries: int) -> tuple[Floats, Bools,
     return scores, positive, rng.integers(0, queries, size=size)
 
 
-def resamples_of(queries: int, seed: int = 1, count: int = 100) -> Resamples:
-    return Resamples(np.arange(queries).astype(str), Streams(seed), count)
+def resamples_of(queries: int, seed: int = 1, count: int = 100) -> QueryBootstrap:
+    return QueryBootstrap(np.arange(queries).astype(str), Streams(seed), count)
 
 
 @pytest.mark.parametrize(("seed", "size"), [(1, 60), (2, 400), (3, 3000)])
 def test_true_positives_equal_scikit_learn_in_every_resample(seed: int, size: int) -> None:
     scores, positive, cluster = scored_documents(seed, size, 15)
     resamples = resamples_of(15)
-    found = Ranked.of(scores, positive, cluster).true_positives(resamples)
-    area = Ranked.of(scores, positive, cluster).auc(resamples)
+    found = ScoreRanking.of(scores, positive, cluster).true_positives(resamples)
+    area = ScoreRanking.of(scores, positive, cluster).auc(resamples)
     assert area.value == pytest.approx(sk.roc_auc_score(positive, scores), rel=1e-12)
     for name, rate in (("tpr_at_1", 0.01), ("tpr_at_01", 0.001)):
         assert found[name].value == pytest.approx(highest(scores, positive, rate), rel=1e-12)
@@ -119,7 +119,7 @@ def test_a_false_positive_rate_may_reach_its_level_and_not_pass_it() -> None:
     for unclicked, expected in ((100, 0.75), (99, 0.25)):
         scores = np.array([9.0, 8.0, 7.0, 7.0, *[1.0] * (unclicked - 1), 1.0])
         positive = np.array([True, False, True, True, *[False] * (unclicked - 1), True])
-        ranked = Ranked.of(scores, positive, np.zeros(scores.size, dtype=np.int64))
+        ranked = ScoreRanking.of(scores, positive, np.zeros(scores.size, dtype=np.int64))
         found = ranked.true_positives(resamples_of(1))
         assert found["tpr_at_1"].value == expected
         assert found["tpr_at_01"].value == 0.25
@@ -129,20 +129,20 @@ def test_a_false_positive_rate_may_reach_its_level_and_not_pass_it() -> None:
 def test_ties_are_not_split() -> None:
     """A clicked and an unclicked document of equal score are named together or not at all."""
     scores, positive = np.array([3.0, 2.0, 2.0, 0.0]), np.array([True, True, False, False])
-    found = Ranked.of(scores, positive, np.array([0, 1, 0, 1])).true_positives(resamples_of(2))
+    found = ScoreRanking.of(scores, positive, np.array([0, 1, 0, 1])).true_positives(resamples_of(2))
     assert found["tpr_at_1"].value == 0.5
 
 
 @pytest.mark.parametrize("positive", [True, False])
 def test_one_class_has_no_rates(positive: bool) -> None:
-    ranked = Ranked.of(np.arange(4.0), np.full(4, positive), np.array([0, 0, 1, 1]))
+    ranked = ScoreRanking.of(np.arange(4.0), np.full(4, positive), np.array([0, 0, 1, 1]))
     for score in (ranked.auc(resamples_of(2)), *ranked.true_positives(resamples_of(2)).values()):
         assert np.isnan(score.value)
         assert score.ci95 is None
 
 
 def test_nothing_to_rank() -> None:
-    ranked = Ranked.of(np.zeros(0), np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64))
+    ranked = ScoreRanking.of(np.zeros(0), np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64))
     for score in (ranked.auc(resamples_of(0)), *ranked.true_positives(resamples_of(0)).values()):
         assert np.isnan(score.value)
         assert score.ci95 is None
@@ -151,7 +151,7 @@ def test_nothing_to_rank() -> None:
 def test_resamples_without_one_class_do_not_count() -> None:
     """Queries 0 and 1 hold clicked documents: they are right wherever one was drawn, as two trials are."""
     scores, cluster = np.array([5.0, 5.0, *[1.0] * 400]), np.array([0, 1, *[0] * 200, *[2] * 200])
-    found = Ranked.of(scores, scores > 1, cluster).true_positives(resamples_of(3))
+    found = ScoreRanking.of(scores, scores > 1, cluster).true_positives(resamples_of(3))
     assert found["tpr_at_1"].ci95 == pytest.approx((0.025**0.5, 1.0))
     assert found["tpr_at_01"].ci95 is None
 
@@ -160,7 +160,7 @@ def test_resamples_without_one_class_do_not_count() -> None:
 def test_no_interval_where_too_few_false_positives_are_allowed(unclicked: int, known: bool) -> None:
     scores, positive, cluster = scored_documents(5, 1000, 20)
     rows = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)[:unclicked]])
-    found = Ranked.of(scores[rows], positive[rows], cluster[rows]).true_positives(resamples_of(20))
+    found = ScoreRanking.of(scores[rows], positive[rows], cluster[rows]).true_positives(resamples_of(20))
     assert (found["tpr_at_1"].ci95 is not None) == known
     assert found["tpr_at_01"].ci95 is None
     assert not np.isnan(found["tpr_at_01"].value)
@@ -183,7 +183,7 @@ def test_intervals_hold_the_truth_in_the_long_run(queries: int, per_query: int) 
         truth = norm.sf((norm.isf(1 / one_in) - 2.0) / np.sqrt(1.0 + 0.5**2))
         for seed in range(500):
             ends = (
-                Ranked.of(*drawn(rng, queries, per_query))
+                ScoreRanking.of(*drawn(rng, queries, per_query))
                 .true_positives(resamples_of(queries, seed, 300))[name]
                 .ci95
             )
@@ -197,7 +197,9 @@ def test_infinite_scores_rank_like_any_others() -> None:
     scores = np.array([np.inf, np.inf, 3.0, -np.inf, -np.inf])
     positive = np.array([True, True, False, True, False])
     cluster = np.array([0, 1, 0, 1, 0])
-    infinite, finite = (Ranked.of(values, positive, cluster) for values in (scores, np.clip(scores, -9, 9)))
+    infinite, finite = (
+        ScoreRanking.of(values, positive, cluster) for values in (scores, np.clip(scores, -9, 9))
+    )
     assert infinite.true_positives(resamples_of(2)) == finite.true_positives(resamples_of(2))
     assert infinite.auc(resamples_of(2)) == finite.auc(resamples_of(2))
     assert infinite.true_positives(resamples_of(2))["tpr_at_01"].value == 2 / 3

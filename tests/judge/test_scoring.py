@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from foltr_audit.judge.bootstrap import Score
-from foltr_audit.judge.evidence import Evidence
-from foltr_audit.judge.scoring import METRICS, Scored, Scorer, list_metrics
+from foltr_audit.judge.bootstrap import MetricEstimate
+from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, list_metrics
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends
 
@@ -23,11 +23,11 @@ OF_LISTS = METRICS[:-1]
 """Metrics that every row has; the last is of messages with several lists."""
 
 
-def scored(judged: Evidence, seed: int = 1, resamples: int = 200) -> dict[str, Scored]:
-    return {row.method: row for row in Scorer(judged, Streams(seed), resamples).scores()}
+def scored(judged: ClickEvidence, seed: int = 1, resamples: int = 200) -> dict[str, AttackScores]:
+    return {row.method: row for row in AttackScorer(judged, Streams(seed), resamples).scores()}
 
 
-def interval(row: Scored, metric: str) -> tuple[float, float]:
+def interval(row: AttackScores, metric: str) -> tuple[float, float]:
     found = row.metrics[metric].ci95
     assert found is not None
     return found
@@ -47,7 +47,7 @@ def sklearn_metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_]) -> dict
     }
 
 
-def lists_of(judged: Evidence) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+def lists_of(judged: ClickEvidence) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Clicks and guesses of each list without its padding."""
     guess = judged.guessed["attack"].guess
     return [(judged.clicks[i, here], guess[i, here]) for i, here in enumerate(judged.is_document)]
@@ -104,7 +104,7 @@ def test_auc_equals_scikit_learn_over_pooled_documents(seed: int) -> None:
     assert scored(judged)["attack"].metrics["auc"].value == pytest.approx(expected, rel=1e-12)
 
 
-def random_guess_means(judged: Evidence, size: float) -> dict[str, float]:
+def random_guess_means(judged: ClickEvidence, size: float) -> dict[str, float]:
     """Means of the metrics over all guesses of `size` documents; a fraction mixes two whole sizes."""
     names = (*LIST_METRICS, "accuracy_identifiable")
 
@@ -136,8 +136,8 @@ def test_random_guessing_equals_the_mean_over_all_guesses() -> None:
         for name, value in random_guess_means(judged, size).items():
             assert rows[method].metrics[name].value == pytest.approx(value, rel=1e-12), (method, name)
         assert rows[method].metrics["auc"].value == 0.5
-        assert rows[method].metrics["tpr_at_1"] == Score(0.01, (0.01, 0.01))
-        assert rows[method].metrics["tpr_at_01"] == Score(0.001, (0.001, 0.001))
+        assert rows[method].metrics["tpr_at_1"] == MetricEstimate(0.01, (0.01, 0.01))
+        assert rows[method].metrics["tpr_at_01"] == MetricEstimate(0.001, (0.001, 0.001))
         assert rows[method].precision_undefined == 0
     assert list(rows) == ["random:k=3", "random:k=4", "random:k=mean", "attack"]
 
@@ -147,14 +147,14 @@ def test_an_interval_is_the_distribution_over_resampled_queries() -> None:
     clicks = np.array([[True, False], [True, False], [True, False]])
     guess = np.array([[True, False], [True, True], [False, True]])
     judged = evidence(["good", "good", "bad"], clicks, guess)
-    scorer = Scorer(judged, Streams(1))
+    scorer = AttackScorer(judged, Streams(1))
     accuracy = scorer.resamples.means(scorer.of_lists("attack")["accuracy"])
     assert accuracy._replace(share=False).score.ci95 == (0.0, 0.75)
     # Three: each of the 27 resamples is as likely; 1/27 > .025 holds one query three times.
     means = {"a": 1.0, "b": 0.5, "c": 0.0}
     triples = [sum(means[q] for q in triple) / 3 for triple in product("abc", repeat=3)]
     judged = evidence(["a", "b", "c"], clicks, guess)
-    scorer = Scorer(judged, Streams(1), 5000)
+    scorer = AttackScorer(judged, Streams(1), 5000)
     assert scorer.resamples.mean(scorer.of_lists("attack")["accuracy"]).ci95 == (min(triples), max(triples))
 
 
@@ -273,7 +273,7 @@ def test_lists_without_a_click_change_no_metric_of_lists() -> None:
     judged = random_evidence(8, silent=0.4)
     assert 0.2 < judged.has_click.mean() < 0.8
     assert scored(judged) == scored(judged.at(judged.has_click))
-    scorer = Scorer(judged, Streams(1), 10)
+    scorer = AttackScorer(judged, Streams(1), 10)
     clicks = [clicks for clicks, _ in lists_of(judged) if clicks.any()]
     assert scorer.unclicked == sum(int((~row).sum()) for row in clicks)
 
@@ -295,7 +295,7 @@ def test_infinite_scores_are_tied_like_any_others() -> None:
     assert scored(judged)["attack"].metrics["auc"].value == pytest.approx(expected, rel=1e-12)
 
 
-def clustered(rng: np.random.Generator, queries: int, per_query: int) -> Evidence:
+def clustered(rng: np.random.Generator, queries: int, per_query: int) -> ClickEvidence:
     """Lists of ten with three clicks; each mark of a guess is wrong with its query's Beta(1, 3) chance.
 
     The expected accuracy and recall are both 3/4.
@@ -306,7 +306,7 @@ def clustered(rng: np.random.Generator, queries: int, per_query: int) -> Evidenc
     return evidence([f"q{i // per_query}" for i in range(wrong.size)], clicks, clicks ^ flips)
 
 
-def unclustered(judged: Evidence) -> Evidence:
+def unclustered(judged: ClickEvidence) -> ClickEvidence:
     """The same lists as if each were a query of its own."""
     guess = judged.guessed["attack"].guess
     return evidence([str(i) for i in range(judged.query.size)], judged.clicks, guess)
@@ -317,7 +317,7 @@ def coverage(simulations: int, queries: int) -> dict[str, float]:
     rng = np.random.default_rng(11)
     hits = {"accuracy": 0, "recall": 0, "naive": 0}
 
-    def holds(row: Scored, metric: str) -> bool:
+    def holds(row: AttackScores, metric: str) -> bool:
         low, high = interval(row, metric)
         return low <= 0.75 <= high
 
@@ -351,7 +351,7 @@ def test_intervals_hold_the_truth_in_the_long_run(queries: int, nominal: float) 
 def test_intervals_are_wider_where_lists_of_a_query_are_alike() -> None:
     judged = clustered(np.random.default_rng(2), queries=40, per_query=6)
 
-    def width(of: Evidence, metric: str) -> float:
+    def width(of: ClickEvidence, metric: str) -> float:
         low, high = interval(scored(of, resamples=1000)["attack"], metric)
         return high - low
 

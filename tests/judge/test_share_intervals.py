@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from foltr_audit.judge.bootstrap import Interval, Resamples, binomial_interval, interval
-from foltr_audit.judge.roc import Ranked
+from foltr_audit.judge.bootstrap import Interval, QueryBootstrap, binomial_interval, interval
+from foltr_audit.judge.roc import ScoreRanking
 from foltr_audit.rng import Streams
 
 NEAR_THE_ENDS = (0.005, 0.02, 0.05, 0.1, 0.9, 0.95, 0.98, 0.995)
@@ -20,7 +20,7 @@ def held(ends: Interval | None, truth: float) -> bool:
 
 def coverage(queries: int, truth: float, *, plain: bool = False) -> float:
     """How often the interval of `queries` lists that are each right or wrong holds the truth, exactly."""
-    resamples = Resamples(np.array([f"{q:03d}" for q in range(queries)]), Streams(1), 400)
+    resamples = QueryBootstrap(np.array([f"{q:03d}" for q in range(queries)]), Streams(1), 400)
     total = 0.0
     for hits in range(queries + 1):
         found = resamples.shares((np.arange(queries) < hits).astype(np.float64))
@@ -42,7 +42,7 @@ def test_resamples_alone_do_not(queries: int) -> None:
 def test_lists_of_one_query_are_one_trial() -> None:
     """20 lists of 5 queries, alike within a query: the interval is that of 5."""
     truth, rng, held_in, alone = 0.9, np.random.default_rng(4), 0, 0
-    resamples = Resamples(np.repeat(list("abcde"), 4), Streams(1), 300)
+    resamples = QueryBootstrap(np.repeat(list("abcde"), 4), Streams(1), 300)
     for _ in range(400):
         found = resamples.shares(np.repeat(rng.random(5) < truth, 4).astype(np.float64))
         held_in += held(found.score.ci95, truth)
@@ -55,7 +55,7 @@ def test_lists_of_one_query_are_one_trial() -> None:
 def test_shares_of_documents_hold_the_truth_too() -> None:
     """Accuracy of ten documents a list, of which few lists are wrong, but those on most documents."""
     rng, held_in = np.random.default_rng(5), 0
-    resamples = Resamples(np.array([f"{q:02d}" for q in range(14)]), Streams(1), 400)
+    resamples = QueryBootstrap(np.array([f"{q:02d}" for q in range(14)]), Streams(1), 400)
     truth = 0.97 + 0.03 * 0.3
     for _ in range(1000):
         wrong = rng.random(14) < 0.03
@@ -73,12 +73,12 @@ def aucs(queries: int, miss: float, repeats: int) -> tuple[float, float]:
     rng = np.random.default_rng(6)
     cluster = np.repeat(np.arange(queries), 5)
     clicked = np.tile([True, False, False, False, False], queries)
-    resamples = Resamples(np.array([f"{q:02d}" for q in range(queries)]), Streams(1), 300)
+    resamples = QueryBootstrap(np.array([f"{q:02d}" for q in range(queries)]), Streams(1), 300)
     found = [0, 0]
     for _ in range(repeats):
         low = np.repeat(rng.random(queries) < miss, 5)
         scores = rng.random(clicked.size) + np.where(clicked, np.where(low, -2.0, 2.0), 0.0)
-        areas = Ranked.of(scores, clicked, cluster).areas(resamples)
+        areas = ScoreRanking.of(scores, clicked, cluster).areas(resamples)
         found[0] += held(areas.score.ci95, 1.0 - miss)
         found[1] += held(interval(areas.draws, queries), 1.0 - miss)
     return found[0] / repeats, found[1] / repeats
@@ -93,13 +93,13 @@ def test_the_interval_of_an_auc_near_1_holds_the_truth(queries: int, miss: float
 
 def test_an_auc_with_one_list_of_a_class_has_no_interval() -> None:
     clicked = np.array([True, True, True, False])
-    found = Ranked.of(np.array([3.0, 2.0, 1.0, 0.0]), clicked, np.arange(4))
-    assert found.auc(Resamples(np.array(list("abcd")), Streams(1))).ci95 is None
+    found = ScoreRanking.of(np.array([3.0, 2.0, 1.0, 0.0]), clicked, np.arange(4))
+    assert found.auc(QueryBootstrap(np.array(list("abcd")), Streams(1))).ci95 is None
 
 
 def test_five_of_five() -> None:
     """.025 to the power of 1/5, the closed form of Clopper and Pearson's lower end."""
-    resamples = Resamples(np.array(list("abcde")), Streams(1))
+    resamples = QueryBootstrap(np.array(list("abcde")), Streams(1))
     assert resamples.share(np.ones(5)).ci95 == pytest.approx((0.025**0.2, 1.0))
     assert resamples.share(np.zeros(5)).ci95 == pytest.approx((0.0, 1 - 0.025**0.2))
     assert binomial_interval(0, 5) == pytest.approx((0.0, 1 - 0.025**0.2))
@@ -114,19 +114,19 @@ def test_the_ends_of_a_binomial_interval_are_as_unlikely_as_they_say() -> None:
 
 def test_what_many_queries_carry_keeps_the_interval_of_its_resamples() -> None:
     values = np.concatenate([np.ones(30), np.zeros(30)])
-    found = Resamples(np.array([f"{q:02d}" for q in range(60)]), Streams(1)).shares(values)
+    found = QueryBootstrap(np.array([f"{q:02d}" for q in range(60)]), Streams(1)).shares(values)
     assert found.score.ci95 == interval(found.draws, 60)
     even = found._replace(value=0.8, draws=np.full(1000, 0.8))
     assert even.score.ci95 == (0.8, 0.8)
 
 
 def test_a_share_that_is_too_small_to_square_is_none() -> None:
-    resamples = Resamples(np.array(list("abcde")), Streams(1))
+    resamples = QueryBootstrap(np.array(list("abcde")), Streams(1))
     assert resamples.share(np.full(5, 1e-199)).ci95 == pytest.approx(resamples.share(np.zeros(5)).ci95)
 
 
 def test_a_difference_of_two_certain_shares_is_not_certain() -> None:
-    resamples = Resamples(np.array(list("abcde")), Streams(1))
+    resamples = QueryBootstrap(np.array(list("abcde")), Streams(1))
     one, other = resamples.shares(np.ones(5)), resamples.shares(np.array([1.0, 1.0, 1.0, np.nan, np.nan]))
     found = one.minus(other)
     assert found.value == 0.0

@@ -20,7 +20,7 @@ from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge import observer
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.views import (
-    Placement,
+    InteractionPlacement,
     check_collection,
     features_of,
     knowledge_of,
@@ -78,7 +78,7 @@ def test_placement_against_a_slow_loop(counts: list[int], k: int) -> None:
         shown=np.zeros((rows, k), dtype=np.int64),
     )
     values = np.arange(rows * k).reshape(rows, k)
-    placement = Placement.of(record)
+    placement = InteractionPlacement.of(record)
     expected = np.full((M, max(counts, default=0), k), -7)
     taken = [0] * M
     for row, slot in enumerate(slots):

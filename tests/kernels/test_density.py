@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.kernels.density import FLOOR, HIGHEST, DensityTable, log_density_at, tabulate
 from foltr_audit.privacy import noise
-from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree
+from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 
 ACCURACY = 1e-7
 LAWS: list[NoiseLaw] = [
@@ -23,9 +23,9 @@ LAWS: list[NoiseLaw] = [
     GammaShare(n=1000, scale=1e300),
     Gaussian(sigma=0.3),
     Gaussian(sigma=1e-9),
-    Rounding(resolution=2.0**-24),
-    Rounding(resolution=2.0**-50),
-    ScaleFree(resolution=2.0**-24),
+    RoundingNoise(resolution=2.0**-24),
+    RoundingNoise(resolution=2.0**-50),
+    ScaleFreeNoise(resolution=2.0**-24),
 ]
 EVERY_LAW = pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.text},unit={law.scale:g}")
 

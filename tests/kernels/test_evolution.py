@@ -7,7 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_models import (
+    CascadeClickModel,
+    InformationalClickModel,
+    NavigationalClickModel,
+    PerfectClickModel,
+)
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import play_perturbed
@@ -38,7 +43,7 @@ def cohort(C: int = 37, B: int = 4) -> Cohort:
 
 
 def fast(
-    cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: Cascade, dtype: type = np.float32
+    cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickModel, dtype: type = np.float32
 ) -> tuple[tiny.Ints, tiny.Bools]:
     """Lists and clicks of the kernel in round 3."""
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
@@ -63,7 +68,7 @@ def fast(
 
 
 def through_arrays(
-    cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: Cascade
+    cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickModel
 ) -> tuple[tiny.Ints, tiny.Bools]:
     """The same by the ranker, the kernel of lists in score order, and the click model."""
     data, (C, B) = cohort.data, cohort.queries.shape
@@ -80,9 +85,13 @@ def through_arrays(
     return shown, clicks
 
 
-@pytest.mark.parametrize("model", [Perfect(), Navigational(), Informational()], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model",
+    [PerfectClickModel(), NavigationalClickModel(), InformationalClickModel()],
+    ids=lambda model: model.name,
+)
 @pytest.mark.parametrize("antithetic", [True, False])
-def test_the_fast_path_is_the_array_path(model: Cascade, antithetic: bool) -> None:
+def test_the_fast_path_is_the_array_path(model: CascadeClickModel, antithetic: bool) -> None:
     for C, B, sigma in ((1, 1, 0.5), (37, 4, 0.01), (37, 5, 2.0), (16, 2, 1e-9), (33, 7, 1.0)):
         here, seeds = cohort(C, B), seeds_of(C, B)
         learner = FOLtRES(sigma=sigma, antithetic=antithetic)
@@ -105,40 +114,40 @@ def test_documents_that_score_alike_keep_their_order() -> None:
         query_ids=same.query_ids,
         document_ids=same.document_ids,
     )
-    shown, _ = fast(flat._replace(data=same), learner, seeds_of(20), Perfect())
+    shown, _ = fast(flat._replace(data=same), learner, seeds_of(20), PerfectClickModel())
     sizes = same.lengths[here.queries][..., np.newaxis]
     assert np.array_equal(shown, np.where(np.arange(10) < sizes, np.arange(10), -1))
 
 
 def test_any_threads_any_place_and_either_number_format() -> None:
     here, learner, seeds = cohort(50), FOLtRES(sigma=1.0), seeds_of(50)
-    whole = fast(here, learner, seeds, Informational())
+    whole = fast(here, learner, seeds, InformationalClickModel())
     for threads in (1, 2):
         with numba_threads(threads):
-            again = fast(here, learner, seeds, Informational())
+            again = fast(here, learner, seeds, InformationalClickModel())
         assert all(np.array_equal(a, b) for a, b in zip(whole, again, strict=True))
     some = np.array([40, 3, 22])
     part = Cohort(here.data, here.queries[some], here.clients[some], here.parameters)
-    for a, b in zip(fast(part, learner, seeds[some], Informational()), whole, strict=True):
+    for a, b in zip(fast(part, learner, seeds[some], InformationalClickModel()), whole, strict=True):
         assert np.array_equal(a, b[some])
-    double = fast(here, learner, seeds, Informational(), np.float64)
+    double = fast(here, learner, seeds, InformationalClickModel(), np.float64)
     assert all(np.array_equal(a, b) for a, b in zip(whole, double, strict=True))
     nobody = Cohort(here.data, here.queries[:0], here.clients[:0], here.parameters)
-    assert fast(nobody, learner, seeds[:0], Perfect())[0].shape == (0, 4, 10)
+    assert fast(nobody, learner, seeds[:0], PerfectClickModel())[0].shape == (0, 4, 10)
 
 
 def test_seeds_drive_lists_and_nothing_else() -> None:
     """All seeds changed: what is asked stays, and who is shown the same list clicks the same documents."""
     here, learner = cohort(400), FOLtRES(sigma=0.3)
     asked = here.queries.copy()
-    one, two = (fast(here, learner, seeds_of(400, seed), Informational()) for seed in (1, 2))
+    one, two = (fast(here, learner, seeds_of(400, seed), InformationalClickModel()) for seed in (1, 2))
     assert np.array_equal(here.queries, asked)
     same = (one[0] == two[0]).all(axis=2)
     assert 50 < same.sum() < same.size - 50
     assert np.array_equal(one[1][same], two[1][same])
     # a click tells its uniform number from the grade alone: both runs obey the same numbers everywhere
     u = Streams(5).clients("clicks/x", 3, here.clients).uniform(80).reshape(400, 4, 10, 2)
-    chance = np.array(Informational().setting(2)[0])
+    chance = np.array(InformationalClickModel().setting(2)[0])
     for shown, clicks in (one, two):
         rows = here.data.offsets[here.queries][..., np.newaxis] + np.maximum(shown, 0)
         grades = here.data.labels[rows]

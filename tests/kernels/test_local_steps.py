@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Navigational, Perfect
+from foltr_audit.core.click_models import NavigationalClickModel, PerfectClickModel
 from foltr_audit.core.plugins import Ball, Defense, RoundContext, StepDefense
 from foltr_audit.core.rankers import make_ranker
-from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.kernels.plackett_luce import draw, new_pool
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation import client
-from foltr_audit.simulation.client import ClientRules, Clients
-from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.client import ClientRules, ClientSimulator
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
@@ -37,19 +37,19 @@ def with_ranker(setup: Setup, text: str) -> Setup:
     return setup
 
 
-def world_of(setup: Setup) -> World:
+def world_of(setup: Setup) -> ClientData:
     """The training part, clicked as the Spec says."""
     click_model = setup.click_model(setup.spec.train.click_model)
-    return World.alike(setup.collection.train, click_model, setup.collection.largest_label)
+    return ClientData.alike(setup.collection.train, click_model, setup.collection.largest_label)
 
 
-def asked(setup: Setup, context: RoundContext, steps: int = 4) -> Asked:
+def asked(setup: Setup, context: RoundContext, steps: int = 4) -> QueryAssignment:
     """Any training query, so many a client."""
     draws = context.streams("queries").uniform(steps)
-    return Asked.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
+    return QueryAssignment.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
 
 
-def all_bytes(clients: Clients, setup: Setup, steps: int, model: Floats) -> list[bytes]:
+def all_bytes(clients: ClientSimulator, setup: Setup, steps: int, model: Floats) -> list[bytes]:
     """Everything that clients do in round 3."""
     population = setup.spec.population
     context = setup.context(3, np.arange(population.clients) * 5, steps, model)
@@ -58,12 +58,12 @@ def all_bytes(clients: Clients, setup: Setup, steps: int, model: Floats) -> list
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
-def clients_of(setup: Setup) -> Clients:
+def clients_of(setup: Setup) -> ClientSimulator:
     world = world_of(setup)
-    return Clients(setup.rules(world.click_model, sampled=True), world)
+    return ClientSimulator(setup.rules(world.click_model, sampled=True), world)
 
 
-def through_arrays(setup: Setup) -> Clients:
+def through_arrays(setup: Setup) -> ClientSimulator:
     """Clients whose rules are kept from the kernel."""
     clients = clients_of(setup)
     vars(clients)["_declared"] = None
@@ -184,9 +184,9 @@ def test_only_lists_of_the_global_model_do_not_follow_from_clicks(
     setup = setup_of(clients=30, learner=learner)
     context = setup.context(3, np.arange(30), 6, model_of(setup))
     shown, models = [], []
-    for click_model in (Perfect(), Stubborn()):
-        world = World.alike(setup.collection.train, click_model, setup.collection.largest_label)
-        clients = Clients(setup.rules(click_model, sampled=sampled), world)
+    for click_model in (PerfectClickModel(), Stubborn()):
+        world = ClientData.alike(setup.collection.train, click_model, setup.collection.largest_label)
+        clients = ClientSimulator(setup.rules(click_model, sampled=sampled), world)
         local, done = clients.play(asked(setup, context, 6), context)
         shown.append(done.shown)
         models.append(local.models)
@@ -216,7 +216,7 @@ def test_given_lists_are_shown_and_learnt_from(setup_of: SetupOf) -> None:
 # --- what only the array path may run ----------------------------------------------------------------
 
 
-class Stubborn(Navigational):
+class Stubborn(NavigationalClickModel):
     """Clicks as its parent, by code of its own."""
 
     name: ClassVar[str] = "navigational"  # the same random numbers
@@ -258,7 +258,7 @@ def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
         rules_with(setup, chain=own.chain),
     ):
         assert rules.declared() is None
-        assert all_bytes(Clients(rules, world_of(setup)), setup, 4, model) == expected
+        assert all_bytes(ClientSimulator(rules, world_of(setup)), setup, 4, model) == expected
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_chains_that_the_kernel_does_not_know(chain: tuple[Defense, ...], setup_
 
 
 def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
-    assert setup_of().rules(Perfect(), sampled=False).declared() is None
+    assert setup_of().rules(PerfectClickModel(), sampled=False).declared() is None
 
 
 # --- numbers that are none ---------------------------------------------------------------------------

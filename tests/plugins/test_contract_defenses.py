@@ -17,8 +17,8 @@ from foltr_audit.core.plugins import (
     MetricDefense,
     RoundContext,
     StepDefense,
-    Wired,
     WireDefense,
+    WireMessages,
 )
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.privacy.observers import VIEWS
@@ -72,12 +72,12 @@ def applied(defense: Any, arrays: tuple[np.ndarray[Any, Any], ...], context: Rou
     before = [array.tobytes() for array in arrays]
     extra: tuple[Any, ...] = {"click": (0,), "metric": (VALUES, 0)}.get(defense.stage, ())
     out = defense.apply(*arrays, *extra, context)
-    made = (out.messages, out.survivors) if isinstance(out, Wired) else (out,)
+    made = (out.messages, out.survivors) if isinstance(out, WireMessages) else (out,)
     assert before == [array.tobytes() for array in arrays], "input changed"
     for new, old in zip(made, arrays, strict=False):
         assert new.shape == old.shape
-        assert new.dtype == old.dtype or (isinstance(out, Wired) and out.is_encoded)
-        assert new.flags.writeable or isinstance(out, Wired), "a new array, not the input"
+        assert new.dtype == old.dtype or (isinstance(out, WireMessages) and out.is_encoded)
+        assert new.flags.writeable or isinstance(out, WireMessages), "a new array, not the input"
         assert not any(np.shares_memory(new, given) for given in arrays)
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foltr_audit.core.plugins import ClickModel, Population, Scenario, Surroundings, Trait, Value
+from foltr_audit.core.plugins import ClickModel, Population, Scenario, ScenarioContext, Trait, TraitValue
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.rng import Streams
@@ -39,9 +39,12 @@ def test_click_model(name: str, largest: int) -> None:
 @registered(Scenario)
 def test_scenario(name: str) -> None:
     scenario = example(Scenario, name)
-    around = Surroundings(intents=4, largest_label=2, interactions=4, total=400)
+    around = ScenarioContext(intents=4, largest_label=2, interactions=4, total=400)
     population, environment = scenario.population(Population(), around), scenario.environment(around)
-    assert population.having(Trait(name="other", values=(Value(name="all"),))).n_groups == population.n_groups
+    assert (
+        population.having(Trait(name="other", values=(TraitValue(name="all"),))).n_groups
+        == population.n_groups
+    )
     assert len(set(population.groups)) == population.n_groups
     if environment is not None:
         chances = environment.probabilities(np.arange(0, 500, 7))

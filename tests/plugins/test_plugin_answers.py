@@ -128,7 +128,7 @@ def test_an_attack_that_needs_letters(ends: Any) -> None:
         ("ClickDefense", "apply", "apply gave None; expected an array of truth values"),
         ("StepDefense", "apply", "apply gave None; expected an array of numbers"),
         ("MessageDefense", "apply", "apply gave None; expected an array of numbers"),
-        ("WireDefense", "apply", "apply gave None; expected a Wired"),
+        ("WireDefense", "apply", "apply gave None; expected a WireMessages"),
         ("AggregateDefense", "apply", "apply gave None; expected an array of numbers"),
         ("MessageDefense", "events", "events gave None; expected a tuple of events"),
         ("MessageDefense", "claims", "claims gave None; expected a tuple of claims"),

@@ -12,32 +12,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import Situation, UpperBound, over_rounds, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, over_rounds, upper_bound
 from foltr_audit.privacy.events import (
     UNITS,
-    Bounded,
-    Noised,
-    Opaque,
+    ClickRandomization,
+    GridRounding,
+    MessageAggregation,
+    NoiseAddition,
+    NormBound,
+    OpaqueChange,
     PrivacyEvent,
-    RandomisedClicks,
-    Rounded,
-    Summed,
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.observers import VIEWS, sees_lists, without_lists
 from tests.fixtures.tiny import context
 
 N, P = 1000, 46
-SHARES = Noised(law=GammaShare(n=N, scale=2.5))
-WHOLE = Noised(law=GammaShare(n=1, scale=2.5))
-L1, L2 = Bounded(norm=1.5, ord=1, of="model"), Bounded(norm=1.5, ord=2, of="model")
+SHARES = NoiseAddition(law=GammaShare(n=N, scale=2.5))
+WHOLE = NoiseAddition(law=GammaShare(n=1, scale=2.5))
+L1, L2 = NormBound(norm=1.5, ord=1, of="model"), NormBound(norm=1.5, ord=2, of="model")
 
 
-def at(**values: Any) -> Situation:
-    return Situation(**{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values})
+def at(**values: Any) -> AccountingContext:
+    return AccountingContext(
+        **{"view": "aggregate", "unit": "client", "parameters": P, "shares": N, **values}
+    )
 
 
 def bound(*events: PrivacyEvent, **values: Any) -> UpperBound:
@@ -57,7 +59,7 @@ def epsilon(*events: PrivacyEvent, **values: Any) -> float:
 def test_the_published_chain(clip: float, parameters: int, expected: float) -> None:
     """MATHS section 4: sqrt(P) times the claimed 1.2, or twice that with the clip of both programs."""
     texts = (f"clip:norm={clip}", published_chain(1.2)[1])
-    events = Chain(parse_chain(texts)).events(context([0], P=parameters, shares=N))
+    events = DefenseChain(parse_chain(texts)).events(context([0], P=parameters, shares=N))
     found = upper_bound(events, at(parameters=parameters))
     assert found.epsilon == pytest.approx(expected, abs=5e-3)
     assert found.epsilon == pytest.approx(2 * clip * math.sqrt(parameters) * 1.2 / 3)
@@ -81,7 +83,7 @@ def test_laplace_noise_on_an_l1_ball_holds_its_claim_in_every_view(view: str, un
 @pytest.mark.parametrize("n", [1000, 10])
 def test_shares_that_never_arrived(n: int, arriving: int, one: float, spread: float) -> None:
     """MATHS section 4, for a claim of 1.0: the whole shift on one coordinate, or spread over 46."""
-    events = Bounded(norm=0.5, ord=1, of="update"), Noised(law=GammaShare(n=n, scale=1.0))
+    events = NormBound(norm=0.5, ord=1, of="update"), NoiseAddition(law=GammaShare(n=n, scale=1.0))
     there = {"shares": n, "arriving": arriving * n // 1000}
     assert epsilon(*events, parameters=1, **there) == pytest.approx(one, abs=0.005)
     assert epsilon(*events, parameters=46, **there) == pytest.approx(spread, abs=0.1)
@@ -108,8 +110,8 @@ def test_the_loss_of_missing_shares_is_concave_in_the_shift(shape: float) -> Non
 def test_no_split_of_a_distance_costs_more_than_the_even_one(shape: float) -> None:
     law = GammaShare(n=10, scale=1.0, count=round(10 * shape))
     allowed = epsilon(
-        Bounded(norm=1.0, ord=1, of="update"),
-        Noised(law=GammaShare(n=10, scale=1.0)),
+        NormBound(norm=1.0, ord=1, of="update"),
+        NoiseAddition(law=GammaShare(n=10, scale=1.0)),
         parameters=5,
         shares=10,
         arriving=law.count,
@@ -122,7 +124,7 @@ def test_no_split_of_a_distance_costs_more_than_the_even_one(shape: float) -> No
 
 
 def test_the_smaller_of_several_norms_counts() -> None:
-    inside = Bounded(norm=2.0, ord=2, of="model"), Bounded(norm=0.1, ord=math.inf, of="model")
+    inside = NormBound(norm=2.0, ord=2, of="model"), NormBound(norm=0.1, ord=math.inf, of="model")
     assert epsilon(*inside, WHOLE) == pytest.approx(2 * 46 * 0.1 / 2.5)
     assert epsilon(*inside, WHOLE, parameters=4) == pytest.approx(2 * 4 * 0.1 / 2.5)
     assert epsilon(inside[0], WHOLE, parameters=1) == pytest.approx(4 / 2.5)
@@ -132,9 +134,9 @@ def test_a_sum_with_unequal_weights() -> None:
     """Shares of weighted clients sum to at least the Laplace noise of the lightest one."""
     assert epsilon(L1, SHARES, largest_weight=3.0) == pytest.approx(3.6)
     assert epsilon(L1, WHOLE, largest_weight=3.0) == pytest.approx(1.2), "its own noise has its own weight"
-    gaussian = Noised(law=Gaussian(sigma=0.1))
+    gaussian = NoiseAddition(law=Gaussian(sigma=0.1))
     light, heavy = (epsilon(L2, gaussian, largest_weight=w, delta=1e-5) for w in (1.0, 3.0))
-    direct = epsilon(Bounded(norm=4.5, ord=2, of="model"), gaussian, delta=1e-5)
+    direct = epsilon(NormBound(norm=4.5, ord=2, of="model"), gaussian, delta=1e-5)
     assert light < heavy == pytest.approx(direct)
 
 
@@ -159,21 +161,21 @@ def test_weighted_shares_hold_laplace_noise(t: float) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_secure_sum_hides_single_messages_unless_the_others_talk(view: str) -> None:
     expected = math.inf if without_lists(view) == "colluding" else 1.2
-    found = epsilon(L1, SHARES, Summed(at_least=N), view=view, unit="interaction")
+    found = epsilon(L1, SHARES, MessageAggregation(at_least=N), view=view, unit="interaction")
     assert found == pytest.approx(expected)
 
 
 def test_a_secure_sum_of_few() -> None:
-    chain = (L1, SHARES, Summed(at_least=700))
+    chain = (L1, SHARES, MessageAggregation(at_least=700))
     fewest = epsilon(L1, SHARES, arriving=700)
     assert fewest > 1.2
     assert epsilon(*chain) == pytest.approx(fewest), "the fewest that it sums"
     assert epsilon(*chain, arriving=900) == pytest.approx(epsilon(L1, SHARES, arriving=900))
     assert epsilon(*chain, arriving=300) == pytest.approx(fewest), "fewer are never summed"
-    assert epsilon(L1, SHARES, Summed(at_least=400)) == math.inf
+    assert epsilon(L1, SHARES, MessageAggregation(at_least=400)) == math.inf
 
 
-@pytest.mark.parametrize("after", [Opaque(mechanism="toy"), Rounded(step=0.1), L2])
+@pytest.mark.parametrize("after", [OpaqueChange(mechanism="toy"), GridRounding(step=0.1), L2])
 def test_what_happens_to_each_message_after_its_noise(after: PrivacyEvent) -> None:
     """It costs nothing of a client's own noise, and all of what only the sum of the noise hides."""
     assert epsilon(L1, WHOLE, after) == pytest.approx(1.2)
@@ -182,14 +184,16 @@ def test_what_happens_to_each_message_after_its_noise(after: PrivacyEvent) -> No
 
 
 def test_what_happens_to_a_secure_sum() -> None:
-    assert epsilon(L1, SHARES, Summed(at_least=N), Opaque(mechanism="toy")) == pytest.approx(1.2)
-    assert epsilon(L1, SHARES, Summed(at_least=N), Rounded(step=2.0**-16)) == math.inf
+    assert epsilon(
+        L1, SHARES, MessageAggregation(at_least=N), OpaqueChange(mechanism="toy")
+    ) == pytest.approx(1.2)
+    assert epsilon(L1, SHARES, MessageAggregation(at_least=N), GridRounding(step=2.0**-16)) == math.inf
 
 
 def test_the_best_of_several_proofs() -> None:
-    more = Noised(law=GammaShare(n=1, scale=10.0))
+    more = NoiseAddition(law=GammaShare(n=1, scale=10.0))
     assert epsilon(L1, WHOLE, more) == epsilon(L1, more, WHOLE) == pytest.approx(0.3)
-    clicks = RandomisedClicks(epsilon=0.5)
+    clicks = ClickRandomization(epsilon=0.5)
     assert epsilon(clicks, L1, WHOLE, unit="click") == pytest.approx(0.5)
     assert epsilon(clicks, L1, WHOLE, unit="interaction") == pytest.approx(1.2)
 
@@ -197,7 +201,7 @@ def test_the_best_of_several_proofs() -> None:
 def test_nothing_is_proven_of_noise_on_unbounded_messages() -> None:
     assert "bounds" in bound(WHOLE).how
     assert "randomises" in bound(L1).how
-    assert "toy" in bound(L1, Opaque(mechanism="toy"), WHOLE).how
+    assert "toy" in bound(L1, OpaqueChange(mechanism="toy"), WHOLE).how
     sometimes = replace(L1, always=False)
     assert "without a step" in bound(sometimes, WHOLE).how
     assert epsilon(replace(sometimes, of="update"), WHOLE) == pytest.approx(1.2), "no step is the update 0"
@@ -219,13 +223,16 @@ def hockey_stick(mu: float, eps: float) -> float:
 
 @pytest.mark.parametrize(("sigma", "rounds"), [(1.0, 1), (4.0, 1), (4.0, 9), (30.0, 100)])
 def test_gaussian_noise(sigma: float, rounds: int) -> None:
-    found = bound(L2, Noised(law=Gaussian(sigma=sigma)), view="individual", rounds=rounds, delta=1e-5)
+    found = bound(L2, NoiseAddition(law=Gaussian(sigma=sigma)), view="individual", rounds=rounds, delta=1e-5)
     assert hockey_stick(3 / sigma * math.sqrt(rounds), found.epsilon) == pytest.approx(1e-5, rel=1e-6)
     assert found.delta == 1e-5
 
 
 def test_gaussian_noise_of_a_sum() -> None:
-    local, own = Noised(law=Gaussian(sigma=2.0)), Noised(law=Gaussian(sigma=2.0 * math.sqrt(400)))
+    local, own = (
+        NoiseAddition(law=Gaussian(sigma=2.0)),
+        NoiseAddition(law=Gaussian(sigma=2.0 * math.sqrt(400))),
+    )
     assert epsilon(L2, local, arriving=400, delta=1e-6) == pytest.approx(
         epsilon(L2, own, view="individual", delta=1e-6)
     )
@@ -243,7 +250,7 @@ def test_gaussian_noise_of_a_sum() -> None:
     ("unit", "clicks"), [("click", 1), ("interaction", 10), ("query", 40), ("client", math.inf)]
 )
 def test_randomised_clicks(view: str, unit: str, clicks: float) -> None:
-    found = epsilon(RandomisedClicks.kept_with(0.9), view=view, unit=unit, interactions=4)
+    found = epsilon(ClickRandomization.kept_with(0.9), view=view, unit=unit, interactions=4)
     assert found == pytest.approx(clicks * math.log(9)), "lists follow from the randomised clicks alone"
 
 
@@ -262,9 +269,9 @@ def test_a_delta_helps_or_is_left_out() -> None:
     assert one.epsilon == pytest.approx(1.2 + 2 * math.log(0.99))
     assert one.delta == 0.01
     query = {"unit": "query", "rounds": 100, "delta": 1e-6}
-    clicks = bound(RandomisedClicks.kept_with(0.55), **query)
-    assert clicks.epsilon < 0.5 * epsilon(RandomisedClicks.kept_with(0.55), unit="query", rounds=100)
-    spared = bound(Bounded(norm=0.5, ord=1, of="update"), SHARES, arriving=700, parameters=1, delta=1e-300)
+    clicks = bound(ClickRandomization.kept_with(0.55), **query)
+    assert clicks.epsilon < 0.5 * epsilon(ClickRandomization.kept_with(0.55), unit="query", rounds=100)
+    spared = bound(NormBound(norm=0.5, ord=1, of="update"), SHARES, arriving=700, parameters=1, delta=1e-300)
     assert spared.delta == 0.0
 
 
@@ -282,7 +289,7 @@ def test_a_secret_sample(share: float) -> None:
     hidden = {"sampled": share, "secret_sample": True}
     assert epsilon(*chain, view="colluding", **hidden) == pytest.approx(1.2), "the others tell"
     assert epsilon(*chain, largest_weight=2.0, **hidden) == pytest.approx(1.2)
-    clicks = RandomisedClicks(epsilon=1.0)
+    clicks = ClickRandomization(epsilon=1.0)
     assert epsilon(clicks, unit="click", **hidden) == pytest.approx(1.0), "amplification needs clients alike"
     seen = epsilon(*chain, view="individual+lists", unit="interaction", **hidden)
     assert seen == pytest.approx(1.2), "lists tell who took part"
@@ -307,8 +314,10 @@ def test_a_secret_sample_of_several_rounds_meets_a_click_at_last() -> None:
 @pytest.mark.parametrize("rounds", [1, 20])
 def test_a_secret_sample_under_gaussian_noise(rounds: int) -> None:
     hidden = {"view": "individual", "sampled": 0.05, "secret_sample": True, "rounds": rounds, "delta": 1e-5}
-    found = epsilon(L2, Noised(law=Gaussian(sigma=3.0)), **hidden)
-    assert found < 0.7 * epsilon(L2, Noised(law=Gaussian(sigma=3.0)), **{**hidden, "secret_sample": False})
+    found = epsilon(L2, NoiseAddition(law=Gaussian(sigma=3.0)), **hidden)
+    assert found < 0.7 * epsilon(
+        L2, NoiseAddition(law=Gaussian(sigma=3.0)), **{**hidden, "secret_sample": False}
+    )
     if rounds == 1:
         x = np.linspace(-40, 60, 2_000_001)
         mixed = 0.05 * stats.norm.pdf(x, 1.0) + 0.95 * stats.norm.pdf(x)
@@ -338,7 +347,9 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
         there = at(
             shares=100, arriving=arriving, rounds=rounds, delta=1e-6 if gaussian else 0.0, parameters=7
         )
-        return upper_bound([Bounded(norm=norm, ord=order, of="update"), Noised(law=law)], there).epsilon
+        return upper_bound(
+            [NormBound(norm=norm, ord=order, of="update"), NoiseAddition(law=law)], there
+        ).epsilon
 
     base = cost(norm, scale, rounds, arriving)
     more = 1 + 1e-9

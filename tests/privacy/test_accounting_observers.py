@@ -9,8 +9,8 @@ from itertools import combinations
 import pytest
 
 from foltr_audit.privacy.accounting import UpperBound
-from foltr_audit.privacy.accounting.collusion import Cohort, exposure
-from foltr_audit.privacy.events import KeyShares, RandomisedClicks, Summed
+from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure
+from foltr_audit.privacy.events import ClickRandomization, KeyShares, MessageAggregation
 from tests.privacy.test_accounting import L1, SHARES, WHOLE, N, bound, epsilon
 
 # --- shown lists ------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def test_noise_on_messages_does_not_hide_what_lists_tell(view: str, unit: str) -
 
 def test_randomised_clicks_hide_what_lists_tell() -> None:
     """Whatever noise is beside them, and however many lists there are."""
-    clicks = RandomisedClicks(epsilon=0.5)
+    clicks = ClickRandomization(epsilon=0.5)
     for events in ([clicks], [clicks, L1, WHOLE]):
         found = epsilon(*events, view="individual+lists", unit="interaction", interactions=4)
         assert found == pytest.approx(5.0)
@@ -48,7 +48,7 @@ def test_clients_that_collude_open_messages_with_their_key_shares() -> None:
 
     def proven(count: int, **more: object) -> UpperBound:
         shares = KeyShares(neighbours=neighbours, needed=needed)
-        secure = Summed(at_least=26, key_shares=shares)
+        secure = MessageAggregation(at_least=26, key_shares=shares)
         return bound(*laplace, secure, view="colluding", shares=50, colluders=count, delta=delta, **more)
 
     exposed = 1.0 - sum(
@@ -94,15 +94,15 @@ def test_clients_that_collude_cut_the_circle(neighbours: int, telling: int, miss
             cut += _falls_apart(told, rest, n, neighbours // 2)
             several += 1
     shares = KeyShares(neighbours=neighbours, needed=n)
-    bounded = exposure(shares, Cohort(clients=n, missing=missing, telling=telling), honest=5)
+    bounded = exposure(shares, CohortCounts(clients=n, missing=missing, telling=telling), honest=5)
     assert 0 < cut / several <= bounded
     everybody = KeyShares(neighbours=n - 1, needed=n)
-    assert exposure(everybody, Cohort(clients=n, missing=missing, telling=telling), honest=5) == 0
+    assert exposure(everybody, CohortCounts(clients=n, missing=missing, telling=telling), honest=5) == 0
 
 
 def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:
     shares = KeyShares(neighbours=30, needed=15)
-    sparse, whole = Summed(at_least=2, key_shares=shares), Summed(at_least=2)
+    sparse, whole = MessageAggregation(at_least=2, key_shares=shares), MessageAggregation(at_least=2)
     here = {"view": "colluding", "shares": 1000, "colluders": 60, "unit": "client"}
     exposed = sum(math.comb(60, k) * math.comb(939, 30 - k) / math.comb(999, 30) for k in range(15, 31)) * (
         1000 - 60
@@ -138,6 +138,6 @@ def test_the_more_clients_collude_the_less_noise_is_left() -> None:
     everybody = epsilon(L1, WHOLE, view="colluding", delta=1e-5)
     assert everybody == epsilon(L1, WHOLE, view="colluding", colluders=N - 1, delta=1e-5)
     assert everybody == epsilon(L1, WHOLE, view="individual", delta=1e-5)
-    secure = (L1, SHARES, Summed(at_least=900))
+    secure = (L1, SHARES, MessageAggregation(at_least=900))
     found = epsilon(*secure, view="colluding", colluders=100, arriving=950)
     assert found == pytest.approx(epsilon(L1, SHARES, arriving=850))

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.norms import Norms
 from foltr_audit.privacy.accounting.walk import walk
-from foltr_audit.privacy.events import Bounded, Noised, PrivacyEvent, Resized, Rounded
+from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling, PrivacyEvent
 from foltr_audit.privacy.noise import GammaShare, Skellam
 
 Vectors = NDArray[np.float64]
-Accountant = Callable[[Bounded, GammaShare, int, int], float]
+Accountant = Callable[[NormBound, GammaShare, int, int], float]
 
 N = 20
 
@@ -34,24 +34,28 @@ def in_ball(
         yield end, rng.random() * norm * inside / np.linalg.norm(inside, order)
 
 
-def proven(ball: Bounded, law: GammaShare, parameters: int, arriving: int) -> float:
-    there = Situation(view="aggregate", unit="client", parameters=parameters, shares=N, arriving=arriving)
-    return upper_bound([ball, Noised(law=law)], there).epsilon
+def proven(ball: NormBound, law: GammaShare, parameters: int, arriving: int) -> float:
+    there = AccountingContext(
+        view="aggregate", unit="client", parameters=parameters, shares=N, arriving=arriving
+    )
+    return upper_bound([ball, NoiseAddition(law=law)], there).epsilon
 
 
-def with_l2(ball: Bounded, law: GammaShare, parameters: int, arriving: int) -> float:
+def with_l2(ball: NormBound, law: GammaShare, parameters: int, arriving: int) -> float:
     """A wrong accountant: it divides the L2 distance by the scale of Laplace noise."""
     apart = Norms.of_ball(2 * ball.norm, ball.ord).tightened(parameters)
-    return proven(Bounded(norm=apart.l2 / 2, ord=1, of=ball.of), law, parameters, arriving)
+    return proven(NormBound(norm=apart.l2 / 2, ord=1, of=ball.of), law, parameters, arriving)
 
 
-def on_one_coordinate(ball: Bounded, law: GammaShare, parameters: int, arriving: int) -> float:
+def on_one_coordinate(ball: NormBound, law: GammaShare, parameters: int, arriving: int) -> float:
     """A wrong accountant: it takes the loss of missing shares for linear."""
     apart = Norms.of_ball(2 * ball.norm, ball.ord).tightened(parameters)
     return float(law.summed(arriving).worst_loss(apart.l1))
 
 
-def exceeded(accountant: Accountant, ball: Bounded, law: GammaShare, parameters: int, arriving: int) -> bool:
+def exceeded(
+    accountant: Accountant, ball: NormBound, law: GammaShare, parameters: int, arriving: int
+) -> bool:
     """Whether the exact pure loss of some pair is above what an accountant says."""
     rng = np.random.default_rng(parameters)
     said = accountant(ball, law, parameters, arriving) * (1 + 1e-9)
@@ -71,15 +75,15 @@ def exceeded(accountant: Accountant, ball: Bounded, law: GammaShare, parameters:
 def test_no_pair_costs_more_than_the_bound(
     norm: float, order: float, scale: float, parameters: int, arriving: int, shares: int
 ) -> None:
-    ball = Bounded(norm=norm, ord=order, of="model")
+    ball = NormBound(norm=norm, ord=order, of="model")
     assert not exceeded(proven, ball, GammaShare(n=shares, scale=scale), parameters, arriving)
 
 
 def test_that_test_can_fail() -> None:
-    ball, law = Bounded(norm=1.5, ord=2, of="model"), GammaShare(n=N, scale=2.5)
+    ball, law = NormBound(norm=1.5, ord=2, of="model"), GammaShare(n=N, scale=2.5)
     assert not exceeded(proven, ball, law, 46, N)
     assert exceeded(with_l2, ball, law, 46, N)
-    small = Bounded(norm=1.5, ord=1, of="model")
+    small = NormBound(norm=1.5, ord=1, of="model")
     assert not exceeded(proven, small, law, 46, 15)
     assert exceeded(on_one_coordinate, small, law, 46, 15)
 
@@ -107,7 +111,7 @@ def test_norms_that_are_known_bound_the_others(values: list[int], known: list[fl
 
 # --- what happens before the noise ------------------------------------------------------------------------
 
-NOISE = Noised(law=GammaShare(n=1, scale=1.0))
+NOISE = NoiseAddition(law=GammaShare(n=1, scale=1.0))
 
 
 def apart(*events: PrivacyEvent, parameters: int = 4) -> Norms:
@@ -115,44 +119,48 @@ def apart(*events: PrivacyEvent, parameters: int = 4) -> Norms:
 
 
 def test_later_balls_and_resizing() -> None:
-    model, update = Bounded(norm=2.0, ord=1, of="model"), Bounded(norm=1.0, ord=2, of="update")
+    model, update = NormBound(norm=2.0, ord=1, of="model"), NormBound(norm=1.0, ord=2, of="update")
     assert apart(model).l1 == 4.0
     assert apart(model, update) == Norms(4.0, 2.0, 2.0), "scaling an update may leave the model's ball"
     assert apart(update, model).l1 == 4.0
-    assert apart(model, Bounded(norm=0.1, ord=math.inf, of="model")).l1 == 0.8
-    assert apart(model, Resized(factor=3.0, of="model")).l1 == 12.0
-    assert not apart(model, Resized(factor=1.0, of="update")).known
-    assert apart(update, Resized(factor=0.5, of="update")).l2 == 1.0
+    assert apart(model, NormBound(norm=0.1, ord=math.inf, of="model")).l1 == 0.8
+    assert apart(model, NormScaling(factor=3.0, of="model")).l1 == 12.0
+    assert not apart(model, NormScaling(factor=1.0, of="update")).known
+    assert apart(update, NormScaling(factor=0.5, of="update")).l2 == 1.0
 
 
 def test_rounding_moves_two_messages_apart() -> None:
-    ball = Bounded(norm=1.0, ord=1, of="update")
-    assert apart(ball, Rounded(step=0.25)) == Norms(2.0 + 4 * 0.5, 2.0 + 2 * 0.5, 2.5)
-    assert apart(ball, Rounded(step=0.25), Rounded(step=0.125)) == apart(ball, Rounded(step=0.25))
-    assert apart(ball, Rounded(step=0.25), Rounded(step=0.5)).linf == 3.5
+    ball = NormBound(norm=1.0, ord=1, of="update")
+    assert apart(ball, GridRounding(step=0.25)) == Norms(2.0 + 4 * 0.5, 2.0 + 2 * 0.5, 2.5)
+    assert apart(ball, GridRounding(step=0.25), GridRounding(step=0.125)) == apart(
+        ball, GridRounding(step=0.25)
+    )
+    assert apart(ball, GridRounding(step=0.25), GridRounding(step=0.5)).linf == 3.5
     rounding = np.array([0.1, 0.9])
     assert abs(math.floor(rounding[0]) - math.ceil(1 + rounding[1])) > np.ptp(rounding) + 1, "at random"
 
 
 def test_rounding_to_the_nearest_moves_half_as_far() -> None:
-    nearest = Rounded(step=0.25, nearest=True)
-    assert apart(Bounded(norm=1.0, ord=1, of="update"), nearest) == Norms(3.0, 2.5, 2.25)
+    nearest = GridRounding(step=0.25, nearest=True)
+    assert apart(NormBound(norm=1.0, ord=1, of="update"), nearest) == Norms(3.0, 2.5, 2.25)
 
 
 def test_grids_are_kept_by_noise_on_them() -> None:
-    ball, noise = Bounded(norm=1.0, ord=2, of="model"), Noised(law=Skellam(sigma=2.0, step=0.125))
+    ball, noise = NormBound(norm=1.0, ord=2, of="model"), NoiseAddition(law=Skellam(sigma=2.0, step=0.125))
 
     def cost(*events: PrivacyEvent, view: str = "aggregate", weight: float = 1.0) -> UpperBound:
-        there = Situation(view=view, unit="client", parameters=4, shares=9, delta=1e-5, largest_weight=weight)
+        there = AccountingContext(
+            view=view, unit="client", parameters=4, shares=9, delta=1e-5, largest_weight=weight
+        )
         return upper_bound([ball, *events], there)
 
-    on, off = Rounded(step=0.125), Rounded(step=0.1)
+    on, off = GridRounding(step=0.125), GridRounding(step=0.1)
     base, alone = cost(on, noise).epsilon, cost(on, noise, view="individual").epsilon
     assert base < alone < math.inf
-    assert cost(on, noise, Rounded(step=2.0**-16)).epsilon == base
+    assert cost(on, noise, GridRounding(step=2.0**-16)).epsilon == base
     assert cost(on, noise, off).epsilon == alone
     assert cost(on, noise, weight=2.0).epsilon == alone
-    assert base < cost(Rounded(step=0.25), noise).epsilon < math.inf, "a multiple of the grid"
+    assert base < cost(GridRounding(step=0.25), noise).epsilon < math.inf, "a multiple of the grid"
     for before in ([off], []):
         assert cost(*before, noise).epsilon == math.inf
         assert "rounded to that grid" in cost(*before, noise).how

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.privacy.events import (
-    Bounded,
+    ClickRandomization,
+    GridRounding,
     KeyShares,
-    Noised,
-    Opaque,
+    MessageAggregation,
+    MetricRandomization,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
     PrivacyEvent,
-    RandomisedClicks,
-    RandomisedMetrics,
-    Resized,
-    Rounded,
-    Summed,
 )
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.simulation.recorder import trace_header
@@ -35,14 +35,14 @@ LAWS = st.one_of(
     st.builds(DiscreteGaussian, sigma=st.floats(1, 100), step=st.floats(0.01, 1), count=st.integers(1, 99)),
 )
 EVENTS: st.SearchStrategy[PrivacyEvent] = st.one_of(
-    st.builds(Bounded, norm=SIZES, ord=st.sampled_from([1.0, 2.0, math.inf]), of=OF, always=st.booleans()),
-    st.builds(Resized, factor=SIZES, of=OF),
-    st.builds(Rounded, step=SIZES, nearest=st.booleans()),
-    st.builds(Noised, law=LAWS),
-    st.builds(RandomisedClicks, epsilon=st.one_of(SIZES, st.just(math.inf))),
-    st.builds(RandomisedMetrics, epsilon=st.one_of(SIZES, st.just(math.inf))),
-    st.builds(Summed, at_least=st.integers(1, 10**9)),
-    st.builds(Opaque, mechanism=st.text()),
+    st.builds(NormBound, norm=SIZES, ord=st.sampled_from([1.0, 2.0, math.inf]), of=OF, always=st.booleans()),
+    st.builds(NormScaling, factor=SIZES, of=OF),
+    st.builds(GridRounding, step=SIZES, nearest=st.booleans()),
+    st.builds(NoiseAddition, law=LAWS),
+    st.builds(ClickRandomization, epsilon=st.one_of(SIZES, st.just(math.inf))),
+    st.builds(MetricRandomization, epsilon=st.one_of(SIZES, st.just(math.inf))),
+    st.builds(MessageAggregation, at_least=st.integers(1, 10**9)),
+    st.builds(OpaqueChange, mechanism=st.text()),
 )
 
 
@@ -54,23 +54,23 @@ def test_an_event_is_read_back_as_it_was(event: PrivacyEvent) -> None:
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (Bounded(norm=1.5, ord=2, of="model"), "bounded:of=model,norm=1.5,ord=2"),
+        (NormBound(norm=1.5, ord=2, of="model"), "bounded:of=model,norm=1.5,ord=2"),
         (
-            Bounded(norm=3, ord=math.inf, of="update", always=False),
+            NormBound(norm=3, ord=math.inf, of="update", always=False),
             "bounded:of=update,norm=3,ord=inf,not-always",
         ),
-        (Resized(factor=1.0, of="update"), "resized:of=update,factor=1"),
-        (Rounded(step=0.001, nearest=True), "rounded:step=0.001,nearest"),
-        (Rounded(step=2.0), "rounded:step=2"),
-        (Noised(law=GammaShare(n=1000, scale=2.5)), "noised:gamma-share:n=1000,scale=2.5"),
-        (RandomisedClicks(epsilon=1.0), "randomised-clicks:eps=1"),
-        (RandomisedMetrics(epsilon=math.inf), "randomised-metrics:eps=inf"),
-        (Summed(at_least=10), "summed:at-least=10"),
+        (NormScaling(factor=1.0, of="update"), "resized:of=update,factor=1"),
+        (GridRounding(step=0.001, nearest=True), "rounded:step=0.001,nearest"),
+        (GridRounding(step=2.0), "rounded:step=2"),
+        (NoiseAddition(law=GammaShare(n=1000, scale=2.5)), "noised:gamma-share:n=1000,scale=2.5"),
+        (ClickRandomization(epsilon=1.0), "randomised-clicks:eps=1"),
+        (MetricRandomization(epsilon=math.inf), "randomised-metrics:eps=inf"),
+        (MessageAggregation(at_least=10), "summed:at-least=10"),
         (
-            Summed(at_least=10, key_shares=KeyShares(neighbours=8, needed=5)),
+            MessageAggregation(at_least=10, key_shares=KeyShares(neighbours=8, needed=5)),
             "summed:at-least=10,neighbours=8,needed=5",
         ),
-        (Opaque(mechanism="home-made"), "opaque:home-made"),
+        (OpaqueChange(mechanism="home-made"), "opaque:home-made"),
     ],
 )
 def test_texts_are_as_documented(event: PrivacyEvent, text: str) -> None:

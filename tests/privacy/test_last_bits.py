@@ -9,16 +9,16 @@ import pytest
 
 from foltr_audit.auditing.audit import Audit
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.privacy.events import Noised, PrivacyEvent, Rounded, Summed
+from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian
 from foltr_audit.rng import UNIFORM_STEP, Streams
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
 from tests.privacy.test_accounting import L2, WHOLE, bound, epsilon
 
-NORMAL = Noised(law=Gaussian(sigma=3.0))
-GRID = Noised(law=DiscreteGaussian(sigma=3.0, step=2.0**-10))
-ROUNDED = Rounded(step=2.0**-10, nearest=True)
+NORMAL = NoiseAddition(law=Gaussian(sigma=3.0))
+GRID = NoiseAddition(law=DiscreteGaussian(sigma=3.0, step=2.0**-10))
+ROUNDED = GridRounding(step=2.0**-10, nearest=True)
 CHAIN = ("clip:norm=1.5", "gaussian:eps=1,delta=0.00001,sensitivity=3")
 
 
@@ -53,8 +53,8 @@ def test_nothing_is_proven_of_single_float64_messages(events: tuple[PrivacyEvent
 
 
 def test_secure_sums_are_on_a_grid() -> None:
-    shares = Noised(law=GammaShare(n=1, scale=2.5))
-    events = (L2, shares, Summed(at_least=500))
+    shares = NoiseAddition(law=GammaShare(n=1, scale=2.5))
+    events = (L2, shares, MessageAggregation(at_least=500))
     told = epsilon(*events, view="individual", number_format="float64")
     assert told == epsilon(*events, view="individual", number_format="float32")
 

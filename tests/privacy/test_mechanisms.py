@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import MessageDefense
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.privacy.events import Noised, Rounded
+from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.privacy.observers import VIEWS
@@ -152,11 +152,13 @@ def test_the_laplace_claim_holds_between_any_two_models_of_the_ball(
     eps: float, radius: float, data: st.DataObject
 ) -> None:
     """Through the clip: the largest loss over all outputs, by coordinates; the poles reach it."""
-    chain = Chain(parse_chain([f"clip:norm={radius},ord=1+laplace:eps={eps},sensitivity={2 * radius}"]))
+    chain = DefenseChain(
+        parse_chain([f"clip:norm={radius},ord=1+laplace:eps={eps},sensitivity={2 * radius}"])
+    )
     pair = np.array([data.draw(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)) for _ in range(2)])
     here = tiny.context([0, 1], P=4)
     inside, _ = chain.on_step(pair, np.ones(2, dtype=np.bool_), 0, here)
-    (law,) = [event.law for event in chain.events(here) if isinstance(event, Noised)]
+    (law,) = [event.law for event in chain.events(here) if isinstance(event, NoiseAddition)]
     assert float(law.worst_loss(inside[0] - inside[1]).sum()) <= eps * (1 + 1e-9)
     poles, _ = chain.on_step(
         np.array([[9e9, 0, 0, 0], [-9e9, 0, 0, 0.0]]), np.ones(2, dtype=np.bool_), 0, here
@@ -206,10 +208,12 @@ def test_who_claims_what() -> None:
 
 def test_events_say_what_happens() -> None:
     here = tiny.context([0], shares=4)
-    assert made("laplace:eps=2,sensitivity=3").events(here) == (Noised(law=GammaShare(n=1, scale=1.5)),)
-    assert made("gaussian-shares:sigma=3").events(here) == (Noised(law=Gaussian(sigma=1.5)),)
-    skellam = Noised(law=Skellam(sigma=1.5, step=0.05))
-    assert made("skellam:sigma=3,step=0.05").events(here) == (Rounded(step=0.05, nearest=True), skellam)
+    assert made("laplace:eps=2,sensitivity=3").events(here) == (
+        NoiseAddition(law=GammaShare(n=1, scale=1.5)),
+    )
+    assert made("gaussian-shares:sigma=3").events(here) == (NoiseAddition(law=Gaussian(sigma=1.5)),)
+    skellam = NoiseAddition(law=Skellam(sigma=1.5, step=0.05))
+    assert made("skellam:sigma=3,step=0.05").events(here) == (GridRounding(step=0.05, nearest=True), skellam)
 
 
 # --- refusals ------------------------------------------------------------------------------------------

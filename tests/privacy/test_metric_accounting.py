@@ -7,22 +7,22 @@ from itertools import product
 
 import pytest
 
-from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.privacy.events import RandomisedClicks, RandomisedMetrics
-from foltr_audit.privacy.randomized_response import MetricResponse
+from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.events import ClickRandomization, MetricRandomization
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from tests.conftest import SetupOf
 
 
-def situation(unit: str, interactions: int, rounds: int = 1) -> Situation:
+def situation(unit: str, interactions: int, rounds: int = 1) -> AccountingContext:
     """A server that sees each message of so many interactions."""
-    return Situation(
+    return AccountingContext(
         view="individual", unit=unit, parameters=46, shares=10, interactions=interactions, rounds=rounds
     )
 
 
 def worst_loss(p: float, v: int, interactions: int, changed: int) -> float:
     """The largest log ratio of a sum of reports when the first `changed` true values may be any others."""
-    law = MetricResponse(p, v).matrix
+    law = RandomizedResponse(p, v).matrix
     values = [0.0, *(1 / rank for rank in range(1, v))]
 
     def sums(truth: tuple[int, ...]) -> dict[float, float]:
@@ -46,7 +46,7 @@ def worst_loss(p: float, v: int, interactions: int, changed: int) -> float:
 @pytest.mark.parametrize("p", [0.4, 0.5, 0.9])
 @pytest.mark.parametrize("interactions", [1, 2, 3])
 def test_a_message_never_loses_more_than_its_bound(p: float, interactions: int) -> None:
-    events = (RandomisedMetrics(epsilon=MetricResponse(p, 3).epsilon),)
+    events = (MetricRandomization(epsilon=RandomizedResponse(p, 3).epsilon),)
     for unit, changed in (
         ("click", 1),
         ("interaction", 1),
@@ -56,19 +56,19 @@ def test_a_message_never_loses_more_than_its_bound(p: float, interactions: int) 
         bound = upper_bound(events, situation(unit, interactions))
         exact = worst_loss(p, 3, interactions, changed)
         assert exact <= bound.epsilon * (1 + 1e-12), unit
-        assert bound.epsilon == pytest.approx(changed * MetricResponse(p, 3).epsilon)
+        assert bound.epsilon == pytest.approx(changed * RandomizedResponse(p, 3).epsilon)
         if changed == interactions:
             assert exact == pytest.approx(bound.epsilon), "all values 0, or all 1: told by their sum alone"
 
 
 def test_rounds_compose_and_the_better_proof_counts() -> None:
-    events = (RandomisedMetrics(epsilon=0.5),)
+    events = (MetricRandomization(epsilon=0.5),)
     assert upper_bound(events, situation("client", 4, rounds=10)).epsilon == pytest.approx(20.0)
     assert upper_bound(events, situation("interaction", 4, rounds=10)).epsilon == pytest.approx(0.5)
-    both = (RandomisedClicks(epsilon=0.01), *events)
+    both = (ClickRandomization(epsilon=0.01), *events)
     assert upper_bound(both, situation("interaction", 4)).epsilon == pytest.approx(0.1)
     assert "4 metrics randomised" in upper_bound(events, situation("query", 4)).how
-    assert math.isinf(upper_bound((RandomisedMetrics(epsilon=math.inf),), situation("click", 1)).epsilon)
+    assert math.isinf(upper_bound((MetricRandomization(epsilon=math.inf),), situation("click", 1)).epsilon)
 
 
 @pytest.mark.parametrize(("defense", "epsilon"), [("metric-rr:p=0.25", 1.204), ("metric-rr:eps=2.3", 2.3)])
@@ -81,7 +81,7 @@ def test_the_chain_of_an_experiment(setup_of: SetupOf, metric: str, defense: str
     assert setup.claim() == pytest.approx(epsilon, abs=1e-3)
     bound = upper_bound(setup.events(), situation("client", 4))
     assert bound.epsilon == pytest.approx(4 * epsilon, abs=4e-3)
-    law = MetricResponse.parse(setup.noise() or "", setup.learner.values.size)  # type: ignore[attr-defined]
+    law = RandomizedResponse.parse(setup.noise() or "", setup.learner.values.size)  # type: ignore[attr-defined]
     assert law is not None
     assert law.epsilon == pytest.approx(epsilon, abs=1e-3)
 

@@ -17,7 +17,15 @@ from scipy import integrate, special, stats
 from foltr_audit.core.plugins import plain
 from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, Rounding, ScaleFree, parse_law
+from foltr_audit.privacy.noise import (
+    FLOOR,
+    GammaShare,
+    Gaussian,
+    NoiseLaw,
+    RoundingNoise,
+    ScaleFreeNoise,
+    parse_law,
+)
 from foltr_audit.rng import Streams
 from tests.fixtures import tiny
 from tests.fixtures.reference import chi_square_p
@@ -36,8 +44,12 @@ SHARES = [
     GammaShare(n=2, scale=SCALE, count=5),
     GammaShare(n=7, scale=SCALE, count=210),
 ]
-PROPER: list[NoiseLaw] = [*SHARES, Gaussian(sigma=0.3), Rounding(resolution=2.0**-24)]
-EVERY: list[NoiseLaw] = [*PROPER, GammaShare(n=1, scale=SCALE, count=10**6), ScaleFree(resolution=2.0**-24)]
+PROPER: list[NoiseLaw] = [*SHARES, Gaussian(sigma=0.3), RoundingNoise(resolution=2.0**-24)]
+EVERY: list[NoiseLaw] = [
+    *PROPER,
+    GammaShare(n=1, scale=SCALE, count=10**6),
+    ScaleFreeNoise(resolution=2.0**-24),
+]
 
 
 def both_sides(
@@ -159,13 +171,13 @@ def test_normal_and_rounding_laws_are_scipys() -> None:
         normal, rounding = stats.norm(scale=scale), stats.laplace(scale=scale)
         np.testing.assert_allclose(Gaussian(sigma=scale).log_density(x), normal.logpdf(x), rtol=1e-13)
         np.testing.assert_allclose(
-            Rounding(resolution=scale).log_density(x), rounding.logpdf(x), rtol=1e-13, atol=1e-13
+            RoundingNoise(resolution=scale).log_density(x), rounding.logpdf(x), rtol=1e-13, atol=1e-13
         )
 
 
 def test_a_law_without_a_scale_is_the_limit_of_small_shares() -> None:
     x = np.array([1e-3, 1e-2, 0.05, 0.1, 1.0])
-    free, share = ScaleFree(resolution=1e-12), GammaShare(n=10**8, scale=1e5)
+    free, share = ScaleFreeNoise(resolution=1e-12), GammaShare(n=10**8, scale=1e5)
     np.testing.assert_allclose(np.diff(free.log_density(x)), np.diff(share.log_density(x)), rtol=0, atol=3e-5)
     np.testing.assert_allclose(np.exp(free.log_density(x)), 1 / x, rtol=1e-7)
     assert free.log_density(0.0) == pytest.approx(-math.log(1e-12), abs=1e-12)
@@ -294,7 +306,7 @@ def test_texts_as_they_are_written() -> None:
     assert GammaShare(n=1000, scale=2.5).text == "gamma-share:n=1000,scale=2.5"
     assert GammaShare(n=1000, scale=3.0, count=7).text == "gamma-share:n=1000,scale=3,count=7"
     assert Gaussian(sigma=1e-7).text == "gaussian:sigma=1e-07"
-    assert Rounding(resolution=1.0).text == "none"
+    assert RoundingNoise(resolution=1.0).text == "none"
     defense, context = GammaLaplace(eps=1.2, sensitivity=3.0), tiny.context([0, 1], shares=500)
     assert parse_law(defense.law(context).text) == defense.law(context)
 
@@ -364,7 +376,7 @@ def test_any_text_is_a_law_that_can_be_used_or_none(text: str) -> None:
 def test_impossible_scales_are_refused(value: float) -> None:
     with pytest.raises(UsageError, match=f"noise: sigma {value}; expected a positive number"):
         Gaussian(sigma=value)
-    for law in (Rounding, ScaleFree):
+    for law in (RoundingNoise, ScaleFreeNoise):
         with pytest.raises(UsageError, match=f"noise: resolution {value}; expected a positive number"):
             law(resolution=value)
 

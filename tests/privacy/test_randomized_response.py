@@ -11,11 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_models import (
+    CascadeClickModel,
+    InformationalClickModel,
+    NavigationalClickModel,
+    PerfectClickModel,
+)
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.randomized_response import MetricResponse, composed, p_of
+from foltr_audit.privacy.randomized_response import RandomizedResponse, composed, p_of
 
-MODELS = (Perfect(), Navigational(), Informational())
+MODELS = (PerfectClickModel(), NavigationalClickModel(), InformationalClickModel())
 LISTS = np.array(list(product((0, 1, 2), repeat=5)))
 Floats = NDArray[np.float64]
 
@@ -34,7 +39,7 @@ def largest_loss(matrix: Floats) -> float:
 @pytest.mark.parametrize("values", [2, 3, 11])
 @pytest.mark.parametrize("p", [0.0, 1e-6, 0.1, 0.25, 0.5, 0.9, 0.99955, 1.0])
 def test_epsilon_is_the_largest_loss_of_the_matrix(p: float, values: int) -> None:
-    response = MetricResponse(p, values)
+    response = RandomizedResponse(p, values)
     np.testing.assert_allclose(response.matrix.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_array_equal(np.diag(response.matrix), p)
     assert response.matrix.shape == (values, values)
@@ -44,13 +49,13 @@ def test_epsilon_is_the_largest_loss_of_the_matrix(p: float, values: int) -> Non
 def test_without_any_truth_everything_is_told() -> None:
     """Of two values a lie is as good as the truth; of more, it rules one out."""
     for values in (2, 3, 11):
-        assert MetricResponse(0.0, values).epsilon == math.inf
-        assert MetricResponse(1.0, values).epsilon == math.inf
-        assert MetricResponse(1 / values, values).epsilon == pytest.approx(0, abs=1e-12)
-    assert MetricResponse(0.2, 2).epsilon == pytest.approx(MetricResponse(0.8, 2).epsilon, rel=1e-12)
+        assert RandomizedResponse(0.0, values).epsilon == math.inf
+        assert RandomizedResponse(1.0, values).epsilon == math.inf
+        assert RandomizedResponse(1 / values, values).epsilon == pytest.approx(0, abs=1e-12)
+    assert RandomizedResponse(0.2, 2).epsilon == pytest.approx(RandomizedResponse(0.8, 2).epsilon, rel=1e-12)
 
 
-def first_click_law(model: Cascade, values: int) -> Floats:
+def first_click_law(model: CascadeClickModel, values: int) -> Floats:
     """P(first click on rank r) of every list of labels, column 0 for no click, by following a reader."""
     attraction, _ = model.setting(2)
     law = np.zeros((len(LISTS), values))
@@ -63,7 +68,7 @@ def first_click_law(model: Cascade, values: int) -> Floats:
     return law
 
 
-def loss_of_labels(model: Cascade, response: MetricResponse) -> Floats:
+def loss_of_labels(model: CascadeClickModel, response: RandomizedResponse) -> Floats:
     """The largest |ln ratio| of each reported value over all pairs of label lists."""
     reported = first_click_law(model, response.values) @ response.matrix
     return np.asarray(np.log(reported.max(axis=0) / reported.min(axis=0)))
@@ -73,7 +78,7 @@ def loss_of_labels(model: Cascade, response: MetricResponse) -> Floats:
 @pytest.mark.parametrize("p", [0.25, 0.5, 0.9])
 def test_labels_lose_no_more_than_epsilon(p: float, values: int) -> None:
     """Over all lists of five labels, pairs and components; all of it if users click what is relevant."""
-    response = MetricResponse(p, values)
+    response = RandomizedResponse(p, values)
     losses = [loss_of_labels(model, response).max() for model in MODELS]
     assert losses[0] == pytest.approx(response.epsilon, rel=1e-12)
     assert max(losses) <= response.epsilon * (1 + 1e-12)
@@ -82,11 +87,11 @@ def test_labels_lose_no_more_than_epsilon(p: float, values: int) -> None:
 
 def test_the_first_component_alone_understates_noisy_users() -> None:
     """The public program looks at one component: a first click on rank 1. MATHS section 3: .80 for 3.09."""
-    losses = loss_of_labels(Informational(), MetricResponse(0.9, 11))
+    losses = loss_of_labels(InformationalClickModel(), RandomizedResponse(0.9, 11))
     assert losses[1] == pytest.approx(0.80, abs=0.005)
     assert losses.max() == pytest.approx(3.09, abs=0.005)
     for values, p in product((6, 11), (0.25, 0.5, 0.9)):
-        perfect = loss_of_labels(Perfect(), MetricResponse(p, values))
+        perfect = loss_of_labels(PerfectClickModel(), RandomizedResponse(p, values))
         assert perfect[1] == pytest.approx(perfect.max(), rel=1e-12)  # where it sees all there is
 
 
@@ -95,19 +100,19 @@ def test_the_first_component_alone_understates_noisy_users() -> None:
 
 def test_published_values() -> None:
     for p, epsilon in ((0.25, 1.204), (0.5, 2.303), (0.9, 4.500)):
-        assert MetricResponse(p, 11).epsilon == pytest.approx(epsilon, abs=5e-4)
+        assert RandomizedResponse(p, 11).epsilon == pytest.approx(epsilon, abs=5e-4)
     assert p_of(10.0, 11) == pytest.approx(0.99955, abs=5e-6)  # the "10" of the papers, printed as p = 1
-    assert MetricResponse(0.5, 11).epsilon == pytest.approx(math.log(10), rel=1e-12)
+    assert RandomizedResponse(0.5, 11).epsilon == pytest.approx(math.log(10), rel=1e-12)
 
 
 @given(epsilon=st.floats(0, 30), values=st.integers(2, 2000))
 def test_there_and_back(epsilon: float, values: int) -> None:
     p = p_of(epsilon, values)
     assert p >= (1 - 1e-12) / values
-    assert MetricResponse(p, values).epsilon == pytest.approx(
+    assert RandomizedResponse(p, values).epsilon == pytest.approx(
         epsilon, rel=1e-2 if epsilon > 25 else 1e-4, abs=1e-9
     )
-    assert MetricResponse.with_epsilon(epsilon, values) == MetricResponse(p, values)
+    assert RandomizedResponse.with_epsilon(epsilon, values) == RandomizedResponse(p, values)
 
 
 def test_extremes_of_the_conversion() -> None:
@@ -121,9 +126,9 @@ def test_extremes_of_the_conversion() -> None:
 
 def test_composition_is_reached_by_brute_force() -> None:
     """Of three interactions: the loss of all triples of reports is three times that of one."""
-    matrix = MetricResponse(0.7, 4).matrix
+    matrix = RandomizedResponse(0.7, 4).matrix
     triple = np.einsum("ai,bj,ck->abcijk", matrix, matrix, matrix).reshape(64, 64)
-    assert largest_loss(triple) == pytest.approx(composed(MetricResponse(0.7, 4).epsilon, 3), rel=1e-12)
+    assert largest_loss(triple) == pytest.approx(composed(RandomizedResponse(0.7, 4).epsilon, 3), rel=1e-12)
 
 
 # --- text and refusals -----------------------------------------------------------------------------------
@@ -131,14 +136,14 @@ def test_composition_is_reached_by_brute_force() -> None:
 
 @given(p=st.floats(0, 1), values=st.integers(2, 2000))
 def test_the_text_reads_back(p: float, values: int) -> None:
-    response = MetricResponse(p, values)
-    assert MetricResponse.parse(response.text, values) == response
+    response = RandomizedResponse(p, values)
+    assert RandomizedResponse.parse(response.text, values) == response
 
 
 def test_texts() -> None:
-    assert MetricResponse(0.25, 11).text == "metric-rr:p=0.25"
-    assert MetricResponse.parse("none", 11) == MetricResponse(1.0, 11)
-    np.testing.assert_array_equal(MetricResponse(1.0, 11).matrix, np.eye(11))
+    assert RandomizedResponse(0.25, 11).text == "metric-rr:p=0.25"
+    assert RandomizedResponse.parse("none", 11) == RandomizedResponse(1.0, 11)
+    np.testing.assert_array_equal(RandomizedResponse(1.0, 11).matrix, np.eye(11))
     for text in (
         "metric-rr",
         "metric-rr:p=",
@@ -148,18 +153,18 @@ def test_texts() -> None:
         "",
         "laplace",
     ):
-        assert MetricResponse.parse(text, 11) is None
+        assert RandomizedResponse.parse(text, 11) is None
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, math.nan, math.inf])
 def test_refused_probabilities(p: float) -> None:
     with pytest.raises(UsageError, match=r"^metric-rr: p=\S+; expected a probability from 0 to 1$"):
-        MetricResponse(p, 11)
+        RandomizedResponse(p, 11)
 
 
 def test_other_refusals() -> None:
     with pytest.raises(UsageError, match="1 values; expected 2"):
-        MetricResponse(0.5, 1)
+        RandomizedResponse(0.5, 1)
     with pytest.raises(UsageError, match="0 values; expected 2"):
         p_of(1.0, 0)
     for bad in (-1.0, math.nan):

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.privacy.secure_aggregation import Abort, FixedPoint, Outcome, SecureSum, recovery, shamir
+from foltr_audit.privacy.secure_aggregation import (
+    AggregationAbort,
+    FixedPoint,
+    SecureSum,
+    SecureSumResult,
+    recovery,
+    shamir,
+)
 from foltr_audit.privacy.secure_aggregation.costs import client_seconds
-from foltr_audit.privacy.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
+from foltr_audit.privacy.secure_aggregation.graph import MaskGraph, default_neighbours, neighbours_of
 from foltr_audit.rng import ClientStreams, Streams
 
 ENCODING = FixedPoint(bits=40, range=8, fraction=20)
@@ -40,7 +47,9 @@ def plain_sum(
     return np.array([sum(column) % 2**encoding.bits for column in signed.T.tolist()], dtype=np.uint64)
 
 
-def enough(outcome: Outcome, graph: Graph, shared: NDArray[np.bool_], sends: NDArray[np.bool_]) -> bool:
+def enough(
+    outcome: SecureSumResult, graph: MaskGraph, shared: NDArray[np.bool_], sends: NDArray[np.bool_]
+) -> bool:
     """Whether a round must give a sum, by looking at one client after the other."""
     if min(shared.sum(), sends.sum()) < outcome.at_least:
         return False
@@ -84,7 +93,7 @@ def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> 
     secure, values, weights, clients, before, after = cohort
     outcome = secure.run(values, weights, streams(clients), before, after)
     shared, sends = ~before, ~(before | after)
-    graph = Graph(order_of(clients), outcome.neighbours)
+    graph = MaskGraph(order_of(clients), outcome.neighbours)
     assert (outcome.aborted is None) == enough(outcome, graph, shared, sends)
     if outcome.aborted is None:
         assert outcome.total is not None
@@ -106,10 +115,10 @@ def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> 
 
 
 def order_of(clients: NDArray[np.int64]) -> NDArray[np.int64]:
-    from foltr_audit.privacy.secure_aggregation.keys import Secrets
+    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
     from foltr_audit.privacy.secure_aggregation.protocol import circle
 
-    return circle(Secrets(streams(clients)), clients, 0).order
+    return circle(ClientSecrets(streams(clients)), clients, 0).order
 
 
 @pytest.mark.parametrize("bits", [16, 33, 64])
@@ -149,7 +158,7 @@ def test_the_same_bytes_again_and_in_any_order_of_the_cohort() -> None:
 # --- rounds that abort ----------------------------------------------------------------------------
 
 
-def run(n: int, before: tuple[int, ...] = (), after: tuple[int, ...] = (), **options: Any) -> Outcome:
+def run(n: int, before: tuple[int, ...] = (), after: tuple[int, ...] = (), **options: Any) -> SecureSumResult:
     secure = SecureSum(encoding=ENCODING, **options)
     ones = np.ones(n, dtype=np.int64)
     return secure.run(np.ones((n, 2)), ones, streams(np.arange(n)), where(n, *before), where(n, *after))
@@ -158,7 +167,7 @@ def run(n: int, before: tuple[int, ...] = (), after: tuple[int, ...] = (), **opt
 def test_too_few_keys_too_few_messages() -> None:
     few = run(6, before=(0, 1, 2))
     reason = "3 of 6 clients shared keys, 4 needed"
-    assert few.aborted == Abort(stage="shares", reason=reason, have=3, needed=4)
+    assert few.aborted == AggregationAbort(stage="shares", reason=reason, have=3, needed=4)
     assert not few.survivors.any()
     assert not few.payload.any()
     assert few.sent[:, 2:].sum() == 0
@@ -225,13 +234,13 @@ def test_recovery_really_goes_through_the_shares(monkeypatch: pytest.MonkeyPatch
 
 def test_wrong_self_or_pair_secrets_each_spoil_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     right = run(20, after=(4,))
-    honest = recovery.Recovery._recovered
+    honest = recovery.MaskRecovery._recovered
     for spoilt in ("self", "pair"):
 
-        def wrong(self: recovery.Recovery, name: str, place: int, spoilt: str = spoilt) -> bytes:
+        def wrong(self: recovery.MaskRecovery, name: str, place: int, spoilt: str = spoilt) -> bytes:
             return bytes(32) if name == spoilt else honest(self, name, place)
 
-        monkeypatch.setattr(recovery.Recovery, "_recovered", wrong)
+        monkeypatch.setattr(recovery.MaskRecovery, "_recovered", wrong)
         assert not same(run(20, after=(4,)).total, right.total)
 
 
@@ -242,7 +251,7 @@ def test_wrong_self_or_pair_secrets_each_spoil_the_sum(monkeypatch: pytest.Monke
 def test_the_graph_is_regular_and_mutual(n: int, wanted: int, seed: int) -> None:
     degree = neighbours_of(wanted, n)
     assert min(wanted, n - 1) <= degree <= n - 1
-    graph = Graph(np.random.default_rng(seed).permutation(n), degree)
+    graph = MaskGraph(np.random.default_rng(seed).permutation(n), degree)
     linked = np.zeros((n, n), dtype=np.int64)
     for left, right in graph.rings():
         assert np.unique(left).size == left.size
@@ -260,7 +269,7 @@ def test_the_graph_is_regular_and_mutual(n: int, wanted: int, seed: int) -> None
 def test_groups_are_the_connected_components(n: int, wanted: int, data: st.DataObject) -> None:
     from scipy.sparse.csgraph import connected_components
 
-    graph = Graph(np.random.default_rng(n).permutation(n), neighbours_of(wanted, n))
+    graph = MaskGraph(np.random.default_rng(n).permutation(n), neighbours_of(wanted, n))
     present = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
     linked = np.zeros((n, n), dtype=np.int64)
     np.put_along_axis(linked, graph.table, 1, axis=1)
@@ -269,11 +278,11 @@ def test_groups_are_the_connected_components(n: int, wanted: int, data: st.DataO
 
 
 def test_the_circle_is_drawn_anew_every_round() -> None:
-    from foltr_audit.privacy.secure_aggregation.keys import Secrets
+    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
     from foltr_audit.privacy.secure_aggregation.protocol import circle
 
     clients = np.arange(500)
-    orders = [circle(Secrets(streams(clients, round_)), clients, 4).order for round_ in range(2)]
+    orders = [circle(ClientSecrets(streams(clients, round_)), clients, 4).order for round_ in range(2)]
     assert all(np.array_equal(np.sort(order), clients) for order in orders)
     fixed = int((orders[0] == orders[1]).sum())
     assert fixed < 8  # about Poisson(1): P[>= 8] is 10^-5

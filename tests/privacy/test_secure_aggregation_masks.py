@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum
-from foltr_audit.privacy.secure_aggregation.keys import CurveKey, HashedKey, Secrets
+from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, CurveKey, HashKey
 from foltr_audit.privacy.secure_aggregation.masks import expand
 from foltr_audit.rng import ClientStreams, Streams
 
@@ -92,7 +92,7 @@ def test_key_agreement_of_rfc_7748_then_hkdf_of_rfc_5869() -> None:
 
 
 def test_hashed_keys_agree_and_need_the_private_key() -> None:
-    one, two, wrong = (HashedKey(bytes([i]) * 32, b"experiment") for i in (1, 2, 3))
+    one, two, wrong = (HashKey(bytes([i]) * 32, b"experiment") for i in (1, 2, 3))
     assert one.seed(two.public) == two.seed(one.public)
     assert wrong.seed(two.public) != one.seed(two.public)
 
@@ -155,7 +155,7 @@ def test_an_input_changes_nothing_about_the_masks(agreement: str) -> None:
 def test_self_masks_hide_a_message_even_when_all_pair_masks_are_known() -> None:
     """A late message after its pair masks were recovered: the reason for the second mask."""
     given = streams(2)
-    secrets = Secrets(given)
+    secrets = ClientSecrets(given)
     one, two = (secrets.private_key(secrets.secret("pair", client), "none") for client in (0, 1))
     pair = expand([one.seed(two.public)], 40)[0]
     own = [expand([secrets.secret("self", client)], 40)[0] for client in (0, 1)]

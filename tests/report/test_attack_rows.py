@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import calibration
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text
@@ -28,7 +28,7 @@ SETTING = {
 WHERE = {"click_model": "navigational", **SETTING, "view": "individual"}
 
 
-def four_lists() -> Evidence:
+def four_lists() -> ClickEvidence:
     """Two messages of two lists; queries a, b; one list without a click, one with every document clicked."""
     clicks = [[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
     guess = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]]
@@ -51,7 +51,7 @@ def four_lists() -> Evidence:
     return replace(judged, guessed={"attack": weighed}, surprisal=np.array([2.0, 1.5, 3.0, 1.5]))
 
 
-def rows_of(judged: Evidence, queries: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
+def rows_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
     return attack_rows(judged, "navigational", SETTING, Streams(1), queries)
 
 
@@ -100,7 +100,7 @@ def test_any_click_rows_are_over_all_lists() -> None:
 def test_calibration_rows_are_of_attacks_with_probabilities() -> None:
     judged = four_lists()
     (row,) = rows_of(judged)["calibration"]
-    found = calibration(judged, "attack", Resamples(judged.query, Streams(1)))
+    found = calibration(judged, "attack", QueryBootstrap(judged.query, Streams(1)))
     assert (row["method"], row["lists"], row["documents"]) == ("attack", 4, 11)
     assert row["brier"] == found.brier.value
     assert found.brier.ci95 is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.report.results.attack import AttackReport, attack_rows, joined
 from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
@@ -37,7 +37,7 @@ def setting(eps: float) -> dict[str, Any]:
     }
 
 
-def judged_lists(seed: int = 1, **changes: Any) -> Evidence:
+def judged_lists(seed: int = 1, **changes: Any) -> ClickEvidence:
     """Lists of a baseline and two attacks, of which one gives probabilities, and one was refused."""
     judged = random_evidence(seed, lists=250, silent=0.2)
     guessed = judged.guessed["attack"]
@@ -55,7 +55,7 @@ def judged_lists(seed: int = 1, **changes: Any) -> Evidence:
 
 
 def report_of(
-    settings: dict[float, Evidence], queries: tuple[str, ...] = (), click_model: str = "perfect"
+    settings: dict[float, ClickEvidence], queries: tuple[str, ...] = (), click_model: str = "perfect"
 ) -> AttackReport:
     pieces = [
         attack_rows(judged, click_model, setting(eps), Streams(1), queries)

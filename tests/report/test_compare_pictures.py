@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from foltr_audit.report.pictures.compare_panels import (
-    Panelled,
+    PanelPlot,
     by_epsilon,
     comparison_figure,
     draw_comparison,
@@ -22,7 +22,7 @@ from foltr_audit.report.pictures.compare_panels import (
     learning,
     trade_offs,
 )
-from foltr_audit.report.pictures.label_placement import Labelled, place_labels
+from foltr_audit.report.pictures.label_placement import PointLabel, place_labels
 from foltr_audit.report.pictures.style import looking
 from foltr_audit.report.pictures.svg import THEME, inline_svg
 from tests.fixtures.comparisons import report, setting, several, where
@@ -36,7 +36,7 @@ def many() -> list[dict[str, list[dict[str, object]]]]:
     return [*rows, setting("top-k", auc=0.8), setting("a", 10.0, auc=None, ndcg=0.41)]
 
 
-def words(panel: Panelled) -> str:
+def words(panel: PanelPlot) -> str:
     return inline_svg(lambda: figure_of(panel), "what <it> shows", "p")
 
 
@@ -115,7 +115,7 @@ def test_labels_keep_out_of_each_other() -> None:
     axis = figure.subplots()
     axis.set_xlim(0, 1)
     axis.set_ylim(0, 1)
-    place_labels(axis, [Labelled(0.5, 0.5, "one name", "#000000") for _ in range(4)])
+    place_labels(axis, [PointLabel(0.5, 0.5, "one name", "#000000") for _ in range(4)])
     figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in axis.texts]
     assert not [(a, b) for a in boxes for b in boxes if a is not b and a.overlaps(b)]

@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import ttest_rel
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.comparison.cells import StoredCell
-from foltr_audit.experiments.comparison.expansion import Label
-from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.experiments.comparison.cells import CellRecord
+from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import with_front
-from foltr_audit.report.results.compare_rows import Setting, attack_rows_of, curve_row, setting_row
+from foltr_audit.report.results.compare_rows import CellGroup, attack_rows_of, curve_row, setting_row
 from foltr_audit.rng import Streams
 from tests.fixtures.comparisons import same_queries
 from tests.fixtures.evidence import random_evidence
@@ -25,7 +25,7 @@ BASE = np.array([[0.5, 0.4, 0.2, 0.9, 0.3], [0.4, 0.6, 0.2, 0.7, 0.3]])
 ONLINE = {"none": (0.5, 0.56, 0.53), "published": (0.4, 0.42, 0.02)}
 
 
-def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> StoredCell:
+def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> CellRecord:
     """A made-up cell of one run."""
     defense = ["none"] if name == "none" else ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
     spec = Spec.parse({"repetition": run, "defense": defense, "attack": {"click_models": ["perfect"]}})
@@ -50,12 +50,12 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Sto
         "online_ndcg@10/b": np.array([0.1, np.nan]) if run else np.array([0.1, 0.2]),
     }
     judged = random_evidence(run, 30)
-    return StoredCell(spec=spec, facts=usual | facts, rounds=rounds, query_ndcg=ndcg, evidence=judged)
+    return CellRecord(spec=spec, facts=usual | facts, rounds=rounds, query_ndcg=ndcg, evidence=judged)
 
 
-def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> Setting:
-    label = Label("none") if name == "none" else Label("published", 1.2, 3.0)
-    return Setting(label=label, cells=[stored(name, run, row, **facts) for run, row in enumerate(values)])
+def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:
+    label = DefenseLabel("none") if name == "none" else DefenseLabel("published", 1.2, 3.0)
+    return CellGroup(label=label, cells=[stored(name, run, row, **facts) for run, row in enumerate(values)])
 
 
 def test_utility_against_the_same_by_hand() -> None:
@@ -68,7 +68,7 @@ def test_utility_against_the_same_by_hand() -> None:
     assert row["ndcg@10_difference"] == pytest.approx((means - BASE.mean(axis=0)[[0, 1, 3, 4]]).mean())
     assert row["ndcg@10_p"] == pytest.approx(test.pvalue)
     names = np.array([f"0:{number:07d}" for number in (0, 1, 3, 4)])
-    low, high = Resamples(names, Streams(1)).share(means).ci95 or (0.0, 0.0)
+    low, high = QueryBootstrap(names, Streams(1)).share(means).ci95 or (0.0, 0.0)
     assert row["ndcg@10_ci95"] == [low, high]
     online = ttest_rel(ONLINE["published"][:2], ONLINE["none"][:2])
     assert row["online_mean_p"] == pytest.approx(online.pvalue)
@@ -144,8 +144,10 @@ def found(
 def test_of_several_units_the_worst_one_is_told(turned: bool) -> None:
     several = [found("individual", 1.2), found("individual", "inf", "client", "refuted")]
     several += [found("aggregate", 1.0), found("aggregate", 5.0, "client", "not refuted")]
-    made = Setting(
-        label=Label("none"), cells=setting("none", BASE).cells, findings=several[::-1] if turned else several
+    made = CellGroup(
+        label=DefenseLabel("none"),
+        cells=setting("none", BASE).cells,
+        findings=several[::-1] if turned else several,
     )
     row = setting_row(made, [], None)
     assert (row["verdict_individual"], row["unit_individual"]) == ("refuted", "client")
@@ -165,8 +167,8 @@ def test_only_repetitions_that_both_have_are_held_against_each_other() -> None:
 
 def test_claims_of_each_view_stand_apart() -> None:
     finding = found
-    made = Setting(
-        label=Label("none"),
+    made = CellGroup(
+        label=DefenseLabel("none"),
         cells=setting("none", BASE).cells,
         findings=[finding("individual", "inf"), finding("aggregate", 1.1)],
     )
@@ -192,12 +194,12 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     from foltr_audit.experiments.comparison.cells import read_cell
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.runner import run_cell
-    from foltr_audit.experiments.runner import Study
+    from foltr_audit.experiments.runner import Runner
 
     table = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}, "train": {"rounds": 2}}
     attack = {"methods": ["olsr"], "click_models": ["perfect"], "min_documents": 5}
     spec = Spec.parse({**table, "attack": attack})
-    study = Study(with_undefended=False)
+    study = Runner(with_undefended=False)
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
     folder.write(spec, run_cell(spec, study))
     cell, found = study.run(spec), folder.read(spec)

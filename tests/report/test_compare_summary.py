@@ -12,7 +12,7 @@ from foltr_audit.report.render.compare_entries import at_a_glance
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.claim_sentences import claims_said, contradictions_said, lists_said
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import Leak, kept_said, leaks, leaks_said, summary
+from foltr_audit.report.results.compare_summary import StrongestLeak, kept_said, leaks, leaks_said, summary
 from foltr_audit.report.results.compare_worlds import worlds
 from tests.fixtures.comparisons import (
     LEARNER,
@@ -111,7 +111,7 @@ def test_p_values_are_corrected_for_the_tests_of_their_world() -> None:
 # --- what an attack tells ---------------------------------------------------------------------------
 
 
-def leak(auc: float | None, width: float = 0.02) -> Leak | None:
+def leak(auc: float | None, width: float = 0.02) -> StrongestLeak | None:
     place = where("a", 1.2)
     attacks = [*guesses(place), attack(place, "map", auc, width=width)]
     (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runner import Cell, Study
+from foltr_audit.experiments.runner import Runner, RunResult
 from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.curves import PANELS, Curve, check_picture, draw, save_curves
+from foltr_audit.report.pictures.curves import PANELS, LearningCurve, check_picture, draw, save_curves
 from foltr_audit.report.results.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
 
@@ -24,16 +24,16 @@ PAPERS = ["fpdgd", "foltr-es", "pdgd", "dbgd", "coltr"]
 
 
 @pytest.fixture(scope="module")
-def cells(setup_of: SetupOf) -> list[Cell]:
+def cells(setup_of: SetupOf) -> list[RunResult]:
     """Three repetitions at epsilon 2 and one without noise, three rounds each."""
     noisy = ("clip:norm=1", "gamma-laplace:eps=2,sensitivity=2")
     setups = [setup_of(rounds=3, defense=noisy, repetition=run) for run in range(3)]
     setups.append(setup_of(rounds=3))
-    return [Study(data=setup.collection).run(setup.spec) for setup in setups]
+    return [Runner(data=setup.collection).run(setup.spec) for setup in setups]
 
 
-def curve(label: str = "one", runs: int = 2, rounds: int = 3) -> Curve:
-    return Curve(
+def curve(label: str = "one", runs: int = 2, rounds: int = 3) -> LearningCurve:
+    return LearningCurve(
         label=label,
         runs=runs,
         rounds=np.arange(rounds) + 1,
@@ -42,7 +42,7 @@ def curve(label: str = "one", runs: int = 2, rounds: int = 3) -> Curve:
     )
 
 
-def panels(*found: Curve) -> dict[str, list[Curve]]:
+def panels(*found: LearningCurve) -> dict[str, list[LearningCurve]]:
     return {metric: list(found) for metric in PANELS}
 
 
@@ -50,7 +50,7 @@ def panels(*found: Curve) -> dict[str, list[Curve]]:
 
 
 @pytest.mark.parametrize("metric", PANELS)
-def test_mean_and_deviation_over_repeated_runs(cells: list[Cell], metric: str) -> None:
+def test_mean_and_deviation_over_repeated_runs(cells: list[RunResult], metric: str) -> None:
     noisy, plain = curves.curves(cells, metric)
     assert (noisy.label, noisy.runs, plain.label, plain.runs) == ("eps 2", 3, "eps none", 1)
     by_round = [[cell.trained.rounds[i][metric] for cell in cells[:3]] for i in range(3)]
@@ -61,8 +61,8 @@ def test_mean_and_deviation_over_repeated_runs(cells: list[Cell], metric: str) -
     assert plain.deviation.tolist() == [0.0] * 3
 
 
-def test_rounds_without_a_value_are_left_out(cells: list[Cell]) -> None:
-    def without(cell: Cell, *rounds: int) -> Cell:
+def test_rounds_without_a_value_are_left_out(cells: list[RunResult]) -> None:
+    def without(cell: RunResult, *rounds: int) -> RunResult:
         rows = [
             {**row, "offline_ndcg@10": np.nan} if i in rounds else row
             for i, row in enumerate(cell.trained.rounds)
@@ -153,7 +153,7 @@ def test_thirty_lines_are_told_apart_without_their_colour() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "SVG"])
-def test_same_bytes_and_no_date(tmp_path: Path, cells: list[Cell], suffix: str) -> None:
+def test_same_bytes_and_no_date(tmp_path: Path, cells: list[RunResult], suffix: str) -> None:
     import matplotlib
 
     def own() -> list[object]:
@@ -174,13 +174,15 @@ def test_same_bytes_and_no_date(tmp_path: Path, cells: list[Cell], suffix: str) 
     assert [path.name for path in sorted(tmp_path.iterdir())] == [one.name, two.name]
 
 
-def test_other_curves_give_other_bytes(tmp_path: Path, cells: list[Cell]) -> None:
+def test_other_curves_give_other_bytes(tmp_path: Path, cells: list[RunResult]) -> None:
     save_curves(tmp_path / "all.svg", cells, DATA)
     save_curves(tmp_path / "some.svg", cells[:3], DATA)
     assert (tmp_path / "all.svg").read_bytes() != (tmp_path / "some.svg").read_bytes()
 
 
-def test_a_source_with_signs_of_mathematics_is_written_as_it_is(tmp_path: Path, cells: list[Cell]) -> None:
+def test_a_source_with_signs_of_mathematics_is_written_as_it_is(
+    tmp_path: Path, cells: list[RunResult]
+) -> None:
     save_curves(tmp_path / "x.svg", cells, {"source": r"/data/$\frac{$_^", "synthetic": False})
     assert (tmp_path / "x.svg").stat().st_size > 1000
 

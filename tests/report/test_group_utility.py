@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from foltr_audit.core.records.population import EVERYBODY
-from foltr_audit.report.results.group_utility import Played, rows_of_trainings, utility_groups_table
+from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings, utility_groups_table
 from foltr_audit.utils.formatting import json_text
 from tests.judge.test_group_scores import INTENTS, SETTING, TWO, printed
 
@@ -28,8 +28,8 @@ def rounds(online: dict[str, list[float]], every: list[float], **final: float) -
     return rows
 
 
-def two_groups(even: list[float], odd: list[float], every: list[float]) -> Played:
-    return Played(TWO, rounds({"even": even, "odd": odd}, every))
+def two_groups(even: list[float], odd: list[float], every: list[float]) -> TrainingHistory:
+    return TrainingHistory(TWO, rounds({"even": even, "odd": odd}, every))
 
 
 def test_online_means_by_hand_worst_served_first() -> None:
@@ -72,7 +72,7 @@ def test_offline_utility_is_that_of_a_groups_own_intent() -> None:
     online = {name: [0.5, 0.5] for name in INTENTS.groups}
     online["intent 2, no clicks"] = [0.25, float("nan")]
     final = {"offline_ndcg@10": 0.5, "offline_ndcg@10/intent 1": 0.625, "offline_ndcg@10/intent 2": 0.375}
-    rows = rows_of_trainings([Played(INTENTS, rounds(online, [0.5, 0.5], **final))], SETTING)
+    rows = rows_of_trainings([TrainingHistory(INTENTS, rounds(online, [0.5, 0.5], **final))], SETTING)
     assert rows[0]["group"] == "intent 2, no clicks"
     assert rows[0]["online_mean"] == 0.25, "rounds without the group do not count"
     assert rows[0]["online_last"] is None
@@ -83,14 +83,14 @@ def test_offline_utility_is_that_of_a_groups_own_intent() -> None:
 
 
 def test_a_group_that_never_played_is_last() -> None:
-    rows = rows_of_trainings([Played(TWO, rounds({"odd": [0.9]}, [0.9]))], SETTING)
+    rows = rows_of_trainings([TrainingHistory(TWO, rounds({"odd": [0.9]}, [0.9]))], SETTING)
     assert [row["group"] for row in rows] == ["odd", "even"]
     assert rows[1]["online_mean"] is rows[1]["online_mean_all"] is rows[1]["online_mean_difference"] is None
     json.loads(json_text(rows))
 
 
 def test_identical_clients_have_no_rows() -> None:
-    assert rows_of_trainings([Played(EVERYBODY, rounds({}, [0.5]))], SETTING) == []
+    assert rows_of_trainings([TrainingHistory(EVERYBODY, rounds({}, [0.5]))], SETTING) == []
 
 
 def test_the_table_of_utility_shows_the_worst_served_below_all_clients() -> None:

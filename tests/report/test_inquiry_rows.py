@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from foltr_audit.judge.counts import CountEvidence
-from foltr_audit.judge.protocol import Inquiries, combined_inquiries
-from foltr_audit.judge.queries import Placed, QueryEvidence
+from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
+from foltr_audit.judge.queries import QueryEvidence, TruthRanks
 from foltr_audit.report.results.inquiries import inquiry_rows, rank_correlations
 from foltr_audit.rng import Streams
 
@@ -28,7 +28,7 @@ def queries() -> QueryEvidence:
         choices=np.full(4, 4),
         asked=10,
         placed={
-            "query-id": Placed(
+            "query-id": TruthRanks(
                 probability=np.array([0.9, 0.2, 0.5, 0.25]),
                 ahead=np.array([0, 2, 0, 0]),
                 tied=np.array([1, 1, 2, 4]),
@@ -52,12 +52,12 @@ def counts() -> CountEvidence:
     )
 
 
-def rows(inquiries: Inquiries) -> dict[str, list[dict[str, Any]]]:
+def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
     return inquiry_rows(inquiries, "navigational", SETTING, Streams(1))
 
 
 def test_query_rows_by_hand() -> None:
-    found = rows(Inquiries(queries=queries()))
+    found = rows(TaskEvidence(queries=queries()))
     assert found["counts"] == []
     (row,) = found["query_identification"]
     assert {name: row[name] for name in WHERE} == WHERE
@@ -82,7 +82,7 @@ def test_query_rows_by_hand() -> None:
 
 
 def test_count_rows_by_hand() -> None:
-    found = rows(Inquiries(counts=counts(), view="aggregate"))
+    found = rows(TaskEvidence(counts=counts(), view="aggregate"))
     constant, attack = found["counts"]
     assert [row["baseline"] for row in (constant, attack)] == [True, False]
     for row in (constant, attack):
@@ -110,9 +110,9 @@ def test_messages_that_all_say_nothing_have_no_figures_of_their_own() -> None:
         has_pairs=np.array([False]),
         choices=np.array([2]),
         asked=2,
-        placed={"x": Placed(probability=np.array([0.5]), ahead=np.array([0]), tied=np.array([2]))},
+        placed={"x": TruthRanks(probability=np.array([0.5]), ahead=np.array([0]), tied=np.array([2]))},
     )
-    (row,) = rows(Inquiries(queries=silent))["query_identification"]
+    (row,) = rows(TaskEvidence(queries=silent))["query_identification"]
     assert (row["accuracy"], row["accuracy_ci95"]) == (0.5, None), "one query has no interval"
     assert row["accuracy_with_pairs"] is row["mrr_with_pairs"] is None
 
@@ -139,15 +139,15 @@ def test_hundredths_of_a_click_make_no_order() -> None:
 
 def test_repetitions_are_pooled() -> None:
     both = combined_inquiries(
-        [Inquiries(queries=queries(), not_here={"x": "why"}), Inquiries(queries=queries())]
+        [TaskEvidence(queries=queries(), not_here={"x": "why"}), TaskEvidence(queries=queries())]
     )
     assert both.queries is not None
     assert both.queries.query.size == 8
     assert both.counts is None
     assert both.refused == {"x": "why", "other": "it needs more"}
     sums = combined_inquiries(
-        [Inquiries(counts=counts(), view="aggregate"), Inquiries(counts=counts(), view="aggregate")]
+        [TaskEvidence(counts=counts(), view="aggregate"), TaskEvidence(counts=counts(), view="aggregate")]
     )
     assert sums.counts is not None
     assert sums.counts.counts.shape == (4, 3)
-    assert combined_inquiries([Inquiries()]).refused == {}
+    assert combined_inquiries([TaskEvidence()]).refused == {}

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import tests.fixtures.check_subjects as checks
-from foltr_audit.evidence.check.limits import Limits
+from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.evidence.check.tables import print_check
 from foltr_audit.report.results.recommend import RecommendReport
@@ -102,7 +102,9 @@ def test_names_break_after_their_parts(name: str, lines: list[str]) -> None:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_check_keeps_what_is_allowed(width: int) -> None:
-    limits = Limits.parse({"max_attack_auc": 0.9, "max_measured_eps": 2.5, "no_refuted_claims": True}, "")
+    limits = SystemLimits.parse(
+        {"max_attack_auc": 0.9, "max_measured_eps": 2.5, "no_refuted_claims": True}, ""
+    )
     false = subject(claims=[checks.claim(verdict="false by exact loss")])
     lines = printed(print_check, CheckReport.of(limits, [false], {}), width)
     assert max(map(len, lines)) <= width

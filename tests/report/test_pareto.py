@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.report.results.pareto import Choice, beaten_by, front_of
+from foltr_audit.report.results.pareto import ParetoChoice, beaten_by, front_of
 
 SHARES = st.sampled_from([0.3, 0.4997, 0.5, 0.5004, 0.6, 0.6004, 0.6006, 0.7, 0.9])
 
 
-def sure(leak: float | None, utility: float | None, *, refuted: bool = False) -> Choice:
+def sure(leak: float | None, utility: float | None, *, refuted: bool = False) -> ParetoChoice:
     """A choice of which everything is known exactly."""
     queries = np.array(["a", "b", "c"]), np.full(3, np.nan if utility is None else utility)
-    return Choice(leak, utility, None if leak is None else (leak, leak), queries, refuted)
+    return ParetoChoice(leak, utility, None if leak is None else (leak, leak), queries, refuted)
 
 
 CHOICES = st.lists(st.builds(sure, st.none() | SHARES, st.none() | SHARES, refuted=st.booleans()), max_size=7)
@@ -26,7 +26,7 @@ def printed(value: float | None) -> int:
 
 
 @given(CHOICES)
-def test_the_front_is_what_nobody_beats(choices: list[Choice]) -> None:
+def test_the_front_is_what_nobody_beats(choices: list[ParetoChoice]) -> None:
     front = front_of(choices)
     for number, one in enumerate(choices):
         better = []
@@ -58,10 +58,10 @@ QUERIES = np.array([f"{number:02d}" for number in range(12)])
 NDCG = np.linspace(0.1, 0.6, 12)
 
 
-def choice(auc: float, ends: tuple[float, float] | None, gain: float, spread: float) -> Choice:
+def choice(auc: float, ends: tuple[float, float] | None, gain: float, spread: float) -> ParetoChoice:
     """A choice whose nDCG is that of others and `gain`, more or less by `spread` from query to query."""
     values = NDCG + gain + np.tile([spread, -spread], 6)
-    return Choice(auc, float(values.mean()), ends, (QUERIES, values))
+    return ParetoChoice(auc, float(values.mean()), ends, (QUERIES, values))
 
 
 def test_a_gain_of_a_few_queries_beats_nobody() -> None:

@@ -14,10 +14,10 @@ from rich.console import Console
 from foltr_audit import api
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.intents import IntentEvidence, Told
+from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
-from foltr_audit.judge.protocol import Inquiries, combined_inquiries
-from foltr_audit.judge.queries import Placed
+from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
+from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.inquiries import inquiry_rows
 from foltr_audit.report.tables.attack import print_attack
@@ -28,9 +28,9 @@ from tests.fixtures.command import SMALL, run
 WHERE = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd"}
 
 
-def told(client: Sequence[str] = ("1", "1", "2", "3")) -> Told:
+def told(client: Sequence[str] = ("1", "1", "2", "3")) -> IntentDecisions:
     """Four decisions on three clients: right, wrong, a tie, right."""
-    return Told(
+    return IntentDecisions(
         client=np.array(client),
         intent=np.array([0, 0, 0, 1]),
         probability=np.array([[0.8, 0.2], [0.4, 0.6], [0.5, 0.5], [0.25, 0.75]]),
@@ -43,8 +43,8 @@ def told(client: Sequence[str] = ("1", "1", "2", "3")) -> Told:
 
 def links() -> LinkEvidence:
     """Two messages: first among four, third among four."""
-    placed = Placed(probability=np.array([0.7, 0.1]), ahead=np.array([0, 2]), tied=np.array([1, 1]))
-    ties = Placed(probability=np.full(2, 0.25), ahead=np.zeros(2, np.int64), tied=np.full(2, 4))
+    placed = TruthRanks(probability=np.array([0.7, 0.1]), ahead=np.array([0, 2]), tied=np.array([1, 1]))
+    ties = TruthRanks(probability=np.full(2, 0.25), ahead=np.zeros(2, np.int64), tied=np.full(2, 4))
     return LinkEvidence(
         client=np.array(["1", "2"]),
         choices=np.array([4, 4]),
@@ -54,7 +54,7 @@ def links() -> LinkEvidence:
     )
 
 
-def rows(inquiries: Inquiries) -> dict[str, list[dict[str, Any]]]:
+def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
     return inquiry_rows(inquiries, "navigational", WHERE, Streams(1))
 
 
@@ -62,7 +62,9 @@ def rows(inquiries: Inquiries) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_intent_rows_by_hand() -> None:
-    found = rows(Inquiries(intents=IntentEvidence(told={"intent-inference": told()}, refused={"x": "why"})))
+    found = rows(
+        TaskEvidence(intents=IntentEvidence(told={"intent-inference": told()}, refused={"x": "why"}))
+    )
     (row,) = found["intent_inference"]
     assert {name: row[name] for name in WHERE} == WHERE
     assert (row["method"], row["click_model"], row["view"]) == (
@@ -85,7 +87,7 @@ def test_intent_rows_by_hand() -> None:
 
 
 def test_link_rows_by_hand() -> None:
-    count, attack = rows(Inquiries(links=links()))["linkage"]
+    count, attack = rows(TaskEvidence(links=links()))["linkage"]
     assert [row["baseline"] for row in (count, attack)] == [True, False]
     for row in (count, attack):
         assert (row["choices"], row["choices_asked"], row["messages"], row["clients"]) == (4, 10, 2, 2)
@@ -100,12 +102,12 @@ def test_no_link_makes_no_row() -> None:
     nobody = LinkEvidence(
         client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=10, refused={"x": "y"}
     )
-    found = rows(Inquiries(links=nobody))
+    found = rows(TaskEvidence(links=nobody))
     assert (found["linkage"], found["refused"][0]["reason"]) == ([], "y")
 
 
 def test_repetitions_are_pooled() -> None:
-    one = Inquiries(intents=IntentEvidence(told={"intent-inference": told()}), links=links())
+    one = TaskEvidence(intents=IntentEvidence(told={"intent-inference": told()}), links=links())
     both = combined_inquiries([one, one])
     assert both.intents is not None
     assert both.links is not None

@@ -13,20 +13,20 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.experiments.stages import Trained
-from foltr_audit.judge.evidence import Evidence
-from foltr_audit.report.results.published_extent import Extent
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.stages import TrainResult
+from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_attacks import COMPARED, AttackComparison
 from tests.fixtures.evidence import random_evidence
 
-HERE = Extent(data="made", synthetic=True)
+HERE = StudyExtent(data="made", synthetic=True)
 
 
-def cell(spec: Spec, evidence: Evidence, label: str = "olsr") -> Cell:
+def cell(spec: Spec, evidence: ClickEvidence, label: str = "olsr") -> RunResult:
     """A cell that was run, with one attack under navigational clicks."""
     evidence = replace(evidence, guessed={label: evidence.guessed["attack"]})
-    trained = Trained(
+    trained = TrainResult(
         parameters=np.zeros(1),
         rounds=[],
         untrained=0.0,
@@ -36,7 +36,7 @@ def cell(spec: Spec, evidence: Evidence, label: str = "olsr") -> Cell:
         recording=None,
     )
     data = {"source": "here", "synthetic": False}
-    return Cell(
+    return RunResult(
         spec=spec, eps_claimed=1.2, learner="fpdgd", pdgd="pham-2022", data=data, trained=trained,
         evidence={"navigational": evidence},
     )  # fmt: skip
@@ -46,7 +46,7 @@ def spec_of(fold: int = 0, repetition: int = 0, **changes: Any) -> Spec:
     return Spec.parse({"data": {"fold": fold}, "repetition": repetition, **changes})
 
 
-def lists_of(evidence: Evidence) -> list[tuple[list[bool], list[bool]]]:
+def lists_of(evidence: ClickEvidence) -> list[tuple[list[bool], list[bool]]]:
     """Clicks and guesses of every list with a click, documents only."""
     found = []
     for here, clicks, guess in zip(
@@ -73,7 +73,7 @@ def slow(pairs: Sequence[tuple[list[bool], list[bool]]]) -> dict[str, float]:
     }
 
 
-def compared(preset: Preset, **cells: Sequence[Cell]) -> dict[tuple[str, str], dict[str, Any]]:
+def compared(preset: Preset, **cells: Sequence[RunResult]) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows by cell and method."""
     rows = AttackComparison.of(preset, cells, HERE).rows
     found = {(row["cell"], row["method"]): row for row in rows}

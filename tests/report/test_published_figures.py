@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.records.population import Environment, Period
+from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset, read_preset
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.experiments.stages import Trained
-from foltr_audit.report.results.published_extent import Extent
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.stages import TrainResult
+from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_figures import FigureComparison
 from tests.fixtures.command import SHARED
 
@@ -197,7 +197,7 @@ def preset() -> Preset:
 def changing(intents: Sequence[int], each: int) -> Environment:
     """One intent at a time, for as many interactions each."""
     rows = np.eye(2)[list(intents)]
-    periods = tuple(Period(i * each, (i + 1) * each, k) for i, k in enumerate(intents))
+    periods = tuple(IntentPeriod(i * each, (i + 1) * each, k) for i, k in enumerate(intents))
     knots = np.arange(len(intents), dtype=np.float64) * each
     return Environment(knots=knots, start=rows, stop=rows, periods=periods)
 
@@ -207,7 +207,7 @@ def steady(value: float) -> Callable[[int], float]:
     return lambda _: value
 
 
-def cell(spec: Spec, ndcg: Callable[[int], float], **more: Any) -> Cell:
+def cell(spec: Spec, ndcg: Callable[[int], float], **more: Any) -> RunResult:
     """A run of two intents whose offline nDCG@10 after each round is known, and online is half of it."""
     rounds = [
         {
@@ -220,11 +220,11 @@ def cell(spec: Spec, ndcg: Callable[[int], float], **more: Any) -> Cell:
         }
         for t in range(spec.train.rounds)
     ]
-    trained = Trained(
+    trained = TrainResult(
         parameters=np.zeros(1), rounds=rounds, untrained=0.0, ceiling=1.0, interactions=0, seconds=0.0,
         recording=None,
     )  # fmt: skip
-    return Cell(
+    return RunResult(
         spec=spec, eps_claimed=np.inf, learner="fpdgd", pdgd="none", per_round=40, trained=trained,
         data={"source": "here", "synthetic": False}, **more,
     )  # fmt: skip
@@ -252,7 +252,7 @@ def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None]
         ],
         "fixed": fixed,
     }
-    rows = FigureComparison.of(preset(), cells, Extent(data="here", synthetic=False, scale=scale)).rows
+    rows = FigureComparison.of(preset(), cells, StudyExtent(data="here", synthetic=False, scale=scale)).rows
     return {
         (row["cell"], row["metric"], row["where"].get("trained_on"), row["where"].get("period")): row
         for row in rows
@@ -302,10 +302,10 @@ def test_what_was_not_run_is_empty() -> None:
 
 def test_titles_say_what_is_not_real_or_not_whole() -> None:
     labels = [
-        Extent(data="x", synthetic=synthetic, scale=scale).label
+        StudyExtent(data="x", synthetic=synthetic, scale=scale).label
         for synthetic in (False, True)
         for scale in (1.0, 0.01)
     ]
     assert labels == ["", "scale 0.01", "synthetic data", "synthetic data, scale 0.01"]
-    extent = replace(Extent(data="x", synthetic=True), scale=0.5)
+    extent = replace(StudyExtent(data="x", synthetic=True), scale=0.5)
     assert str(extent) == "synthetic data x, scale 0.5"

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from foltr_audit.core.plugins import Scenario, Surroundings
+from foltr_audit.core.plugins import Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.experiments.stages import Trained
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.stages import TrainResult
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.change_marks import Span, interrupted
-from foltr_audit.report.pictures.curves import PANELS, Curve, draw, save_curves
+from foltr_audit.report.pictures.change_marks import IntentSpan, interrupted
+from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw, save_curves
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.settings import short_scenario
 from foltr_audit.report.results.train import TrainReport
@@ -40,12 +40,12 @@ DATA = {"source": "tiny", "synthetic": True}
 N = 10
 """Interactions of a round."""
 
-AROUND = Surroundings(intents=2, largest_label=1, interactions=1, total=4 * N)
+AROUND = ScenarioContext(intents=2, largest_label=1, interactions=1, total=4 * N)
 
 
 def cell(
     scenario: str, values: Any, online: Any = (0.1, 0.2, 0.3, 0.4), repetition: int = 0, **more: Any
-) -> Cell:
+) -> RunResult:
     """A run of four rounds with nDCG values (4, 2) under two intents."""
     spec = Spec(population={"scenario": scenario, "clients": N}, repetition=repetition)
     plugin = make(Scenario, scenario)
@@ -69,7 +69,7 @@ def cell(
         name: Spec(population={"scenario": text, "clients": N}, repetition=repetition)
         for name, text in plugin.twins(AROUND).items()
     }
-    trained = Trained(
+    trained = TrainResult(
         parameters=np.zeros(2),
         rounds=rows,
         untrained=0.1,
@@ -79,7 +79,7 @@ def cell(
         recording=None,
     )
     facts = {"fingerprint": "x", "source": "tiny", "synthetic": True, "test_without_relevant": 0, "test": 3}
-    return Cell(
+    return RunResult(
         spec=spec,
         eps_claimed=math.inf,
         learner="fpdgd",
@@ -98,11 +98,11 @@ FIRST = [[0.3, 0.2], [0.8, 0.4], [0.9, 0.4], [1.0, 0.4]]
 SECOND = [[0.2, 0.5], [0.2, 0.6], [0.2, 0.8], [0.2, 0.8]]
 
 
-def fixed(intent: int, values: Any, repetition: int = 0) -> Cell:
+def fixed(intent: int, values: Any, repetition: int = 0) -> RunResult:
     return cell(f"fixed-intent:intent={intent}", values, repetition=repetition)
 
 
-def abrupt(repetition: int = 0, values: Any = RUN) -> Cell:
+def abrupt(repetition: int = 0, values: Any = RUN) -> RunResult:
     return cell("abrupt", values, repetition=repetition)
 
 
@@ -112,7 +112,7 @@ def text_of(report: TrainReport) -> str:
     return console.export_text()
 
 
-def report_of(*cells: Cell) -> TrainReport:
+def report_of(*cells: RunResult) -> TrainReport:
     return TrainReport.of(Plan(tuple(each.spec for each in cells)), cells)
 
 
@@ -171,7 +171,7 @@ def test_the_table_of_periods() -> None:
 # --- twins ----------------------------------------------------------------------------------------
 
 
-def skewed(text: str, ndcg: float, online: float, repetition: int) -> Cell:
+def skewed(text: str, ndcg: float, online: float, repetition: int) -> RunResult:
     return cell(text, np.full((4, 2), ndcg), (online,) * 4, repetition)
 
 
@@ -216,13 +216,13 @@ def test_comparisons_of_one_metric_are_corrected_together() -> None:
 # --- one ranker per intent ------------------------------------------------------------------------
 
 
-def by_itself(intent: int, values: Any, online: Any, counts: Any, repetition: int = 0) -> Cell:
+def by_itself(intent: int, values: Any, online: Any, counts: Any, repetition: int = 0) -> RunResult:
     made = cell(f"mixed:only={intent}", values, online, repetition)
     rows = [{**row, PLAYED: float(count)} for row, count in zip(made.trained.rounds, counts, strict=True)]
     return replace(made, trained=replace(made.trained, rounds=rows))
 
 
-def rankers(repetition: int = 0) -> list[Cell]:
+def rankers(repetition: int = 0) -> list[RunResult]:
     return [
         by_itself(1, FIRST, (0.1, 0.2, 0.3, 0.4), (4, 6, 5, 10), repetition),
         by_itself(2, SECOND, (0.5, 0.6, 0.7, math.nan), (6, 4, 5, 0), repetition),
@@ -298,7 +298,7 @@ def test_twins_of_one_intent_are_drawn_in_its_periods_and_not_by_themselves() ->
     assert held_against(cells) == {cells[1].spec, cells[2].spec}
     (main,) = curves.curves(cells, "offline_ndcg@10")
     assert main.mean.tolist() == [0.3, 0.8, 0.5, 0.6]
-    assert main.spans == (Span(0.0, 2.0, 1), Span(2.0, 4.0, 2))
+    assert main.spans == (IntentSpan(0.0, 2.0, 1), IntentSpan(2.0, 4.0, 2))
     (twin,) = curves.curves_beside(cells, "offline_ndcg@10")
     assert (twin.beside, twin.label) == (0, "its leading intent alone")
     assert twin.mean.tolist() == [0.3, 0.8, 0.8, 0.8]
@@ -319,13 +319,13 @@ def test_a_line_is_interrupted_where_the_intent_changes() -> None:
     x, y = interrupted(
         np.array([1, 2, 3, 4]),
         np.array([0.1, 0.2, 0.3, 0.4]),
-        (Span(0, 2, 1), Span(2, 3.5, 2), Span(3.5, 4, 1)),
+        (IntentSpan(0, 2, 1), IntentSpan(2, 3.5, 2), IntentSpan(3.5, 4, 1)),
     )
     assert x.tolist() == [1, 2, 2, 3, 3.5, 4]
     np.testing.assert_array_equal(y, [0.1, 0.2, np.nan, 0.3, np.nan, 0.4])
 
 
-def drawn(cells: list[Cell]) -> Any:
+def drawn(cells: list[RunResult]) -> Any:
     panels = {
         metric: [*curves.curves(cells, metric), *curves.curves_beside(cells, metric)] for metric in PANELS
     }
@@ -352,20 +352,20 @@ def test_curves_that_disagree_on_the_intents_have_lines_without_names() -> None:
     for axis in figure.axes:
         assert not axis.texts
         assert sum(line.get_xdata()[0] == line.get_xdata()[-1] for line in axis.lines) == 1
-    many = Curve(
+    many = LearningCurve(
         label="x",
         runs=1,
         rounds=np.arange(1, 51),
         mean=np.zeros(50),
         deviation=np.zeros(50),
-        spans=tuple(Span(i, i + 1, 1 + i % 2) for i in range(10)),
+        spans=tuple(IntentSpan(i, i + 1, 1 + i % 2) for i in range(10)),
     )
     found = draw({metric: [many] for metric in PANELS}, DATA)
     assert [text.get_text() for text in found.axes[0].texts] == ["1", "2"] * 5
 
 
 def test_pictures_with_marks_have_the_same_bytes_each_time(tmp_path: Path) -> None:
-    def make_cells() -> list[Cell]:
+    def make_cells() -> list[RunResult]:
         return [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
 
     one, two = tmp_path / "one.svg", tmp_path / "two.svg"

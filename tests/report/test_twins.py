@@ -12,7 +12,7 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell, Output, Study, run_plan
+from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.twins import SPECIFIC
 from foltr_audit.simulation.intent_metrics import PLAYED
@@ -42,15 +42,15 @@ def spec(scenario: str, **more: Any) -> Spec:
     return Spec.parse({"population": {"scenario": scenario, "clients": 6}, "train": train, **more})
 
 
-def ran(data: Collection, *specs: Spec, output: Output | None = None) -> tuple[Plan, list[Cell]]:
-    study = Study(data=data)
+def ran(data: Collection, *specs: Spec, output: RunOutput | None = None) -> tuple[Plan, list[RunResult]]:
+    study = Runner(data=data)
     plan = study.with_twins(Plan(specs))
     return plan, run_plan(plan, output, study)
 
 
 def test_each_twin_is_run_once_after_the_first_that_needs_it(data: Collection) -> None:
     specs = [spec("abrupt"), spec("smooth-abrupt"), spec("abrupt", repetition=1)]
-    plan = Study(data=data).with_twins(Plan(tuple(specs)))
+    plan = Runner(data=data).with_twins(Plan(tuple(specs)))
     texts = [(one.population.scenario, one.repetition) for one in plan.specs]
     assert texts == [
         ("abrupt:period=0", 0),
@@ -65,10 +65,10 @@ def test_each_twin_is_run_once_after_the_first_that_needs_it(data: Collection) -
 
 def test_twins_of_joined_scenarios_change_all_that_have_one(data: Collection) -> None:
     joined = spec("intent-skew:strength=0.5+quantity-skew:batches=1/3")
-    found = Study(data=data).setup(joined).twins()
+    found = Runner(data=data).setup(joined).twins()
     even = spec("intent-skew:strength=0+quantity-skew:batches=1/3,even=true")
     assert found == {"evenly dealt": even}
-    found = Study(data=data).setup(spec("click-skew+abrupt")).twins()
+    found = Runner(data=data).setup(spec("click-skew+abrupt")).twins()
     texts = {name: twin.population.scenario for name, twin in found.items()}
     clicks = spec("click-skew").population.scenario
     assert texts["intent 2 alone"] == f"{clicks}+fixed-intent:intent=2"
@@ -125,18 +125,18 @@ def test_evenly_dealt_twins_are_held_against_their_runs(data: Collection) -> Non
 
 
 def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: Path) -> None:
-    plan, cells = ran(data, spec("abrupt"), output=Output(tmp_path / "out"))
+    plan, cells = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
         ["plan.toml", *(one.hash[:12] for one in plan.specs)]
     )
-    _, again = ran(data, spec("abrupt"), output=Output(tmp_path / "out", resume=True))
+    _, again = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out", resume=True))
     assert [cell.trained.rounds for cell in again] == [cell.trained.rounds for cell in cells]
     assert TrainReport.of(plan, again).periods == TrainReport.of(plan, cells).periods
 
 
 def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) -> None:
     with pytest.raises(UsageError, match="--twins: scenario uniform is held against no other"):
-        Study(data=data).with_twins(Plan((spec("uniform"),)))
+        Runner(data=data).with_twins(Plan((spec("uniform"),)))
 
 
 # --- populations ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[dict[st
     one = spec(scenario).model_copy(
         update={"population": spec(scenario).population.model_copy(update={"clients": clients})}
     )
-    setup = Study(data=data).setup(one)
+    setup = Runner(data=data).setup(one)
     from foltr_audit.simulation.population_summary import population_facts
 
     found = population_facts(setup)
@@ -173,7 +173,7 @@ def counted(data: Dataset, labels: Any, allowed: set[int]) -> tuple[int, float]:
 
 
 def test_what_clients_of_each_group_can_ask(data: Collection) -> None:
-    train = Study(data=data).setup(spec("abrupt")).collection.train  # as its intents are numbered in run 0
+    train = Runner(data=data).setup(spec("abrupt")).collection.train  # as its intents are numbered in run 0
     for row, grade in zip(groups_of(data, "label-skew"), range(3), strict=True):
         expected = counted(train, train.labels, {grade})
         assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
@@ -200,7 +200,7 @@ def test_clicks_and_quantities_of_groups(data: Collection) -> None:
 def test_clients_that_are_alike_have_no_table(data: Collection, setup_of: SetupOf) -> None:
     _, cells = ran(data, spec("abrupt"))
     assert [cell.described for cell in cells] == [None] * 3
-    assert Study(data=setup_of().collection).run(setup_of().spec).described is None
+    assert Runner(data=setup_of().collection).run(setup_of().spec).described is None
 
 
 # --- every learner under every environment --------------------------------------------------------
@@ -220,7 +220,7 @@ def test_every_learner_works_under_every_environment(data: Collection, learner: 
             one = spec(scenario, train=train)
         except UsageError as refused:
             pytest.skip(str(refused))
-        (cell,) = run_plan(Plan((one,)), None, Study(data=data))
+        (cell,) = run_plan(Plan((one,)), None, Runner(data=data))
         rows = cell.trained.rounds
         assert len(rows) == 8
         assert np.isfinite(cell.trained.parameters).all()

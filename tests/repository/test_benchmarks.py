@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from benchmarks import processes
 from benchmarks.__main__ import SUBJECTS, main
 from benchmarks.engine import threads_here
-from benchmarks.figures import SCHEMA, TARGETS, Figure, Report
-from benchmarks.options import Options
+from benchmarks.figures import SCHEMA, TARGETS, BenchmarkFigure, BenchmarkReport
+from benchmarks.options import BenchmarkOptions
 from benchmarks.plain_loop import PlainLoop, cascade_clicks, pdgd_gradient, sample_list
 from benchmarks.shapes import mq2007
 from benchmarks.tables import markdown, number
-from benchmarks.timing import Contestant, Rates, Spread, interleave
-from foltr_audit.core.click_models import Informational, Perfect
+from benchmarks.timing import TimingSpread, TimingTask, WorkRates, interleave
+from foltr_audit.core.click_models import InformationalClickModel, PerfectClickModel
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -73,7 +73,7 @@ def test_the_plain_lists_are_plackett_luce() -> None:
 
 def test_the_plain_clicks_are_a_cascade() -> None:
     rng = np.random.default_rng(4)
-    click, stop = (np.asarray(values) for values in Informational.setting(2))
+    click, stop = (np.asarray(values) for values in InformationalClickModel.setting(2))
     lists = [cascade_clicks(np.array([2, 0, 1]), click, stop, rng) for _ in range(4000)]
     first, second = 0.9, (1 - 0.9 * 0.5) * 0.4
     third = ((1 - 0.9 * 0.5) - second * 0.1) * 0.7
@@ -84,7 +84,7 @@ def test_the_plain_clicks_are_a_cascade() -> None:
 
 def test_a_plain_round_averages_clipped_models_and_its_noise_has_the_laplace_variance() -> None:
     features, labels = PlainLoop.queries_of(dataset(np.zeros((4, 200)), [0, 2, 1, 0], [2, 2]))
-    click, stop = (np.asarray(values) for values in Perfect.setting(2))
+    click, stop = (np.asarray(values) for values in PerfectClickModel.setting(2))
     start, rng = np.full(200, 1.0), np.random.default_rng(5)
     loop = PlainLoop(features, labels, click, stop, clients=5, interactions=2, clip=2.0)
     np.testing.assert_allclose(loop.round(start, rng), start * 2.0 / np.sqrt(200.0))
@@ -95,10 +95,10 @@ def test_a_plain_round_averages_clipped_models_and_its_noise_has_the_laplace_var
 
 def test_the_plain_loop_learns_like_the_engine() -> None:
     """Both take the same number of steps from zero: the models point the same way, and are as long."""
-    shape = mq2007(Options(quick=True))
+    shape = mq2007(BenchmarkOptions(quick=True))
     setup = shape.bare(shape.collection())
     features, labels = PlainLoop.queries_of(setup.collection.train)
-    click, stop = (np.asarray(values) for values in Perfect.setting(2))
+    click, stop = (np.asarray(values) for values in PerfectClickModel.setting(2))
     loop = PlainLoop(features, labels, click, stop, shape.clients, shape.interactions)
     rng, plain, ours = np.random.default_rng(6), np.zeros(46), np.zeros(46)
     for round_ in range(20):
@@ -118,38 +118,38 @@ def test_contestants_take_turns() -> None:
         assert n == 1
         turns.append(name)
 
-    contestants = [Contestant(name, lambda n, name=name: work(name, n), 1.0) for name in "ab"]  # type: ignore[misc]
+    contestants = [TimingTask(name, lambda n, name=name: work(name, n), 1.0) for name in "ab"]  # type: ignore[misc]
     rates = interleave(contestants, 3, 0.0)
     assert turns == ["a", "b"] + ["a", "b"] * 3
     assert {name: len(values) for name, values in rates.by_name.items()} == {"a": 3, "b": 3}
 
 
 def test_ratios_are_taken_pair_by_pair() -> None:
-    rates = Rates({"a": [2.0, 30.0, 4.0], "b": [1.0, 10.0, 4.0]})
-    assert rates.ratio("a", "b") == Spread(value=2.0, low=1.0, high=3.0)
-    assert rates.rate("b") == Spread(value=4.0, low=1.0, high=10.0)
+    rates = WorkRates({"a": [2.0, 30.0, 4.0], "b": [1.0, 10.0, 4.0]})
+    assert rates.ratio("a", "b") == TimingSpread(value=2.0, low=1.0, high=3.0)
+    assert rates.rate("b") == TimingSpread(value=4.0, low=1.0, high=10.0)
 
 
 def test_a_report_survives_json_and_is_judged_by_the_targets() -> None:
     figures = (
-        Figure("start.help", "help", 0.36, "s", 0.3, 0.4),
-        Figure("mslr.engine_over_plain", "engine", 8.0, "x"),
-        Figure("mslr.plain", "plain", 12345.0, "interactions/s"),
+        BenchmarkFigure("start.help", "help", 0.36, "s", 0.3, 0.4),
+        BenchmarkFigure("mslr.engine_over_plain", "engine", 8.0, "x"),
+        BenchmarkFigure("mslr.plain", "plain", 12345.0, "interactions/s"),
     )
     machine = dict.fromkeys(("cpu", "cores", "memory_gib", "system", "numpy"), "?")
-    report = Report(machine, {"quick": False}, figures)
+    report = BenchmarkReport(machine, {"quick": False}, figures)
     table = json.loads(json.dumps(report.to_json()))
-    assert Report.from_json(table) == report
+    assert BenchmarkReport.from_json(table) == report
     assert [row.get("met") for row in table["figures"]] == [False, True, None]
     text = markdown(report)
     assert "| help | 0.36 | s | 0.3 .. 0.4 | <= 0.35 | missed |" in text
     assert "| engine | 8 | x |  | >= 8 | met |" in text
-    later = Report(machine, {"quick": False}, (Figure("start.help", "help", 0.1, "s"),))
+    later = BenchmarkReport(machine, {"quick": False}, (BenchmarkFigure("start.help", "help", 0.1, "s"),))
     assert [figure.value for figure in report.with_figures_of(later).figures] == [0.1, 8.0, 12345.0]
     with pytest.raises(ValueError, match="different machines"):
-        report.with_figures_of(Report({}, {"quick": False}, ()))
+        report.with_figures_of(BenchmarkReport({}, {"quick": False}, ()))
     with pytest.raises(ValueError, match="expected 'foltr-audit/bench/1'"):
-        Report.from_json({**table, "schema": "other"})
+        BenchmarkReport.from_json({**table, "schema": "other"})
 
 
 def test_numbers_keep_three_digits() -> None:

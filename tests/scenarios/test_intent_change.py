@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.plugins import Environment, Population, Scenario, Surroundings
+from foltr_audit.core.plugins import Environment, Population, Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import UsageError
 
-PUBLISHED = Surroundings(intents=4, largest_label=2, interactions=4, total=200_000)
+PUBLISHED = ScenarioContext(intents=4, largest_label=2, interactions=4, total=200_000)
 CHANGING = ("abrupt", "smooth-abrupt", "leaking", "swap", "swap:first=3,second=1,changes=5")
 STEADY = ("mixed", "mixed:only=2", "fixed-intent:intent=3")
 
 
-def around(total: int = 200_000, intents: int = 4) -> Surroundings:
+def around(total: int = 200_000, intents: int = 4) -> ScenarioContext:
     return PUBLISHED._replace(total=total, intents=intents)
 
 
-def environment(text: str, there: Surroundings = PUBLISHED) -> Environment:
+def environment(text: str, there: ScenarioContext = PUBLISHED) -> Environment:
     found = make(Scenario, text).environment(there)
     assert found is not None
     return found
@@ -180,7 +180,9 @@ def test_clients_are_alike_and_twins_are_of_one_intent() -> None:
         ("fixed-intent:intent=2", around(intents=1), "scenario fixed-intent: intent 2, but the data have 1"),
     ],
 )
-def test_data_and_trainings_that_do_not_fit_are_refused(text: str, there: Surroundings, words: str) -> None:
+def test_data_and_trainings_that_do_not_fit_are_refused(
+    text: str, there: ScenarioContext, words: str
+) -> None:
     with pytest.raises(UsageError, match="expected") as refused:
         make(Scenario, text).environment(there)
     assert words in str(refused.value)

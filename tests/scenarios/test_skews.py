@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.plugins import Population, Scenario, Surroundings, Trait, Value
+from foltr_audit.core.plugins import Population, Scenario, ScenarioContext, Trait, TraitValue
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.population import parse_scenarios
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.scenarios.skews import LabelSkew, QuantitySkew
 
-AROUND = Surroundings(intents=4, largest_label=2, interactions=4, total=400)
+AROUND = ScenarioContext(intents=4, largest_label=2, interactions=4, total=400)
 
 SKEWS = ("intent-skew", "label-skew", "click-skew", "quantity-skew")
 
 
-def population(*texts: str, around: Surroundings = AROUND) -> Population:
+def population(*texts: str, around: ScenarioContext = AROUND) -> Population:
     found = Population()
     for text in texts:
         found = make(Scenario, text).population(found, around)
     return found
 
 
-def values(text: str, around: Surroundings = AROUND) -> tuple[Value, ...]:
+def values(text: str, around: ScenarioContext = AROUND) -> tuple[TraitValue, ...]:
     (trait,) = population(text, around=around).traits
     return trait.values
 
@@ -48,7 +48,7 @@ def made(sizes: list[int]) -> Population:
     letters = "abcd"
     return Population(
         traits=tuple(
-            Trait(name=letters[t], values=tuple(Value(name=f"{letters[t]}{v}") for v in range(size)))
+            Trait(name=letters[t], values=tuple(TraitValue(name=f"{letters[t]}{v}") for v in range(size)))
             for t, size in enumerate(sizes)
         )
     )
@@ -107,7 +107,10 @@ def test_a_trait_is_given_once_and_its_values_have_different_names() -> None:
     with pytest.raises(UsageError, match="intent-skew is given twice"):
         population("intent-skew", "click-skew", "intent-skew")
     with pytest.raises(UsageError, match="'same' of trait t twice"):
-        Trait(name="t", values=(Value(name="same", intent=0), Value(name="other"), Value(name="same")))
+        Trait(
+            name="t",
+            values=(TraitValue(name="same", intent=0), TraitValue(name="other"), TraitValue(name="same")),
+        )
     with pytest.raises(UsageError, match="no values"):
         Trait(name="t", values=())
 
@@ -115,7 +118,7 @@ def test_a_trait_is_given_once_and_its_values_have_different_names() -> None:
 @pytest.mark.parametrize("strength", [-0.001, 1.001, float("nan"), float("inf")])
 def test_a_strength_beyond_its_bounds_is_refused(strength: float) -> None:
     with pytest.raises(UsageError, match="expected 0 to 1"):
-        Trait(name="t", values=(Value(name="v"),), strength=strength)
+        Trait(name="t", values=(TraitValue(name="v"),), strength=strength)
 
 
 # --- the four types -------------------------------------------------------------------------------

@@ -9,15 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.click_mixture import ClickMixture, declared_tables
-from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_mixture import ClickModelMixture, declared_tables
+from foltr_audit.core.click_models import (
+    CascadeClickModel,
+    InformationalClickModel,
+    NavigationalClickModel,
+    PerfectClickModel,
+)
 from foltr_audit.core.plugins import ClickModel
-from foltr_audit.core.query_origin import Origin
-from foltr_audit.core.records.population import Asked
+from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.simulation.client import Clients
-from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.client import ClientSimulator
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.training.metrics import MetricSenders
 from tests.conftest import SetupOf
@@ -29,13 +34,13 @@ DATA = with_intents(tiny.dataset((1, 14, 7, 10, 2, 30, 5, 3, 13, 11), 5))
 ALL = "intent-skew:strength=0.5+label-skew:grades=2,overlap=true+click-skew+quantity-skew:batches=1/3/6"
 
 
-def world(**changes: object) -> World:
+def world(**changes: object) -> ClientData:
     given: dict[str, object] = {"largest_label": 1, "intents": 3, "holdings": [(0,), (1,), (0, 1)]}
-    models = (Perfect(), Informational())
-    return World.of(DATA, Origin.of_part(0, DATA), models, **{**given, **changes})  # type: ignore[arg-type]
+    models = (PerfectClickModel(), InformationalClickModel())
+    return ClientData.of(DATA, QueryOrigin.of_part(0, DATA), models, **{**given, **changes})  # type: ignore[arg-type]
 
 
-class Mine(Informational):
+class Mine(InformationalClickModel):
     """Clicks as its parent, by code of its own."""
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
@@ -74,11 +79,11 @@ def test_lists_are_recorded_as_positions_in_the_whole_query() -> None:
 
 
 def test_a_world_of_clients_alike_is_the_data_itself() -> None:
-    made = World.alike(DATA, Perfect(), 1)
+    made = ClientData.alike(DATA, PerfectClickModel(), 1)
     assert made.data is DATA
     assert made.origin.document is None
     assert np.array_equal(made.grades, DATA.labels)
-    assert isinstance(made.click_model, Perfect)
+    assert isinstance(made.click_model, PerfectClickModel)
 
 
 def test_grades_tell_models_and_intents_apart() -> None:
@@ -96,8 +101,13 @@ def test_grades_tell_models_and_intents_apart() -> None:
 
 @pytest.mark.parametrize("largest", [1, 2, 4])
 def test_a_mixture_clicks_as_its_models_do(largest: int) -> None:
-    models: tuple[ClickModel, ...] = (Perfect(), Navigational(), Mine(), Informational())
-    mixture, rng = ClickMixture(models=models), np.random.default_rng(largest)
+    models: tuple[ClickModel, ...] = (
+        PerfectClickModel(),
+        NavigationalClickModel(),
+        Mine(),
+        InformationalClickModel(),
+    )
+    mixture, rng = ClickModelMixture(models=models), np.random.default_rng(largest)
     labels = rng.integers(0, largest + 1, size=(200, 10))
     labels[np.arange(10) >= rng.integers(0, 11, size=(200, 1))] = -1
     number, streams = rng.integers(len(models), size=200), Streams(3).clients("clicks", 1, np.arange(200))
@@ -110,9 +120,12 @@ def test_a_mixture_clicks_as_its_models_do(largest: int) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(largest=st.integers(0, 4), order=st.permutations([Perfect(), Navigational(), Informational()]))
-def test_tables_of_a_mixture(largest: int, order: list[Cascade]) -> None:
-    tables = declared_tables(ClickMixture(models=tuple(order)), largest)
+@given(
+    largest=st.integers(0, 4),
+    order=st.permutations([PerfectClickModel(), NavigationalClickModel(), InformationalClickModel()]),
+)
+def test_tables_of_a_mixture(largest: int, order: list[CascadeClickModel]) -> None:
+    tables = declared_tables(ClickModelMixture(models=tuple(order)), largest)
     assert tables is not None
     for m, model in enumerate(order):
         for mine, whole in zip(model.setting(largest), tables, strict=True):
@@ -134,7 +147,7 @@ def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupO
     assert len(np.unique(asked.ways)) == 9
     rules = setup.rules(clientele.world.click_model, sampled=True)
     assert rules.declared() is not None
-    quick, plain = Clients(rules, clientele.world), Clients(rules, clientele.world)
+    quick, plain = ClientSimulator(rules, clientele.world), ClientSimulator(rules, clientele.world)
     vars(plain)["_declared"] = None
     (one, done), (other, same) = quick.play(asked, context), plain.play(asked, context)
     assert one.models.tobytes() == other.models.tobytes()
@@ -213,10 +226,10 @@ def test_grades_that_no_document_has_are_refused() -> None:
 
 def test_more_click_models_than_can_be_told_apart_are_refused() -> None:
     with pytest.raises(UsageError, match="65 click models for labels up to 1; expected 64 at most"):
-        World.of(DATA, Origin.of_part(0, DATA), (Perfect(),) * 65, largest_label=1)
+        ClientData.of(DATA, QueryOrigin.of_part(0, DATA), (PerfectClickModel(),) * 65, largest_label=1)
 
 
 def test_asked_of_clients_alike() -> None:
-    asked = Asked.alike(np.array([[3, 4], [5, -1]]))
+    asked = QueryAssignment.alike(np.array([[3, 4], [5, -1]]))
     assert asked.counts.tolist() == [2, 1]
     assert not asked.intents.any()

@@ -15,13 +15,13 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRecording, trace_header
+from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.trace import Trace
 from tests.conftest import SetupOf
 from tests.fixtures.command import run
@@ -107,7 +107,7 @@ def test_no_posterior_is_called_exact_where_users_have_several_intents(setup_of:
         setup = setup_of(scenario=scenario, data=intent_collection(), defense=("gaussian:sigma=0.01",))
         fresh = FreshClients(setup, protocol)
         header = trace_header(setup, "informational", fresh.queries.size, 1)
-        recording = MemoryRecording(header)
+        recording = MemoryRoundStore(header)
         recording.write(*next(fresh.rounds(MODEL, "informational")).recorded())
         observer = Observer(header, setup.collection)
         found = judge(recording, observer, [make(Attack, "map:prior=relevance")], setup.streams)
@@ -136,8 +136,8 @@ def test_a_bare_trace_keeps_the_numbers_of_its_intents(tmp_path: Path) -> None:
     header = Trace.open(folder).header
     assert header.knowledge["intents_numbered"] == ["7", "0"]
     assert header.intents == 3
-    bare = Recorded.open(folder).collection
-    whole = Recorded.open(tmp_path / "run").collection
+    bare = TraceAttack.open(folder).collection
+    whole = TraceAttack.open(tmp_path / "run").collection
     assert bare is not None
     assert whole is not None
     assert np.array_equal(bare.train.grades, whole.train.grades)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.simulation.communication_cost import bytes_per_client
 
-STUDY = Study()
+STUDY = Runner()
 
 
 @pytest.mark.parametrize(

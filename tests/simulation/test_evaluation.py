@@ -8,11 +8,16 @@ from math import isnan, log2
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import Cascade, Informational, Navigational, Perfect
+from foltr_audit.core.click_models import (
+    CascadeClickModel,
+    InformationalClickModel,
+    NavigationalClickModel,
+    PerfectClickModel,
+)
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, collection_of
@@ -82,14 +87,14 @@ def by_hand(data: Dataset, click: tuple[float, ...], skip: bool) -> dict[str, fl
 
 
 @pytest.mark.parametrize("no_relevant", ["zero", "skip"])
-@pytest.mark.parametrize("click_model", [Perfect, Navigational, Informational])
+@pytest.mark.parametrize("click_model", [PerfectClickModel, NavigationalClickModel, InformationalClickModel])
 def test_every_metric_by_hand(
-    setup_of: SetupOf, collection: Collection, click_model: type[Cascade], no_relevant: str
+    setup_of: SetupOf, collection: Collection, click_model: type[CascadeClickModel], no_relevant: str
 ) -> None:
     setup = setup_of(click_model=click_model.name, no_relevant=no_relevant)
     click = click_model.click_given_grade[1]
     assert not all(collection.test.has_relevant)
-    found = Evaluation(setup).metrics(MODEL)
+    found = OfflineMetrics(setup).metrics(MODEL)
     expected = by_hand(collection.test, click, no_relevant == "skip")
     assert list(found) == list(OFFLINE)
     assert found == pytest.approx(expected, rel=1e-12)
@@ -100,7 +105,7 @@ def test_every_metric_by_hand(
 
 def test_the_short_way_to_ndcg_has_the_same_bytes(setup_of: SetupOf) -> None:
     for no_relevant in ("zero", "skip"):
-        evaluation = Evaluation(setup_of(no_relevant=no_relevant))
+        evaluation = OfflineMetrics(setup_of(no_relevant=no_relevant))
         assert evaluation.ndcg(MODEL) == evaluation.metrics(MODEL)["offline_ndcg@10"]
 
 
@@ -120,7 +125,7 @@ def test_the_ceiling_is_what_a_ranker_by_label_reaches(setup_of: SetupOf, collec
     told = collection_of(parts["train"], parts["vali"], parts["test"])
     first = np.eye(FEATURES)[0]
     for no_relevant, ceiling in (("zero", float(collection.test.has_relevant.mean())), ("skip", 1.0)):
-        evaluation = Evaluation(setup_of(no_relevant=no_relevant, data=told))
+        evaluation = OfflineMetrics(setup_of(no_relevant=no_relevant, data=told))
         assert evaluation.ceiling == pytest.approx(ceiling)
         found = evaluation.metrics(first)
         for name in ("offline_ndcg@10", "offline_mrr@10", "offline_map@10"):
@@ -137,13 +142,13 @@ def test_no_expected_maxrr_where_clicks_are_no_cascade(
             return labels >= 0
 
     monkeypatch.setattr(Setup, "click_model", lambda setup, text: Every())
-    found = Evaluation(setup_of()).metrics(MODEL)
+    found = OfflineMetrics(setup_of()).metrics(MODEL)
     assert isnan(found.pop("offline_maxrr@10"))
     assert all(value > 0 for value in found.values())
 
 
 def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) -> None:
-    nothing = Evaluation(setup_of()).nothing()
+    nothing = OfflineMetrics(setup_of()).nothing()
     assert list(nothing) == list(OFFLINE)
     assert all(isnan(value) for value in nothing.values())
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import Perfect
+from foltr_audit.core.click_models import PerfectClickModel
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
@@ -290,7 +290,7 @@ def test_a_learning_rate_beyond_reason_is_refused(setup_of: SetupOf) -> None:
 def test_local_steps_are_of_learners_that_send_models(setup_of: SetupOf) -> None:
     setup = setup_of(learner="pdgd")
     with pytest.raises(UsageError, match="learner pdgd: it sends clicks; expected one that sends models"):
-        setup.rules(Perfect(), sampled=True)
+        setup.rules(PerfectClickModel(), sampled=True)
 
 
 def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collection) -> None:
@@ -323,7 +323,7 @@ def mean_ndcg_by_hand(data: Dataset, model: Floats, skip: bool) -> float:
 @pytest.mark.parametrize("no_relevant", ["zero", "skip"])
 def test_offline_ndcg(no_relevant: str, setup_of: SetupOf, collection: Collection) -> None:
     setup = setup_of(no_relevant=no_relevant, rounds=2)
-    evaluation = Evaluation(setup)
+    evaluation = OfflineMetrics(setup)
     for record, truth in played(setup):
         expected = mean_ndcg_by_hand(collection.test, record.aggregate, no_relevant == "skip")
         assert truth.metrics["offline_ndcg@10"] == pytest.approx(expected, rel=1e-12)

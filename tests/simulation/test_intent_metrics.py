@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.plugins import Environment, Scenario, Surroundings
+from foltr_audit.core.plugins import Environment, Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.simulation.intent_metrics import (
     ONLINE,
@@ -34,7 +34,7 @@ CHANGING = ("abrupt", "smooth-abrupt", "leaking", "swap:changes=3")
 
 
 def environment(text: str, total: int) -> Environment:
-    around = Surroundings(intents=INTENTS, largest_label=1, interactions=1, total=total)
+    around = ScenarioContext(intents=INTENTS, largest_label=1, interactions=1, total=total)
     found = make(Scenario, text).environment(around)
     assert found is not None
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.api import load_data
-from foltr_audit.core.click_models import Perfect
+from foltr_audit.core.click_models import PerfectClickModel
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
@@ -43,7 +43,7 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
         pass
 
     def rules(text: str) -> ClientRules:
-        return with_ranker(setup_of(), text).rules(Perfect(), sampled=True)
+        return with_ranker(setup_of(), text).rules(PerfectClickModel(), sampled=True)
 
     for text, shape in (
         ("linear", (None, None)),
@@ -57,7 +57,7 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
     for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
         own = setup_of()
         vars(own)["ranker"] = ranker
-        assert own.rules(Perfect(), sampled=True).declared() is None
+        assert own.rules(PerfectClickModel(), sampled=True).declared() is None
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:

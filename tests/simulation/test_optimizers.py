@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.optimizers import SGD, Adam, Floats, Optimiser
+from foltr_audit.simulation.learners.optimizers import SGD, Adam, Floats, Optimizer
 
 STEPS, SIZE = 400, 3
 
@@ -37,7 +37,7 @@ def textbook(rate: float, start: float, column: list[float], corrected: bool = T
         return path
 
 
-def run(optimiser: Optimiser, start: Floats) -> list[list[float]]:
+def run(optimiser: Optimizer, start: Floats) -> list[list[float]]:
     """Parameters after every step."""
     parameters, state, path = start, optimiser.first_state(start.size), []
     for gradient in gradients():
@@ -69,7 +69,7 @@ def test_plain_ascent() -> None:
 
 
 @pytest.mark.parametrize("optimiser", [Adam(0.05), SGD(0.05)])
-def test_they_climb(optimiser: Optimiser) -> None:
+def test_they_climb(optimiser: Optimizer) -> None:
     """To the top of `-(x - 1)^2 - 9 (y + 2)^2`."""
     at, state = np.zeros(2), optimiser.first_state(2)
     top, bend = np.array([1.0, -2.0]), np.array([1.0, 9.0])
@@ -79,7 +79,7 @@ def test_they_climb(optimiser: Optimiser) -> None:
 
 
 @pytest.mark.parametrize("optimiser", [Adam(0.05), SGD(0.05)])
-def test_what_is_given_stays_and_other_states_are_refused(optimiser: Optimiser) -> None:
+def test_what_is_given_stays_and_other_states_are_refused(optimiser: Optimizer) -> None:
     parameters, state, gradient = np.ones(4), optimiser.first_state(4), np.full(4, 2.0)
     before = state.copy()
     moved, after = optimiser.step(parameters, state, gradient)

@@ -19,8 +19,8 @@ from benchmarks.plain_evolution import AdamState, PlainEvolution, adam, evolutio
 from benchmarks.plain_interleaving import place_odds, prefers, prefers_team, probabilistic, team_draft
 from benchmarks.plain_neural import PlainNeuralLoop
 from benchmarks.plain_users import PlainUsers, click_setting
-from benchmarks.timing import Rates
-from foltr_audit.core.plugins import Learnt, Users
+from benchmarks.timing import WorkRates
+from foltr_audit.core.plugins import CentralResult, Users
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.synthetic.generate import synthesise
@@ -282,7 +282,7 @@ class GivenCOLTR(PlainCOLTR):
         return drawn
 
 
-def fresh_of(users: Users, learnt: Learnt, M: int) -> Iterator[Floats]:
+def fresh_of(users: Users, learnt: CentralResult, M: int) -> Iterator[Floats]:
     """The engine's fresh directions for each list with an unclicked document above a clicked one."""
     for i, clicks in enumerate(learnt.clicks):
         clicked = np.flatnonzero(clicks)
@@ -359,7 +359,7 @@ def test_plain_neural_rounds_are_those_of_the_engine(ranker: str, monkeypatch: p
 
 def test_every_learner_has_its_rates_and_ratios() -> None:
     entry = next(entry for entry in ENTRIES if entry.key == "foltr_es")
-    rates = Rates(
+    rates = WorkRates(
         {"plain": [2.0, 4.0], "engine_1": [10.0, 40.0], "engine_2": [20.0, 40.0], "scoring_1": [40.0] * 2}
     )
     figures = {figure.key: figure.value for figure in told(entry, rates)}

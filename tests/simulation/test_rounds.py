@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import Cascade
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -61,7 +61,7 @@ def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None
     data, learner, spec = setup.collection.train, setup.learner, setup.spec
     assert isinstance(learner, FPDGD)
     model = setup.click_model(spec.train.click_model)
-    assert isinstance(model, Cascade)
+    assert isinstance(model, CascadeClickModel)
     p_click, p_stop = model.setting(setup.collection.largest_label)
     found: dict[str, list[Any]] = {"query": [], "shown": [], "clicks": [], "models": []}
     for client in clients:

@@ -8,13 +8,13 @@ from scipy import stats
 
 from foltr_audit.core.ranking_metrics import ideal_dcg, mean_ndcg
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.traffic import Clientele
+from foltr_audit.simulation.traffic import QueryTraffic
 from tests.conftest import SetupOf
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.tiny import FEATURES
@@ -23,7 +23,7 @@ ALPHA = 1e-4
 MODEL = np.linspace(-1.0, 1.0, FEATURES)
 
 
-def asked(setup: Setup, round_: int = 0) -> Asked:
+def asked(setup: Setup, round_: int = 0) -> QueryAssignment:
     """What everybody asks in a round."""
     clientele = Federation(setup).clientele
     return clientele.ask(setup.context(round_, np.arange(setup.spec.population.clients), 0, MODEL))
@@ -117,7 +117,7 @@ def test_sizes_by_kind(setup_of: SetupOf) -> None:
 
 
 def test_weights_of_intents(setup_of: SetupOf) -> None:
-    def clientele(scenario: str) -> Clientele:
+    def clientele(scenario: str) -> QueryTraffic:
         return Federation(setup_of(scenario=scenario, rounds=6, data=intent_collection())).clientele
 
     total = 6 * 8 * 4
@@ -131,7 +131,7 @@ def test_weights_of_intents(setup_of: SetupOf) -> None:
 def test_evaluation_is_the_weighted_mean_over_intents(setup_of: SetupOf) -> None:
     data = intent_collection()
     setup = setup_of(scenario="smooth-abrupt", data=data)
-    evaluation = Evaluation(setup)
+    evaluation = OfflineMetrics(setup)
     shown, queries = evaluation.lists(MODEL), np.arange(data.train.n_queries)
     each = [
         mean_ndcg(judged, queries, shown, ideal_dcg(judged), "zero")

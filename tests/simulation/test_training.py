@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.click_models import Cascade, Informational
+from foltr_audit.core.click_models import CascadeClickModel, InformationalClickModel
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.views import cohort_sum
-from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
@@ -47,7 +47,7 @@ def asked(setup: Setup, clients: int) -> Ints:
 def clicked(setup: Setup, labels: Ints, u: Floats) -> Bools:
     """Cascade clicks on a list of grades from its numbers."""
     model = setup.click_model(setup.spec.train.click_model)
-    assert isinstance(model, Cascade)
+    assert isinstance(model, CascadeClickModel)
     click, stop = model.setting(setup.collection.largest_label)
     clicks, reading = np.zeros(10, dtype=np.bool_), True
     for i, grade in enumerate(labels):
@@ -159,13 +159,15 @@ def test_a_round_of_foltr_es(setup_of: SetupOf, metric: str, antithetic: bool) -
 
 def test_the_kernel_shows_and_clicks_as_arrays_do(setup_of: SetupOf) -> None:
     setup = setup_of(learner="foltr-es:sigma=0.3,interactions=6", clients=40)
-    world = World.alike(setup.collection.train, Informational(), setup.collection.largest_label)
+    world = ClientData.alike(
+        setup.collection.train, InformationalClickModel(), setup.collection.largest_label
+    )
     senders = MetricSenders(setup, world)
     context = setup.context(2, np.arange(40) * 7, 6, START)
     draws = context.streams("queries").uniform(6)
-    queries = Asked.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
+    queries = QueryAssignment.alike(np.floor(draws * setup.collection.train.n_queries).astype(np.int64))
     seeds = np.random.default_rng(3).integers(2**63, size=40, dtype=np.uint64)
-    tables = Informational.tables(setup.collection.largest_label)
+    tables = InformationalClickModel.tables(setup.collection.largest_label)
     quick = senders._in_kernel(tables, queries, context, seeds)
     plain = senders._step_by_step(queries, context, seeds)
     for one, other in zip(quick, plain, strict=True):

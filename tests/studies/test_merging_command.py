@@ -123,7 +123,7 @@ def test_ctrl_c_is_one_line_and_writes_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.Trainer.train", interrupted)
+    monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.LambdaMARTTrainer.train", interrupted)
     done = run("merge", *data, "--out", tmp_path / "out")
     assert done.code == 130
     assert done.one_error() == "error: interrupted; nothing was written"

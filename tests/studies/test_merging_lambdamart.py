@@ -14,8 +14,13 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging.combine import best_weight, combined, held_out, stacked, with_scores
-from foltr_audit.studies.model_merging.lambdamart import LEARNING_RATES, Ranker, Trainer, Tuning
-from foltr_audit.studies.model_merging.quality import Judge
+from foltr_audit.studies.model_merging.lambdamart import (
+    LEARNING_RATES,
+    LambdaMARTRanker,
+    LambdaMARTTrainer,
+    TuningBudget,
+)
+from foltr_audit.studies.model_merging.quality import RankingJudge
 
 SETTING = {
     "learning_rate": 0.1,
@@ -23,7 +28,7 @@ SETTING = {
     "min_data_in_leaf": 10,
     "min_sum_hessian_in_leaf": 1,
 }
-TUNING = Tuning(trials=3, trees=6)
+TUNING = TuningBudget(trials=3, trees=6)
 
 
 @cache
@@ -37,8 +42,10 @@ def data() -> Collection:
 
 
 @cache
-def trained(threads: int = 1, trees: int = 12) -> Ranker:
-    return Trainer(data().train, data().vali, Tuning(trials=1, trees=trees, threads=threads)).train(SETTING)
+def trained(threads: int = 1, trees: int = 12) -> LambdaMARTRanker:
+    return LambdaMARTTrainer(
+        data().train, data().vali, TuningBudget(trials=1, trees=trees, threads=threads)
+    ).train(SETTING)
 
 
 def reference_ndcg(part: Dataset, scores: NDArray[np.float64]) -> float:
@@ -55,10 +62,10 @@ def reference_ndcg(part: Dataset, scores: NDArray[np.float64]) -> float:
 
 
 def test_the_same_setting_gives_the_same_bytes_on_any_number_of_threads() -> None:
-    again = Trainer(data().train, data().vali, Tuning(trials=1, trees=12)).train(SETTING)
+    again = LambdaMARTTrainer(data().train, data().vali, TuningBudget(trials=1, trees=12)).train(SETTING)
     assert again.text == trained().text
     assert _trees(trained(threads=2).text) == _trees(trained().text)
-    other = Trainer(data().train, data().vali, Tuning(trials=1, trees=12)).train(
+    other = LambdaMARTTrainer(data().train, data().vali, TuningBudget(trials=1, trees=12)).train(
         {**SETTING, "num_leaves": 16}
     )
     assert _trees(other.text) != _trees(trained().text)
@@ -89,15 +96,15 @@ def test_it_is_chosen_by_ndcg_over_all_validation_queries() -> None:
 
 def test_judge_agrees_with_the_reference() -> None:
     scores = np.random.default_rng(3).normal(size=data().vali.n_documents)
-    assert Judge(data().vali).mean_ndcg(scores) == pytest.approx(reference_ndcg(data().vali, scores))
+    assert RankingJudge(data().vali).mean_ndcg(scores) == pytest.approx(reference_ndcg(data().vali, scores))
 
 
 def test_training_stops_a_hundred_trees_after_the_best() -> None:
     few, vali = data().train.select(np.arange(20)), data().vali.select(np.arange(8))
-    trainer = Trainer(few, vali, Tuning(trials=1, trees=600))
+    trainer = LambdaMARTTrainer(few, vali, TuningBudget(trials=1, trees=600))
     asked: list[float] = []
 
-    class Counting(Judge):
+    class Counting(RankingJudge):
         def mean_ndcg(self, scores: NDArray[np.float64]) -> float:
             asked.append(super().mean_ndcg(scores))
             return asked[-1]
@@ -112,7 +119,7 @@ def test_tuning_stays_in_the_space_and_repeats_with_its_seed(capfd: pytest.Captu
     import optuna
 
     before = optuna.logging.get_verbosity()
-    trainer = Trainer(data().train, data().vali, TUNING)
+    trainer = LambdaMARTTrainer(data().train, data().vali, TUNING)
     ticks: list[object] = []
 
     class Ticker:
@@ -141,7 +148,7 @@ def test_what_lightgbm_would_refuse_is_one_clear_line() -> None:
     labels[-1] = 31
     graded = replace(part, labels=labels)
     with pytest.raises(DataError, match=r"^merge: a label is 31; LightGBM's gains end at 30$"):
-        Trainer(graded, part, TUNING)
+        LambdaMARTTrainer(graded, part, TUNING)
     n = 10_001
     long = Dataset(
         features=np.zeros((n, 2), dtype=np.float32),
@@ -153,7 +160,7 @@ def test_what_lightgbm_would_refuse_is_one_clear_line() -> None:
     with pytest.raises(
         DataError, match=r"^merge: query q7 has 10001 documents; LightGBM ranks at most 10000$"
     ):
-        Trainer(long, long, TUNING)
+        LambdaMARTTrainer(long, long, TUNING)
 
 
 # --- merging ----------------------------------------------------------------------------------------
@@ -163,7 +170,7 @@ def test_the_weight_is_the_best_of_the_grid() -> None:
     vali, rng = data().vali, np.random.default_rng(5)
     first = vali.labels + rng.normal(size=vali.n_documents)
     second = vali.labels + 2 * rng.normal(size=vali.n_documents)
-    found = best_weight(Judge(vali), first, second)
+    found = best_weight(RankingJudge(vali), first, second)
     grid = [reference_ndcg(vali, (1 - step / 100) * first + step / 100 * second) for step in range(101)]
     assert found.ndcg == pytest.approx(max(grid))
     assert grid[round(100 * found.alpha)] == pytest.approx(max(grid))
@@ -174,8 +181,8 @@ def test_the_weight_is_the_best_of_the_grid() -> None:
 def test_equally_good_weights_go_to_the_middle() -> None:
     vali = data().vali
     same = vali.labels + np.random.default_rng(1).normal(size=vali.n_documents)
-    assert best_weight(Judge(vali), same, same).alpha == 0.5
-    assert best_weight(Judge(vali), same, np.zeros_like(same)).alpha == 0.5
+    assert best_weight(RankingJudge(vali), same, same).alpha == 0.5
+    assert best_weight(RankingJudge(vali), same, np.zeros_like(same)).alpha == 0.5
     assert (combined(same, same + 1, 1.0) == same + 1).all()
 
 
@@ -195,7 +202,7 @@ def test_scores_are_the_last_features_and_a_stacked_model_uses_them() -> None:
     assert whole.n_features == 24
     np.testing.assert_array_equal(whole.features[:, :22], vali.features)
     np.testing.assert_array_equal(whole.features[:, 22], vali.labels)
-    found = Trainer(whole, whole, Tuning(trials=1, trees=5)).train(SETTING)
+    found = LambdaMARTTrainer(whole, whole, TuningBudget(trials=1, trees=5)).train(SETTING)
     assert int(found.importances("gain").argmax()) == 22
     assert found.importances("split").size == 24
 
@@ -207,5 +214,5 @@ def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_
     assert stacked(merge, scores, TUNING, Streams(1), name).text == first.text
     taught, stopped = held_out(merge.n_queries, Streams(1).generator(f"merge/held-out/{name}"))
     whole = with_scores(merge, scores)
-    trainer = Trainer(whole.select(taught), whole.select(stopped), TUNING)
+    trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopped), TUNING)
     assert trainer.train(first.parameters).text == first.text

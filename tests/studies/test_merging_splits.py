@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.splits import METHODS, Method, Partition, merge_queries, partition
+from foltr_audit.studies.model_merging.splits import METHODS, Method, QueryPartition, merge_queries, partition
 from foltr_audit.studies.model_merging.topics import NO_TOPIC, CategoryCounts, query_topics
 
 
@@ -43,13 +43,13 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(draw(st.lists(st.lists(document, max_size=6), min_size=1, max_size=12)), categories)
 
 
-def divided(case: Case, method: Method, category: int) -> Partition:
+def divided(case: Case, method: Method, category: int) -> QueryPartition:
     counts = case.counts
     topics = query_topics(counts, Streams(1).generator("test"))
     return partition(method, counts.relevant, topics, category)
 
 
-def groups(found: Partition) -> list[NDArray[np.int64]]:
+def groups(found: QueryPartition) -> list[NDArray[np.int64]]:
     return [found.first, found.second, found.remaining, found.irrelevant]
 
 

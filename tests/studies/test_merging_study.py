@@ -13,12 +13,12 @@ from foltr_audit.core.records import Collection
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging import MergeSpec, MergeStudy, published, run_merging
-from foltr_audit.studies.model_merging.clients import Clients, chosen_places
+from foltr_audit.studies.model_merging import MergeReport, MergeSpec, published, run_merging
+from foltr_audit.studies.model_merging.clients import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.compared import compared_rows, verdict_rows
-from foltr_audit.studies.model_merging.lambdamart import Trainer, Tuning
-from foltr_audit.studies.model_merging.quality import METRICS, Judge
-from foltr_audit.studies.model_merging.topics import Topics
+from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.quality import METRICS, RankingJudge
+from foltr_audit.studies.model_merging.topics import QueryTopics
 from foltr_audit.utils.progress import Tick
 from tests.fixtures.merging_data import CATEGORY, topical
 
@@ -31,7 +31,7 @@ TABLE: dict[str, Any] = {
 
 
 @cache
-def study() -> MergeStudy:
+def study() -> MergeReport:
     return run_merging(MergeSpec.parse(TABLE), data=topical())
 
 
@@ -55,14 +55,16 @@ def test_threads_change_nothing() -> None:
 
 
 def test_a_local_model_is_the_one_of_its_own_queries() -> None:
-    topics = Topics.of(topical(), CATEGORY, Streams(1))
-    split = Clients.of(2, topics, chosen_places(topics, ()))
+    topics = QueryTopics.of(topical(), CATEGORY, Streams(1))
+    split = TopicSplit.of(2, topics, chosen_places(topics, ()))
     train, vali = (topical().part(name).select(split.parts[name].first) for name in ("train", "vali"))
     chosen = row(study().hyperparameters, split=2, model="M_1")
     names = ("learning_rate", "num_leaves", "min_data_in_leaf", "min_sum_hessian_in_leaf")
-    ranker = Trainer(train, vali, Tuning(trials=1, trees=5)).train({name: chosen[name] for name in names})
+    ranker = LambdaMARTTrainer(train, vali, TuningBudget(trials=1, trees=5)).train(
+        {name: chosen[name] for name in names}
+    )
     assert ranker.trees == chosen["trees"]
-    ndcg = Judge(topical().test).ndcg(ranker.scores(topical().test.features))
+    ndcg = RankingJudge(topical().test).ndcg(ranker.scores(topical().test.features))
     for group, queries in (("DS_1", split.parts["test"].first), ("DS'_2", split.parts["test"].second)):
         found = row(study().local, split=2, model="M_1", on=group)
         assert found["ndcg@10"] == pytest.approx(float(ndcg[queries].mean()))
@@ -188,7 +190,7 @@ def test_splits_come_in_their_order_once() -> None:
 
 
 def test_categories_may_be_chosen() -> None:
-    topics = Topics.of(topical(), CATEGORY, Streams(1))
+    topics = QueryTopics.of(topical(), CATEGORY, Streams(1))
     assert [topics.categories[place] for place in chosen_places(topics, (8,))] == [8, 3]
     assert [topics.categories[place] for place in chosen_places(topics, (5, 8))] == [5, 8]
 

@@ -12,7 +12,7 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.studies.model_merging.topics import Topics
+from foltr_audit.studies.model_merging.topics import QueryTopics
 
 
 def part(queries: list[list[tuple[float, int]]], width: int = 3, column: int = 2) -> Dataset:
@@ -52,7 +52,7 @@ TRAIN: list[list[tuple[float, int]]] = [
 
 
 def test_counts_are_those_of_relevant_documents() -> None:
-    topics = Topics.of(collection(TRAIN), 2, Streams(1))
+    topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
     assert topics.categories == (5, 7, 9, 11)
     counts = topics.counts["train"]
     assert counts.relevant.tolist() == [[2, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1]]
@@ -64,7 +64,7 @@ def test_counts_are_those_of_relevant_documents() -> None:
 
 
 def test_equally_frequent_topics_come_in_the_order_of_categories() -> None:
-    topics = Topics.of(collection([[(9, 1)], [(5, 1)], [(7, 1)], [(7, 1)]]), 2, Streams(1))
+    topics = QueryTopics.of(collection([[(9, 1)], [(5, 1)], [(7, 1)], [(7, 1)]]), 2, Streams(1))
     assert [topics.categories[place] for place in topics.most_frequent(3)] == [7, 5, 9]
 
 
@@ -73,33 +73,33 @@ def test_no_such_column(feature: int) -> None:
     with pytest.raises(
         UsageError, match=rf"^--category-feature: {feature}; expected 1 to 3, the features of toy"
     ):
-        Topics.of(collection(TRAIN), feature, Streams(1))
+        QueryTopics.of(collection(TRAIN), feature, Streams(1))
 
 
 def test_a_column_that_is_no_category() -> None:
     with pytest.raises(
         DataError, match=r"^toy: feature 2 of a document of query 1 is 0\.5; expected a whole"
     ):
-        Topics.of(collection([[(5, 1)], [(0.5, 1)]]), 2, Streams(1))
+        QueryTopics.of(collection([[(5, 1)], [(0.5, 1)]]), 2, Streams(1))
     many: list[list[tuple[float, int]]] = [[(float(number), 1) for number in range(1200)]]
     with pytest.raises(DataError, match=r"^toy: feature 2 has 1200 different values; .* at most 1000$"):
-        Topics.of(collection(many), 2, Streams(1))
+        QueryTopics.of(collection(many), 2, Streams(1))
 
 
 def test_normalised_data_have_no_categories() -> None:
     with pytest.raises(UsageError, match="normalised by zscore; expected none"):
-        Topics.of(normalise(collection(TRAIN), "zscore"), 2, Streams(1))
+        QueryTopics.of(normalise(collection(TRAIN), "zscore"), 2, Streams(1))
 
 
 def test_unknown_category() -> None:
-    topics = Topics.of(collection(TRAIN), 2, Streams(1))
+    topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
     with pytest.raises(UsageError, match=r"^--category: 6; no document is of it \(known: 5, 7, 9, 11\)$"):
         topics.place(6)
 
 
 def test_statistics_by_hand() -> None:
     data = collection(TRAIN)
-    rows = split_statistics(data, Topics.of(data, 2, Streams(1)), (1,))
+    rows = split_statistics(data, QueryTopics.of(data, 2, Streams(1)), (1,))
     found = {
         (row["method"], row["group"]): (row["queries"], row["relevant_documents"], row["pairs"])
         for row in rows
@@ -114,7 +114,7 @@ def test_statistics_by_hand() -> None:
 
 
 def test_histogram_and_mixtures_by_hand() -> None:
-    topics = Topics.of(collection(TRAIN), 2, Streams(1))
+    topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
     rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
     mixed = mixture_rows(topics)[0]
@@ -134,7 +134,7 @@ def counted(data: Dataset, categories: tuple[int, ...]) -> NDArray[np.int64]:
 
 def test_the_embedded_data_are_counted_right() -> None:
     data = synthesise("istella-s", queries=40)
-    topics = Topics.of(data, 220, Streams(1))
+    topics = QueryTopics.of(data, 220, Streams(1))
     for name in data.PARTS:
         np.testing.assert_array_equal(
             topics.counts[name].relevant, counted(data.part(name), topics.categories)

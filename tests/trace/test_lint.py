@@ -13,7 +13,7 @@ import pytest
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import TraceHeader, TraceWriter
-from foltr_audit.trace.lint import CHECKS, Linted, lint
+from foltr_audit.trace.lint import CHECKS, LintResult, lint
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import (
     LAPLACE,
@@ -283,7 +283,7 @@ def test_nothing_to_look_at_is_no_leak(tmp_path: Path) -> None:
     assert lint(written(tmp_path / "nobody", header, [nobody])).findings == ()
 
 
-def _lint_one(folder: Path, header: TraceHeader, changes: Floats) -> Linted:
+def _lint_one(folder: Path, header: TraceHeader, changes: Floats) -> LintResult:
     return lint(written(folder, header, [lint_traces.record_of(header, 0, changes)]))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.defenses.gaussian import GaussianNoise
-from foltr_audit.trace.lint import Linted
+from foltr_audit.trace.lint import LintResult
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import Floats, leaks, outcome
 
@@ -32,11 +32,11 @@ CASES = [(noise, other, place) for noise in NOISE for other in OTHERS for place 
 
 def of(
     noise: str, other: str = "alone", place: str = "before", *, seed: int = 0, clients: int = 40
-) -> Linted:
+) -> LintResult:
     own, more = (NOISE[noise],), OTHERS[other]
     texts = more + own if place == "before" else own + more
     kind, dtype = ("model", "float32") if seed % 2 else ("update", "float64")
-    chain = Chain(parse_chain(texts))
+    chain = DefenseChain(parse_chain(texts))
     return lint_traces.of_chain(
         chain, rounds=3, clients=clients, parameters=46, seed=seed, kind=kind, dtype=dtype, size=0.1
     )
@@ -59,7 +59,7 @@ def test_intact_chains_leak_nothing_over_many_seeds(noise: str, other: str, plac
 
 def _by_law(shares: int, texts: tuple[str, ...], seed: int) -> set[str]:
     done = lint_traces.of_chain(
-        Chain(parse_chain(texts)), rounds=4, clients=shares, parameters=46, seed=seed, size=0.1
+        DefenseChain(parse_chain(texts)), rounds=4, clients=shares, parameters=46, seed=seed, size=0.1
     )
     return leaks(done.findings) & {"weak-noise", "reused-noise"}
 
@@ -101,7 +101,7 @@ def test_what_comes_after_the_noise_is_named(noise: str, other: str) -> None:
 def test_only_noise_that_nothing_changes_afterwards_is_held_against_its_law() -> None:
     """Wide noise that is clipped away and narrow noise after it: the sum is no sum of both laws."""
     chain = ("gaussian:sigma=50", "clip:norm=0.5,at=message", "gaussian:sigma=0.2")
-    done = lint_traces.of_chain(Chain(parse_chain(chain)), parameters=46)
+    done = lint_traces.of_chain(DefenseChain(parse_chain(chain)), parameters=46)
     assert done.declared == "gaussian:sigma=50+gaussian:sigma=0.2"
     assert leaks(done.findings) == set()
     assert outcome(done, "weak-noise").reason is None
@@ -116,8 +116,8 @@ def test_two_noises_in_a_row_are_held_against_both_laws() -> None:
             return models.copy()
 
     laplace = parse_chain(["laplace:eps=1,sensitivity=1"])
-    sound = lint_traces.of_chain(Chain((GaussianNoise(sigma=2.0), *laplace)), parameters=46)
+    sound = lint_traces.of_chain(DefenseChain((GaussianNoise(sigma=2.0), *laplace)), parameters=46)
     assert leaks(sound.findings) == set()
     assert outcome(sound, "weak-noise").reason is None
-    missing = lint_traces.of_chain(Chain((Missing(sigma=2.0), *laplace)), parameters=46)
+    missing = lint_traces.of_chain(DefenseChain((Missing(sigma=2.0), *laplace)), parameters=46)
     assert leaks(missing.findings) >= {"weak-noise"}

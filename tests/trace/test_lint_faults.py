@@ -14,11 +14,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import MessageDefense, RoundContext
-from foltr_audit.privacy.noise import AddedNoise, GammaShare, parse_law
+from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
-from foltr_audit.trace.lint import Linted
+from foltr_audit.trace.lint import LintResult
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import Floats, leaks, only, outcome
 
@@ -41,7 +41,7 @@ class Noise(MessageDefense):
     streamed: Streamed = lambda streams: streams
     turned: str = "nobody"
 
-    def law(self, context: RoundContext) -> AddedNoise:
+    def law(self, context: RoundContext) -> AdditiveNoise:
         del context
         law = parse_law(self.text_of_law)
         assert law is not None
@@ -65,9 +65,9 @@ class Noise(MessageDefense):
 def traced(
     text: str, factor: float = 1.0, streamed: Streamed = lambda streams: streams, *, rounds: int = ROUNDS,
     clients: int = CLIENTS, size: float = 0.15, turned: str = "nobody",
-) -> Linted:  # fmt: skip
+) -> LintResult:  # fmt: skip
     """What the lint says of clients who change models by about `size`, and of a header with events alone."""
-    chain = Chain((Noise(text_of_law=text, factor=factor, streamed=streamed, turned=turned),))
+    chain = DefenseChain((Noise(text_of_law=text, factor=factor, streamed=streamed, turned=turned),))
     return lint_traces.of_chain(
         chain, rounds=rounds, clients=clients, parameters=P, size=size, dtype="float32"
     )
@@ -251,5 +251,5 @@ def test_noise_that_repeats_within_a_message_is_found() -> None:
             half = self.law(context).sample(context.streams("noise"), P // 2)
             return np.asarray(models + np.tile(half, (1, 2)))
 
-    done = lint_traces.of_chain(Chain((Tiled(),)), rounds=3, clients=40, parameters=P)
+    done = lint_traces.of_chain(DefenseChain((Tiled(),)), rounds=3, clients=40, parameters=P)
     assert only(done.findings, "reused-noise").text.startswith("coordinates of one message, 23 places apart")

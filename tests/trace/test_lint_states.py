@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import TraceHeader
-from foltr_audit.trace.lint import CHECKS, Gap, Linted, Outcome
+from foltr_audit.trace.lint import CHECKS, CoverageGap, LintOutcome, LintResult
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE, MESSAGES, P, done_with, header_of, leaks, outcome, played
 
 LAST = [f"noised:{LAPLACE}"]
 
 
-def parts_of(done: Linted, check: str) -> list[str]:
+def parts_of(done: LintResult, check: str) -> list[str]:
     return [gap.part for gap in outcome(done, check).gaps]
 
 
-def states(done: Linted) -> dict[str, str]:
+def states(done: LintResult) -> dict[str, str]:
     return {each.name: each.state for each in done.outcomes}
 
 
@@ -36,14 +36,14 @@ def states(done: Linted) -> dict[str, str]:
         ({"found": True}, "found", False, False),
         ({"reason": "no law"}, "not looked", False, True),
         ({"reason": "no masks", "applies": False}, "not looked", False, False),
-        ({"gaps": (Gap(part="half", why="few"),)}, "not looked", True, False),
-        ({"gaps": (Gap(part="half", why="few"),), "found": True}, "found", True, False),
+        ({"gaps": (CoverageGap(part="half", why="few"),)}, "not looked", True, False),
+        ({"gaps": (CoverageGap(part="half", why="few"),), "found": True}, "found", True, False),
     ],
 )
 def test_clean_is_said_only_of_what_was_looked_at(
     fields: dict[str, Any], state: str, in_part: bool, missing: bool
 ) -> None:
-    told = Outcome(name="toy", tells="nothing", **fields)
+    told = LintOutcome(name="toy", tells="nothing", **fields)
     assert (told.state, told.in_part, told.is_missing) == (state, in_part, missing)
     table = told.table()
     assert (table["state"], table["looked_in_part"]) == (state, in_part)
@@ -51,15 +51,18 @@ def test_clean_is_said_only_of_what_was_looked_at(
 
 
 def test_a_trace_is_clean_only_if_all_that_applies_was_looked_at() -> None:
-    clean, silent = Outcome(name="a", tells="a"), Outcome(name="b", tells="b", applies=False, reason="no")
+    clean, silent = (
+        LintOutcome(name="a", tells="a"),
+        LintOutcome(name="b", tells="b", applies=False, reason="no"),
+    )
     missing, in_part = (
-        Outcome(name="c", tells="c", reason="no"),
-        Outcome(name="d", tells="d", gaps=(Gap(part="x", why="y"),)),
+        LintOutcome(name="c", tells="c", reason="no"),
+        LintOutcome(name="d", tells="d", gaps=(CoverageGap(part="x", why="y"),)),
     )
 
-    def trace(*outcomes: Outcome) -> bool:
+    def trace(*outcomes: LintOutcome) -> bool:
         fields: dict[str, Any] = {"rounds": 1, "rounds_without": 0, "messages": 1, "declared": None}
-        return Linted(**fields, findings=(), outcomes=outcomes).clean
+        return LintResult(**fields, findings=(), outcomes=outcomes).clean
 
     assert trace(clean, silent)
     assert not trace(clean, missing)
@@ -274,7 +277,7 @@ def test_rounds_too_small_for_the_test_of_masks_are_named() -> None:
 
 def test_a_grid_that_leaves_most_coordinates_alone_is_a_leak() -> None:
     """Of a share of .3 steps, 91 % of the coordinates arrive as they were rounded."""
-    chain = Chain(parse_chain([f"skellam:sigma={0.3 * 0.5 * MESSAGES**0.5},step=0.5"]))
+    chain = DefenseChain(parse_chain([f"skellam:sigma={0.3 * 0.5 * MESSAGES**0.5},step=0.5"]))
     done = lint_traces.of_chain(chain, parameters=46)
     (found,) = [f for f in done.findings if f.severity == "leak"]
     assert found.check == "bit-equal"
@@ -284,7 +287,7 @@ def test_a_grid_that_leaves_most_coordinates_alone_is_a_leak() -> None:
 
 def test_messages_that_a_coarse_grid_makes_equal_are_no_leak() -> None:
     """Five coordinates on a coarse grid are equal by chance: that was called reused noise once."""
-    chain = Chain(parse_chain([f"skellam:sigma={0.6 * MESSAGES**0.5},step=0.5"]))
+    chain = DefenseChain(parse_chain([f"skellam:sigma={0.6 * MESSAGES**0.5},step=0.5"]))
     done = lint_traces.of_chain(chain, parameters=5)
     assert leaks(done.findings) == set()
     assert parts_of(done, "reused-noise")[0] == "messages that are equal bit for bit"

@@ -13,11 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, NoiseLaw, ScaleFree, Skellam
+from foltr_audit.privacy.noise import (
+    DiscreteGaussian,
+    GammaShare,
+    Gaussian,
+    NoiseLaw,
+    ScaleFreeNoise,
+    Skellam,
+)
 from foltr_audit.rng import Streams
-from foltr_audit.trace.lint import DeclaredNoise, concentration, probability_within
+from foltr_audit.trace.lint import NoiseDeclaration, concentration, probability_within
 from foltr_audit.trace.lint.probabilities import half_widths, with_variance
-from foltr_audit.trace.lint.windows import SURE, Crowding, Window, enough_trials, inside, too_many
+from foltr_audit.trace.lint.windows import SURE, NoiseWindow, WindowCounter, enough_trials, inside, too_many
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE
 
@@ -136,17 +143,17 @@ def test_no_interval_is_more_probable_than_the_one_around_zero(law: NoiseLaw) ->
 
 
 def test_unknown_laws_have_no_probability() -> None:
-    assert probability_within(ScaleFree(resolution=1.0), 1.0) is None
+    assert probability_within(ScaleFreeNoise(resolution=1.0), 1.0) is None
     assert probability_within(GammaShare(n=1, scale=1.0, count=9), 1.0) is None
     assert probability_within(DiscreteGaussian(sigma=1.0, step=1.0, count=2), 1.0) is None
     assert probability_within(DiscreteGaussian(sigma=2.0, step=1.0, count=2), 1.0) is not None
-    assert DeclaredNoise(text="toy noise").within(1.0) is None
-    assert DeclaredNoise(text=f"toy+{LAPLACE}").laws == ()
+    assert NoiseDeclaration(text="toy noise").within(1.0) is None
+    assert NoiseDeclaration(text=f"toy+{LAPLACE}").laws == ()
 
 
 @pytest.mark.parametrize("text", [LAPLACE, "gaussian:sigma=2", "skellam:sigma=3,step=1"])
 def test_less_noise_has_that_share_of_the_variance(text: str) -> None:
-    (law,) = DeclaredNoise(text=text).laws
+    (law,) = NoiseDeclaration(text=text).laws
     assert with_variance(law, 0.3).variance == pytest.approx(0.3 * law.variance)
     coarse = DiscreteGaussian(sigma=0.6, step=1.0)
     assert with_variance(coarse, 0.1).scale == 0.5
@@ -178,7 +185,7 @@ def _drawn(texts: list[str], factor: float = 1.0) -> Floats:
 )
 def test_no_point_is_crowded_more_than_a_window_says(texts: list[str]) -> None:
     """200,000 draws, about six centres: within four standard errors."""
-    declared = DeclaredNoise(text="+".join(texts))
+    declared = NoiseDeclaration(text="+".join(texts))
     drawn = _drawn(texts)
     assert 3 <= len(declared.windows) <= 8
     for window in declared.windows:
@@ -189,14 +196,14 @@ def test_no_point_is_crowded_more_than_a_window_says(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("texts", [[LAPLACE], [LAPLACE, "gamma-share:n=2,scale=1"], ["gaussian:sigma=2"]])
 def test_windows_hold_more_of_noise_that_is_weaker(texts: list[str]) -> None:
-    declared, weak = DeclaredNoise(text="+".join(texts)), _drawn(texts, 0.5)
+    declared, weak = NoiseDeclaration(text="+".join(texts)), _drawn(texts, 0.5)
     for window in declared.windows:
         error = math.sqrt(window.probability * (1 - window.probability) / weak.size)
         assert np.mean(np.abs(weak) < window.half) > window.probability + 4 * error
 
 
 def test_the_windows_of_a_grid_hold_a_whole_number_of_its_points() -> None:
-    declared = DeclaredNoise(text="skellam:sigma=2,step=0.25")
+    declared = NoiseDeclaration(text="skellam:sigma=2,step=0.25")
     halves = np.array([window.half for window in declared.windows]) / 0.25
     assert set((halves % 1).tolist()) == {0.5}
     assert halves[0] == 0.5
@@ -204,7 +211,7 @@ def test_the_windows_of_a_grid_hold_a_whole_number_of_its_points() -> None:
 
 
 def test_values_are_counted_where_rounding_cannot_have_moved_them_in() -> None:
-    windows = [Window(half=1.0, probability=0.1), Window(half=2.0, probability=0.2)]
+    windows = [NoiseWindow(half=1.0, probability=0.1), NoiseWindow(half=2.0, probability=0.2)]
     values = np.array([[0.0, 0.95, -1.0], [1.5, 1.95, 9.0]])
     np.testing.assert_array_equal(inside(windows, values, 1), [[2, 0], [3, 2]])
     np.testing.assert_array_equal(inside(windows, values, 1, 0.1), [[1, 0], [3, 1]])
@@ -216,7 +223,7 @@ def test_values_are_counted_where_rounding_cannot_have_moved_them_in() -> None:
 def test_a_count_is_too_many_by_the_binomial_law(probability: float, trials: int) -> None:
     from scipy.stats import binom
 
-    windows = [Window(half=1.0, probability=probability)]
+    windows = [NoiseWindow(half=1.0, probability=probability)]
     least = int(binom.isf(SURE, trials, probability)) + 1
     for hits in range(max(0, least - 2), min(trials, least + 2) + 1):
         rare = hits > 0 and binom.sf(hits - 1, trials, probability) < SURE
@@ -228,7 +235,7 @@ def test_less_than_one_in_a_billion_are_too_many() -> None:
     """Whatever the count, the chance of a refusal is below SURE: summed over the whole binomial law."""
     from scipy.stats import binom
 
-    windows = [Window(half=1.0, probability=0.4)]
+    windows = [NoiseWindow(half=1.0, probability=0.4)]
     hits = np.arange(201)
     refused = too_many(windows, hits[np.newaxis], 200)
     assert 0 < float(binom.pmf(hits[refused], 200, 0.4).sum()) < SURE
@@ -251,11 +258,11 @@ def test_less_than_one_in_a_billion_are_too_many() -> None:
 )
 def test_power_is_told_as_trials_show_it(text: str, rows: int, told: bool) -> None:
     """Noise of half the variance: found in all of 20 trials where sound noise says so, else in few."""
-    declared, found = DeclaredNoise(text=text), 0
+    declared, found = NoiseDeclaration(text=text), 0
     weak = with_variance(declared.laws[0], 0.5)
     assert isinstance(weak, GammaShare | Skellam)
     for seed in range(20):
-        sound, less = Crowding(declared.windows), Crowding(declared.windows)
+        sound, less = WindowCounter(declared.windows), WindowCounter(declared.windows)
         noise = lint_traces.noise_of(text, seed, shape=(rows, 46))
         sound.add(inside(declared.windows, noise, None), noise.size)
         drawn = weak.sample(Streams(seed).clients("weak", 0, np.arange(rows)), 46)
@@ -267,11 +274,11 @@ def test_power_is_told_as_trials_show_it(text: str, rows: int, told: bool) -> No
 
 
 def test_what_clients_learn_takes_the_power_away() -> None:
-    declared = DeclaredNoise(text=LAPLACE)
+    declared = NoiseDeclaration(text=LAPLACE)
     noise = lint_traces.noise_of(LAPLACE, 0, shape=(400, 46))
     for size, told in ((0.1, True), (300.0, False)):
         moves = size * np.random.default_rng(3).normal(size=noise.shape)
-        counted = Crowding(declared.windows)
+        counted = WindowCounter(declared.windows)
         counted.add(inside(declared.windows, moves + noise, None), noise.size)
         assert counted.would_detect(declared.ratios_of_weaker(0.5)) is told
         assert counted.would_detect(declared.ratios_of_shared()) is told

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from foltr_audit.errors import DataError, TraceError, UsageError, shown
 from foltr_audit.utils.reading import file_bytes, file_text, json_table, json_value, toml_table, whole_number
-from foltr_audit.utils.reading.array_types import Form, refuse_other_forms
+from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
 from foltr_audit.utils.reading.arrays import UNPACKS_TO, map_array, read_archive, read_array
 from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
-from foltr_audit.utils.reading.thrift import CompactReader
+from foltr_audit.utils.reading.thrift import ThriftReader
 
 # --- files and numbers ----------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ def test_an_archive_that_unpacks_to_far_more_than_it_is_is_refused_unread() -> N
 
 
 def test_forms() -> None:
-    forms = {"a/.+": Form("f8", "nk", 0, 1), "b": Form("i8", "n"), "c": Form("U", "k")}
+    forms = {"a/.+": ArraySchema("f8", "nk", 0, 1), "b": ArraySchema("i8", "n"), "c": ArraySchema("U", "k")}
     good = {"a/x": np.array([[0.5, np.nan]]), "b": np.array([7]), "c": np.array(["x", "yy"])}
     assert refuse_other_forms(good, forms) == {"n": 1, "k": 2}
     for name, array, problem in (
@@ -349,4 +349,4 @@ def test_damaged_parquet_is_refused_or_read(data: st.DataObject) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_struct_or_refused(data: bytes) -> None:
     with suppress(ValueError):
-        assert isinstance(CompactReader(data).struct(), dict)
+        assert isinstance(ThriftReader(data).struct(), dict)

@@ -1,6 +1,6 @@
 """Estimators: scores of a game's trials in, a lower bound on epsilon out."""
 
-from foltr_audit.auditing.estimators.base import Estimator, LowerBound, Trials
+from foltr_audit.auditing.estimators.base import Estimator, LowerBound, TrialScores
 from foltr_audit.auditing.estimators.bayesian import bayesian
 from foltr_audit.auditing.estimators.betting import betting
 from foltr_audit.auditing.estimators.clopper_pearson import clopper_pearson, clopper_pearson_bound
@@ -21,7 +21,7 @@ __all__ = [
     "ESTIMATORS",
     "Estimator",
     "LowerBound",
-    "Trials",
+    "TrialScores",
     "clopper_pearson_bound",
     "nearly_normal",
     "one_run_bound",

@@ -16,7 +16,7 @@ FEWEST = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trials:
+class TrialScores:
     """Scores of a game's trials; higher = more like hypothesis 1. They may be infinite, but no NaN.
 
     Trials of one hypothesis are independent of each other and follow one law. Two trials at the same place,
@@ -62,9 +62,9 @@ class Trials:
         """Trials per hypothesis n that are evaluated."""
         return self.zero.size
 
-    def mirrored(self) -> Trials:
+    def mirrored(self) -> TrialScores:
         """The same game with the hypotheses swapped: every score is negated."""
-        return Trials(
+        return TrialScores(
             choose_zero=-self.choose_one, choose_one=-self.choose_zero, zero=-self.one, one=-self.zero
         )
 
@@ -96,7 +96,7 @@ class Estimator(Protocol):
     """A lower bound on the epsilon of the mechanism that a game was played with."""
 
     def __call__(
-        self, trials: Trials, *, delta: float, confidence: float, rng: np.random.Generator
+        self, trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
     ) -> LowerBound:
         """The bound at a delta and a confidence; `rng` is used by estimators that toss coins only.
 

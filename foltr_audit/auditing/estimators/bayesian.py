@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
+from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
 from foltr_audit.auditing.estimators.tails import best_tail, worth_in_epsilon
 from foltr_audit.utils.frozen_arrays import read_only
 
@@ -19,7 +19,7 @@ _NODES = 256
 _LARGEST = 50.0  # no number of trials that fits in memory shows more
 
 
-def bayesian(trials: Trials, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
+def bayesian(trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
     """Lower end of a one-sided credible interval of eps at one threshold fixed on the part for choosing.
 
     The posteriors of the two error rates are independent Betas (Jeffreys' prior, Beta(1/2, 1/2)); eps of a

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
-from foltr_audit.auditing.estimators.tails import Found, best_of_direction, worth_in_epsilon
+from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
+from foltr_audit.auditing.estimators.tails import BestTail, best_of_direction, worth_in_epsilon
 
 NAME = "betting"
 
@@ -50,7 +50,7 @@ class Bets(NamedTuple):
         return np.asarray(np.logaddexp.reduce(each + np.log(self.shares[safe]), axis=1))
 
 
-def betting(trials: Trials, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
+def betting(trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
     """Lower bound from fortunes made by betting on pairs of trials, one of each hypothesis.
 
     If the mechanism is (eps, delta)-DP, a pair pays `1[right in A] - e^eps 1[wrong in A] - delta` for an
@@ -90,7 +90,7 @@ def betting(trials: Trials, *, delta: float, confidence: float, rng: np.random.G
 
 
 def _stakes(
-    found: Found, m: int, delta: float, alpha: float
+    found: BestTail, m: int, delta: float, alpha: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Stakes, and shares, around the best one for m pairs like those chosen on: sqrt(2 ln(1/a) / (m v)).
 
@@ -143,7 +143,7 @@ def _refuted(bets: list[Bets], n: int, delta: float, alpha: float) -> float:
 @lru_cache(maxsize=64)
 def _ceiling(m: int, n: int, delta: float, alpha: float) -> float:
     """What these bets refute where every score tells its hypothesis."""
-    perfect = Trials(choose_zero=np.zeros(m), choose_one=np.ones(m), zero=np.zeros(n), one=np.ones(n))
+    perfect = TrialScores(choose_zero=np.zeros(m), choose_one=np.ones(m), zero=np.zeros(n), one=np.ones(n))
     found = best_of_direction(perfect, worth_in_epsilon(m, delta, 0.5 * alpha), above=True)
     bets = Bets(*_stakes(found, m, delta, alpha), _kinds(*found.tail.right_and_wrong(perfect)))
     return _refuted([bets], n, delta, alpha)

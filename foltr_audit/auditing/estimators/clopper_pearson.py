@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
+from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
 from foltr_audit.auditing.estimators.rates import epsilon_of_rates, upper_rate
 from foltr_audit.auditing.estimators.tails import best_tail, worth_in_epsilon
 
@@ -12,7 +12,7 @@ NAME = "clopper-pearson"
 
 
 def clopper_pearson(
-    trials: Trials, *, delta: float, confidence: float, rng: np.random.Generator
+    trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
 ) -> LowerBound:
     """Lower bound from Clopper-Pearson intervals of the false positive and the false negative rate.
 

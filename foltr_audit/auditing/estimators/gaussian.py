@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
+from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
 from foltr_audit.auditing.estimators.rates import upper_rate
 from foltr_audit.errors import UsageError
@@ -21,7 +21,9 @@ _UNITS = 1e9  # in 1: the bound is rounded down, since the last digits of sums d
 _NUISANCE = 0.02  # share of alpha that is spent on the correlation
 
 
-def gaussian_dp(trials: Trials, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
+def gaussian_dp(
+    trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
+) -> LowerBound:
     """Lower bound on mu of Gaussian DP from the means and the variance of the scores, and its eps at delta.
 
     *Assumes* that the scores are normal, with the same variance under both hypotheses. They are if the noise
@@ -96,7 +98,7 @@ def mu_bound(zero: NDArray[np.float64], one: NDArray[np.float64], alpha: float) 
     """
     if not (np.isfinite(zero).all() and np.isfinite(one).all()):
         return 0.0
-    seen = _Pairs.of(zero, one)
+    seen = _ScorePairs.of(zero, one)
     sigma = math.sqrt(0.5 * (seen.apart + seen.common))
     if sigma == 0 or not seen.gap > 0:
         return math.inf if seen.gap > 0 else 0.0
@@ -106,7 +108,7 @@ def mu_bound(zero: NDArray[np.float64], one: NDArray[np.float64], alpha: float) 
     )
 
 
-class _Pairs(NamedTuple):
+class _ScorePairs(NamedTuple):
     """What pairs of scores at the same place show, in one unit of scores.
 
     Attributes:
@@ -122,7 +124,7 @@ class _Pairs(NamedTuple):
     pairs: int
 
     @classmethod
-    def of(cls, zero: NDArray[np.float64], one: NDArray[np.float64]) -> _Pairs:
+    def of(cls, zero: NDArray[np.float64], one: NDArray[np.float64]) -> _ScorePairs:
         """Those of finite scores (n,) each; constant scores have no variance at all, not a rounded one."""
         largest = max(float(np.abs(zero).max()), float(np.abs(one).max())) or 1.0
         first, second = zero / largest, one / largest  # squares of them neither overflow nor vanish

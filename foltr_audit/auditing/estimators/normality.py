@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from foltr_audit.privacy.noise import AddedNoise, DiscreteGaussian, Gaussian, Skellam
+from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, Gaussian, Skellam
 
 MOST_KURTOSIS = 1e-5
 """Excess kurtosis that a coordinate of nearly normal noise may have."""
 
 
-def nearly_normal(law: AddedNoise | None, rounded_to: float = 0.0) -> bool:
+def nearly_normal(law: AdditiveNoise | None, rounded_to: float = 0.0) -> bool:
     """Whether noise of this law is normal, or so nearly that `gaussian-dp` holds for it.
 
     It is for `Gaussian`, `Skellam` and `DiscreteGaussian` if the variance v of what is seen, in squared steps

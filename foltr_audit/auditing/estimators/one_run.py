@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.auditing.estimators.base import LowerBound, Trials, check_level
-from foltr_audit.auditing.estimators.tails import Tails
+from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
+from foltr_audit.auditing.estimators.tails import TailTable
 from foltr_audit.errors import UsageError
 
 NAME = "one-run"
@@ -17,7 +17,7 @@ NAME = "one-run"
 _TAILS = 32  # tails of each end that are tried: about as many sizes, in equal ratios
 
 
-class Guessing(NamedTuple):
+class GuessRule(NamedTuple):
     """How coins are guessed.
 
     Attributes:
@@ -31,7 +31,7 @@ class Guessing(NamedTuple):
     share: float
 
 
-def one_run(trials: Trials, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
+def one_run(trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
     """Lower bound from n canaries, of which fair coins of `rng` say which hypothesis each is a trial of.
 
     Canary i is trial i under hypothesis 1 if its coin is 1, else under 0. The r most extreme ones are
@@ -130,15 +130,15 @@ def tail_probability(guesses: int, right: int, eps: float, weight: float) -> flo
     return float(special.bdtrc(v - 1, guesses, q)) + weight * window(low) / low
 
 
-def choose_guessing(trials: Trials, delta: float, confidence: float) -> Guessing:
+def choose_guessing(trials: TrialScores, delta: float, confidence: float) -> GuessRule:
     """The rule whose bound is largest in the part for choosing.
 
     Each of its trials counts as half a canary; as many canaries are supposed as will be evaluated, or as
     that part holds, if these are fewer. For each number of guesses it is the rule that is best at delta 0.
     """
     mirrored = trials.mirrored()
-    highest = _thinned(Tails.of(trials.choose_zero, trials.choose_one))
-    lowest = _thinned(Tails.of(mirrored.choose_zero, mirrored.choose_one))
+    highest = _thinned(TailTable.of(trials.choose_zero, trials.choose_one))
+    lowest = _thinned(TailTable.of(mirrored.choose_zero, mirrored.choose_one))
     held = 2 * trials.chosen_on
     scale = min(1.0, trials.evaluated / held)
     guessed = highest.sum(axis=0)[:, np.newaxis] + lowest.sum(axis=0)
@@ -155,14 +155,14 @@ def choose_guessing(trials: Trials, delta: float, confidence: float) -> Guessing
         ]
         best = max(of_size, key=lambda i: one_run_bound(canaries, round(r[i]), int(v[i]), delta, confidence))
     high, low = possible[best]
-    return Guessing(
+    return GuessRule(
         low=float(lowest[:, low].sum()) / held,
         high=float(highest[:, high].sum()) / held,
         share=float(guessed[high, low]) / held,
     )
 
 
-def guesses(trials: Trials, coins: NDArray[np.bool_], guessing: Guessing) -> tuple[int, int]:
+def guesses(trials: TrialScores, coins: NDArray[np.bool_], guessing: GuessRule) -> tuple[int, int]:
     """How many coins (n,) are guessed, and how many of these rightly.
 
     The number does not depend on the scores. Ties are decided by the order of the trials.
@@ -177,7 +177,7 @@ def guesses(trials: Trials, coins: NDArray[np.bool_], guessing: Guessing) -> tup
     return count, int(((above >= below) == coins)[first].sum())
 
 
-def _thinned(tails: Tails) -> NDArray[np.int64]:
+def _thinned(tails: TailTable) -> NDArray[np.int64]:
     """Scores of the wrong and of the right hypothesis in the empty tail and some others, int64 (2, k)."""
     held = np.stack([tails.zero, tails.one])[:, ::-1]
     sizes = held.sum(axis=0)

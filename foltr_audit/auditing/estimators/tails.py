@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators.base import Trials
+from foltr_audit.auditing.estimators.base import TrialScores
 from foltr_audit.auditing.estimators.rates import epsilon_of_rates, upper_rates
 
 Worth = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
@@ -20,7 +20,7 @@ Worth = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
 the right one outside), counts in the part that thresholds are chosen on."""
 
 
-class Tail(NamedTuple):
+class ScoreTail(NamedTuple):
     """Scores at one end of the range, the threshold included.
 
     Attributes:
@@ -35,19 +35,19 @@ class Tail(NamedTuple):
         """Which scores (n,) lie in the tail."""
         return scores >= self.threshold if self.above else scores <= self.threshold
 
-    def right_and_wrong(self, trials: Trials) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def right_and_wrong(self, trials: TrialScores) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which evaluated scores lie inside: of the hypothesis it speaks for, and of the other, (n,) each."""
         right, wrong = (trials.one, trials.zero) if self.above else (trials.zero, trials.one)
         return self.holds(right), self.holds(wrong)
 
-    def errors(self, trials: Trials) -> tuple[int, int]:
+    def errors(self, trials: TrialScores) -> tuple[int, int]:
         """Evaluated false positives and false negatives of guessing what the tail says, else the other."""
         right, wrong = self.right_and_wrong(trials)
         missing, intruders = right.size - int(right.sum()), int(wrong.sum())
         return (intruders, missing) if self.above else (missing, intruders)
 
 
-class Found(NamedTuple):
+class BestTail(NamedTuple):
     """The best tail of one direction, with its counts in the part that it was chosen on.
 
     Attributes:
@@ -60,7 +60,7 @@ class Found(NamedTuple):
     worth: float
     intruders: int
     missing: int
-    tail: Tail
+    tail: ScoreTail
 
     @property
     def rank(self) -> tuple[float, int, int]:
@@ -68,7 +68,7 @@ class Found(NamedTuple):
         return self.worth, -self.intruders, -self.missing
 
 
-class Tails(NamedTuple):
+class TailTable(NamedTuple):
     """All tails `score >= t` of pooled scores, from the largest tail to the smallest.
 
     Attributes:
@@ -82,7 +82,7 @@ class Tails(NamedTuple):
     one: NDArray[np.int64]
 
     @classmethod
-    def of(cls, zero: NDArray[np.float64], one: NDArray[np.float64]) -> Tails:
+    def of(cls, zero: NDArray[np.float64], one: NDArray[np.float64]) -> TailTable:
         """Those of scores (m,) each."""
         threshold = np.unique(np.concatenate([zero, one]))
         inside = [
@@ -91,26 +91,26 @@ class Tails(NamedTuple):
         return cls(threshold, inside[0].astype(np.int64), inside[1].astype(np.int64))
 
 
-def best_of_direction(trials: Trials, worth: Worth, *, above: bool) -> Found:
+def best_of_direction(trials: TrialScores, worth: Worth, *, above: bool) -> BestTail:
     """The tail of one direction that is worth most in the part of the trials that is for choosing.
 
     Of equals it is the largest.
     """
     game = trials if above else trials.mirrored()
-    tails = Tails.of(game.choose_zero, game.choose_one)
+    tails = TailTable.of(game.choose_zero, game.choose_one)
     missing = trials.chosen_on - tails.one
     values = worth(tails.zero, missing)
     best = int(np.argmax(values))
     threshold = float(tails.threshold[best])
-    return Found(
+    return BestTail(
         float(values[best]),
         int(tails.zero[best]),
         int(missing[best]),
-        Tail(threshold if above else -threshold, above),
+        ScoreTail(threshold if above else -threshold, above),
     )
 
 
-def best_tail(trials: Trials, worth: Worth) -> Tail:
+def best_tail(trials: TrialScores, worth: Worth) -> ScoreTail:
     """The tail of either direction that is worth most in the part of the trials that is for choosing."""
     found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
     return max(found, key=lambda each: each.rank).tail

@@ -18,11 +18,18 @@ from foltr_audit.core.plugins.defenses import (
 )
 from foltr_audit.core.plugins.learners import CentralLearner, Learner, MetricLearner, ModelLearner
 from foltr_audit.core.plugins.worlds import ClickModel, Scenario
-from foltr_audit.core.records.central import Learnt, Users
-from foltr_audit.core.records.population import Environment, Period, Population, Surroundings, Trait, Value
+from foltr_audit.core.records.central import CentralResult, Users
+from foltr_audit.core.records.population import (
+    Environment,
+    IntentPeriod,
+    Population,
+    ScenarioContext,
+    Trait,
+    TraitValue,
+)
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.core.records.view import Inference, Knowledge, View
-from foltr_audit.core.records.wire import Wired
+from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
 
 __all__ = [
@@ -30,34 +37,34 @@ __all__ = [
     "Attack",
     "Ball",
     "CentralLearner",
+    "CentralResult",
     "ClickDefense",
     "ClickModel",
     "Defense",
     "Environment",
     "Inference",
     "IntentAttack",
+    "IntentPeriod",
     "Knowledge",
     "Learner",
-    "Learnt",
     "LinkAttack",
     "MessageDefense",
     "MetricDefense",
     "MetricLearner",
     "ModelLearner",
-    "Period",
     "Plugin",
     "Population",
     "PrivacyClaim",
     "PrivacyEvent",
     "RoundContext",
     "Scenario",
+    "ScenarioContext",
     "StepDefense",
-    "Surroundings",
     "Trait",
+    "TraitValue",
     "Users",
-    "Value",
     "View",
     "WireDefense",
-    "Wired",
+    "WireMessages",
     "plain",
 ]

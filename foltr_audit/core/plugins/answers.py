@@ -14,7 +14,7 @@ from foltr_audit.core.plugins.worlds import ClickModel
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import PrivacyClaim, PrivacyEvent
-from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import ClientStreams
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ..
     return all_of(f"defense {defense.name}: claims", defense.claims(context), (PrivacyClaim,), "claims")
 
 
-def law_of(defense: MessageDefense, context: RoundContext) -> AddedNoise | None:
+def law_of(defense: MessageDefense, context: RoundContext) -> AdditiveNoise | None:
     """The law of the noise that a defense adds, if it declares one; errors as of `array_of`."""
     law = defense.law(context)
     if law is not None and not (hasattr(law, "text") and hasattr(law, "sample")):

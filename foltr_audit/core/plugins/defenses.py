@@ -9,9 +9,16 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.records.round_context import RoundContext
-from foltr_audit.core.records.wire import Wired
-from foltr_audit.privacy.events import Ball, Bounded, Noised, Opaque, PrivacyClaim, PrivacyEvent
-from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.privacy.events import (
+    Ball,
+    NoiseAddition,
+    NormBound,
+    OpaqueChange,
+    PrivacyClaim,
+    PrivacyEvent,
+)
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 
 
@@ -27,7 +34,7 @@ class Defense(Plugin):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """What it does to a message, for accounting; what says nothing costs every bound before it."""
         del context
-        return (Opaque(mechanism=self.name),)
+        return (OpaqueChange(mechanism=self.name),)
 
     def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """What it does in one of the stages that it acts in; one that acts in several tells them apart."""
@@ -100,7 +107,7 @@ class StepDefense(Defense):
         """The bound of its ball, if that is all it does."""
         if self.ball is None:
             return super().events(context)
-        return (Bounded(norm=self.ball.norm, ord=self.ball.ord, of="model"),)
+        return (NormBound(norm=self.ball.norm, ord=self.ball.ord, of="model"),)
 
 
 class MessageDefense(Defense):
@@ -119,7 +126,7 @@ class MessageDefense(Defense):
         """
         return float(parameters * number)
 
-    def law(self, context: RoundContext) -> AddedNoise | None:
+    def law(self, context: RoundContext) -> AdditiveNoise | None:
         """The law of the noise that it adds to each coordinate of one message, as everybody may know it."""
         del context
         return None
@@ -127,7 +134,7 @@ class MessageDefense(Defense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Noise of its law, if it declares one."""
         law = self.law(context)
-        return super().events(context) if law is None else (Noised(law=law),)
+        return super().events(context) if law is None else (NoiseAddition(law=law),)
 
 
 class WireDefense(Defense):
@@ -142,11 +149,11 @@ class WireDefense(Defense):
 
     def apply(
         self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
-    ) -> Wired:
+    ) -> WireMessages:
         """What the server receives of a cohort's messages (C, P), of which some are lost (C,) already."""
         raise NotImplementedError
 
-    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> Wired:
+    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> WireMessages:
         """What the server receives of clients that each take part in a cohort of `context.shares` of its own.
 
         So are fresh clients attacked, one by one. By default as if they were one cohort.

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import Ranker
-from foltr_audit.core.records.central import Learnt, Users
+from foltr_audit.core.records.central import CentralResult, Users
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class CentralLearner(Learner):
         queries: NDArray[np.int64],
         parameters: NDArray[np.float64],
         state: NDArray[np.float64],
-    ) -> Learnt:
+    ) -> CentralResult:
         """Learn from the N interactions of a round that ask `queries` (N,), in this order.
 
         Interaction i draws from the streams of client i of `users.context`.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins.base import Plugin
-from foltr_audit.core.records.population import Environment, Population, Surroundings
+from foltr_audit.core.records.population import Environment, Population, ScenarioContext
 from foltr_audit.rng import ClientStreams
 
 
@@ -42,7 +42,7 @@ class Scenario(Plugin):
     documents for.
     """
 
-    def population(self, before: Population, around: Surroundings) -> Population:
+    def population(self, before: Population, around: ScenarioContext) -> Population:
         """The clients with what this scenario says of them.
 
         Raises:
@@ -51,7 +51,7 @@ class Scenario(Plugin):
         del around
         return before
 
-    def environment(self, around: Surroundings) -> Environment | None:
+    def environment(self, around: ScenarioContext) -> Environment | None:
         """How likely each intent is over time; None where it says nothing of it.
 
         Raises:
@@ -65,7 +65,7 @@ class Scenario(Plugin):
         """Texts of click models that it names; an unknown one is refused wherever it is named."""
         return ()
 
-    def twins(self, around: Surroundings) -> dict[str, str]:
+    def twins(self, around: ScenarioContext) -> dict[str, str]:
         """Texts of the scenarios that this one is held against, by name."""
         del around
         return {}

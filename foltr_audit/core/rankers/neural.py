@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from foltr_audit.core.rankers.base import Documents, Floats, Ints, Ranker
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.network import Network
+    from foltr_audit.kernels.network import NetworkShape
 
 
-class _Layer(NamedTuple):
+class _HiddenLayer(NamedTuple):
     """A hidden layer of models (...): weights (..., h, inputs) and biases (..., h)."""
 
     weights: Floats
@@ -58,10 +58,10 @@ class NeuralRanker(Ranker):
         return sum(self.hidden * (inputs + 1) for inputs in self._inputs) + self.hidden
 
     @property
-    def _network(self) -> Network:
-        from foltr_audit.kernels.network import Network
+    def _network(self) -> NetworkShape:
+        from foltr_audit.kernels.network import NetworkShape
 
-        return Network(self.features, self.hidden, self.layers)
+        return NetworkShape(self.features, self.hidden, self.layers)
 
     def initial(self, rng: np.random.Generator) -> Floats:
         """A random untrained model, float64 (P,): zeros would be a point without any gradient.
@@ -123,7 +123,7 @@ class NeuralRanker(Ranker):
         """Number of inputs of each hidden layer."""
         return [self.features] + [self.hidden] * (self.layers - 1)
 
-    def _layers(self, parameters: Floats) -> Iterator[_Layer]:
+    def _layers(self, parameters: Floats) -> Iterator[_HiddenLayer]:
         """The hidden layers of models (..., P), from the first to the last."""
         start = 0
         for inputs in self._inputs:
@@ -131,14 +131,14 @@ class NeuralRanker(Ranker):
             shape = (*parameters.shape[:-1], self.hidden, inputs)
             weights = parameters[..., start:biases].reshape(shape)
             start = biases + self.hidden
-            yield _Layer(weights, parameters[..., biases:start])
+            yield _HiddenLayer(weights, parameters[..., biases:start])
 
     def _output(self, parameters: Floats) -> Floats:
         """Weights of the output, (..., h)."""
         return parameters[..., -self.hidden :]
 
 
-def _units(layer: _Layer, inputs: Floats) -> Floats:
+def _units(layer: _HiddenLayer, inputs: Floats) -> Floats:
     """`relu(W x + b)` of inputs (..., m, n), (..., m, h)."""
     sums: Floats = np.einsum("...mn,...hn->...mh", inputs, layer.weights)
     return np.maximum(sums + layer.biases[..., np.newaxis, :], 0.0)

@@ -43,7 +43,7 @@ class Users:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learnt:
+class CentralResult:
     """What a central learner made of the N interactions of a round.
 
     Attributes:

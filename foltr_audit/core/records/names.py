@@ -17,7 +17,7 @@ _BATCH_NAMES = 8_192  # strings of this many names at a time
 _PIECE_BYTES = 1 << 20
 
 
-class StoredNames(Sequence[str]):
+class LazyNames(Sequence[str]):
     """Names that stay UTF-8 bytes until they are asked for: a run on a million documents asks for none.
 
     Attributes:
@@ -29,13 +29,13 @@ class StoredNames(Sequence[str]):
         self._count = count
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> StoredNames:
+    def of(cls, names: Iterable[str]) -> LazyNames:
         """Store names; what is stored already stays as it is.
 
         Raises:
             ValueError: a name holds a NUL.
         """
-        if isinstance(names, StoredNames):
+        if isinstance(names, LazyNames):
             return names
         text, count = bytearray(), 0
         for batch in batches(names):
@@ -92,7 +92,7 @@ class StoredNames(Sequence[str]):
         return tuple(self[one] for one in places)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, StoredNames):
+        if isinstance(other, LazyNames):
             return np.array_equal(self.text, other.text)
         return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
 

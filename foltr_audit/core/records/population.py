@@ -15,7 +15,7 @@ from foltr_audit.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Value:
+class TraitValue:
     """One of several ways to be a client. None: as everybody.
 
     Attributes:
@@ -45,7 +45,7 @@ class Trait:
     """
 
     name: str
-    values: tuple[Value, ...]
+    values: tuple[TraitValue, ...]
     strength: float = 1.0
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Population:
         return replace(self, traits=(*self.traits, trait))
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[TraitValue, ...]:
         """The values of all traits."""
         return tuple(value for trait in self.traits for value in trait.values)
 
@@ -135,7 +135,7 @@ EVERYBODY = Population()
 """Clients that do not differ, or of which nothing is known."""
 
 
-class Period(NamedTuple):
+class IntentPeriod(NamedTuple):
     """A time in which one intent leads.
 
     Attributes:
@@ -163,7 +163,7 @@ class Environment:
     knots: NDArray[np.float64]
     start: NDArray[np.float64]
     stop: NDArray[np.float64]
-    periods: tuple[Period, ...]
+    periods: tuple[IntentPeriod, ...]
     kept: int | None = None
 
     @property
@@ -184,13 +184,13 @@ class Environment:
         share = (t - self.knots[piece]) / (ends[piece] - self.knots[piece])
         return np.asarray(self.start[piece] + share[:, np.newaxis] * (self.stop[piece] - self.start[piece]))
 
-    def leading(self, time: int) -> Period:
+    def leading(self, time: int) -> IntentPeriod:
         """The period of an interaction; the last one also after its end."""
         ends = [period.end for period in self.periods[:-1]]
         return self.periods[int(np.searchsorted(ends, time, side="right"))]
 
 
-class Surroundings(NamedTuple):
+class ScenarioContext(NamedTuple):
     """What a scenario may want to know before it says who the clients are.
 
     Attributes:
@@ -217,7 +217,7 @@ class Surroundings(NamedTuple):
             )
 
 
-class Asked(NamedTuple):
+class QueryAssignment(NamedTuple):
     """What the clients of a round ask, and how they will click on it; all int64 (C, B).
 
     Attributes:
@@ -236,7 +236,7 @@ class Asked(NamedTuple):
         return np.asarray((self.queries >= 0).sum(axis=1))
 
     @classmethod
-    def alike(cls, queries: NDArray[np.int64]) -> Asked:
+    def alike(cls, queries: NDArray[np.int64]) -> QueryAssignment:
         """Queries (C, B) of clients who have one intent and one way to click."""
         nothing = np.zeros_like(queries)
         return cls(queries, nothing, nothing)

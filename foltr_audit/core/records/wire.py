@@ -12,7 +12,7 @@ from foltr_audit.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Wired:
+class WireMessages:
     """Messages after the wire stage: plain ones, or encoded ones of which the server gets the sum.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import first_problem, make
 from foltr_audit.core.spec.attack import AttackSpec
@@ -25,7 +25,7 @@ from foltr_audit.utils.reading import toml_table
 
 
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return Chain(parse_chain(texts)).texts
+    return DefenseChain(parse_chain(texts)).texts
 
 
 class Spec(SpecTable):
@@ -84,7 +84,9 @@ class Spec(SpecTable):
     @model_validator(mode="after")
     def _learner_fits(self) -> Spec:
         learner = make(Learner, self.train.learner)
-        problem = learner.why_not(self.train.ranker) or Chain(parse_chain(self.defense)).why_not(learner)
+        problem = learner.why_not(self.train.ranker) or DefenseChain(parse_chain(self.defense)).why_not(
+            learner
+        )
         if problem is None and learner.sends != "models":
             if self.audit is not None:
                 problem = f"it sends {learner.sends}; an audit needs messages that are models"

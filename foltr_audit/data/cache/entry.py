@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.names import StoredNames
+from foltr_audit.core.records.names import LazyNames
 from foltr_audit.errors import DataError
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, json_table
@@ -110,7 +110,7 @@ def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
 
 def _stored(names: Sequence[str]) -> NDArray[np.uint8]:
     try:
-        return StoredNames.of(names).text
+        return LazyNames.of(names).text
     except ValueError as error:
         raise OSError(None, str(error)) from error
 
@@ -169,8 +169,8 @@ def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
         if array.dtype.str not in dtypes or _form(path, array, kind) != form:
             raise ValueError(f"{path.name} is not what was written")
         arrays[kind] = array
-    queries = StoredNames(arrays["query_ids"], arrays["offsets"].size - 1)
-    documents = StoredNames(arrays["document_ids"], arrays["labels"].size)
+    queries = LazyNames(arrays["query_ids"], arrays["offsets"].size - 1)
+    documents = LazyNames(arrays["document_ids"], arrays["labels"].size)
     if not (queries.is_sound and documents.is_sound):
         raise ValueError("names that are not what was written")
     return Dataset(

@@ -31,7 +31,7 @@ Identity = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class SourceKey:
     """What a collection is made from.
 
     Attributes:
@@ -54,7 +54,7 @@ class Origin:
     intents: str | None = None
 
 
-def identity_of(origin: Origin) -> Identity | None:
+def identity_of(origin: SourceKey) -> Identity | None:
     """What decides the content, ready for JSON; None for a source that is no plain file."""
     stamps = [_stamp(path) for path in origin.files]
     version = code_version()

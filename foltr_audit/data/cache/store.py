@@ -32,7 +32,7 @@ from typing import Any
 
 from foltr_audit.core.records import Collection
 from foltr_audit.data.cache.entry import SCHEMA, map_entry, seal, unseal, write_entry
-from foltr_audit.data.cache.key import Identity, Origin, identity_of, is_outdated, is_unchanged
+from foltr_audit.data.cache.key import Identity, SourceKey, identity_of, is_outdated, is_unchanged
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils import atomic_files
 
@@ -46,7 +46,7 @@ _KEY = re.compile(r"[0-9a-f]{32}\.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class CacheEntry:
     """A source in the cache; `content` is the folder that it may share with others."""
 
     source: str
@@ -59,7 +59,7 @@ class Kept:
     content: str
 
 
-def cached(origin: Origin, load: Callable[[], Collection]) -> Collection:
+def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
     """The collection of an origin: from the cache, or loaded and then kept there.
 
     A cache that cannot be written costs one line on stderr, nothing else.
@@ -108,7 +108,7 @@ def _index_file(folder: Path, identity: Identity) -> Path:
     return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
-def _look_up(folder: Path, origin: Origin, identity: Identity) -> Collection | None:
+def _look_up(folder: Path, origin: SourceKey, identity: Identity) -> Collection | None:
     path = _index_file(folder, identity)
     table = unseal(path)
     if table is None or table.get("identity") != identity or not _is_content(table):
@@ -134,7 +134,7 @@ def _size(collection: Collection) -> int:
     return sum(collection.part(name).features.nbytes for name in Collection.PARTS)
 
 
-def _keep(folder: Path, origin: Origin, identity: Identity, collection: Collection) -> None:
+def _keep(folder: Path, origin: SourceKey, identity: Identity, collection: Collection) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
     form = f"{collection.normalised}-{_dtype(collection)}"
     name = f"{collection.fingerprint[:32]}-{form}-{identity['version'][:8]}"
@@ -219,7 +219,7 @@ def _remove(path: Path) -> None:
 # --- looking at it and emptying it ----------------------------------------------------------------
 
 
-def kept() -> list[Kept]:
+def kept() -> list[CacheEntry]:
     """Every source in the cache, by name."""
     folder = cache_folder()
     tables = [] if folder is None else [(folder, path, table) for path, table in _index(folder) if table]
@@ -227,9 +227,9 @@ def kept() -> list[Kept]:
     return sorted(rows, key=lambda row: (row.source, row.fold, row.normalised, row.last_used))
 
 
-def _row(folder: Path, path: Path, table: dict[str, Any]) -> Kept:
+def _row(folder: Path, path: Path, table: dict[str, Any]) -> CacheEntry:
     identity = table["identity"]
-    return Kept(
+    return CacheEntry(
         source=identity["source"],
         fold=identity["fold"],
         normalised=identity["normalise"],

@@ -25,7 +25,7 @@ Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both
 
 
 @dataclass(frozen=True)
-class Block:
+class FeatureBlock:
     """Parsed features of some consecutive rows.
 
     Attributes:
@@ -48,7 +48,9 @@ class Block:
             matrix[np.repeat(np.arange(self.counts.size), self.counts), self.columns] = self.values
 
 
-def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32") -> Block:
+def parse_features(
+    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32"
+) -> FeatureBlock:
     """Parse the features of rows, without label, query id and comment, as float32 or float64.
 
     Raises:
@@ -64,8 +66,8 @@ def parse_features(rows: Sequence[bytes], numbers: Sequence[int], name: str, dty
     width = int(ids.max(initial=0))
     given = ids.reshape(counts.size, width) if width and np.all(counts == width) else None
     if given is not None and np.array_equal(given, np.broadcast_to(np.arange(1, width + 1), given.shape)):
-        return Block(counts, None, values, width)
-    return Block(counts, (ids - 1).astype(np.uint16), values, width)
+        return FeatureBlock(counts, None, values, width)
+    return FeatureBlock(counts, (ids - 1).astype(np.uint16), values, width)
 
 
 def _parse_quickly(text: bytes, counts: NDArray[np.int64], dtype: str) -> Entries | None:

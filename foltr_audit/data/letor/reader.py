@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.data.letor.features import MAX_FEATURES, Block, parse_features
+from foltr_audit.data.letor.features import MAX_FEATURES, FeatureBlock, parse_features
 from foltr_audit.data.letor.lines import line_batches, name_in_messages, read_group_sizes, shown
 from foltr_audit.data.letor.writer import MAX_LABEL, write_letor
 from foltr_audit.errors import DataError
 from foltr_audit.utils.frozen_arrays import Features
 
-__all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorPart", "read_letor", "write_letor"]
+__all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"]
 
 _MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
 """Features of all rows, which are stored whether given or not: so many, or so many times the given."""
@@ -30,14 +30,14 @@ _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
-class LetorPart:
+class LetorFile:
     """One file: its queries, and whether every row gives exactly the features 1..d."""
 
     dataset: Dataset
     dense: bool
 
 
-def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32") -> LetorPart:
+def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32") -> LetorFile:
     """Read a LETOR or SVM-rank text file, plain or gzip, with features in float32 or float64.
 
     With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
@@ -45,8 +45,8 @@ def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32"
     Raises:
         DataError: a file that cannot be read, or the first malformed line with its number.
     """
-    rows = _Rows(name_in_messages(path), grouped=groups is not None, dtype=dtype)
-    blocks: list[Block] = []
+    rows = _LetorRows(name_in_messages(path), grouped=groups is not None, dtype=dtype)
+    blocks: list[FeatureBlock] = []
     for first, lines in line_batches(path):
         blocks += rows.read(first, lines)
     if not blocks:
@@ -65,11 +65,11 @@ def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32"
         query_ids=query_ids,
         document_ids=tuple(rows.document_ids),
     )
-    return LetorPart(dataset, dense)
+    return LetorFile(dataset, dense)
 
 
 @dataclass
-class _Rows:
+class _LetorRows:
     """What the lines of a file have given so far, apart from the features."""
 
     name: str
@@ -81,7 +81,7 @@ class _Rows:
     query: bytes | None = None
     label_of: dict[bytes, int] = field(default_factory=dict)
 
-    def read(self, first: int, lines: list[bytes]) -> list[Block]:
+    def read(self, first: int, lines: list[bytes]) -> list[FeatureBlock]:
         """Read a batch of lines whose first one has this number; no block if none holds a row."""
         rows: list[bytes] = []
         numbers: list[int] = []
@@ -162,7 +162,7 @@ def _grouped(path: Path, groups: Path, rows: int) -> tuple[NDArray[np.int64], tu
     return offsets, tuple(f"{name}:{query}" for query in range(len(sizes)))
 
 
-def _assemble(blocks: list[Block], width: int, name: str, dtype: str) -> Features:
+def _assemble(blocks: list[FeatureBlock], width: int, name: str, dtype: str) -> Features:
     """One matrix of all blocks, which are dropped on the way so that memory stays low."""
     rows = sum(block.counts.size for block in blocks)
     given = sum(int(block.counts.sum()) for block in blocks)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 _FIELD_SIZES = (40, 3, 1, 1, 44)  # body, anchor, title, url, whole document
 
 
-class Kind(NamedTuple):
+class ColumnKind(NamedTuple):
     """How a column, or one column per field, looks at the factors; the names are those of `kernels.bell`."""
 
     shape: str
@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     times: str = "NONE"  # a number of the query alone
 
 
-class Merit(NamedTuple):
+class UtilityWeights(NamedTuple):
     """Weights of a document's utility, in the order that `kernels.bell.documents` reads."""
 
     topic: float
@@ -66,7 +66,7 @@ def grades(utility: NDArray[np.float64], shares: tuple[int, ...]) -> NDArray[np.
 
 
 def column_codes(
-    by_field: Sequence[Sequence[Kind]], by_document: Sequence[Kind]
+    by_field: Sequence[Sequence[ColumnKind]], by_document: Sequence[ColumnKind]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Codes (F, 6), loadings (F, 3) and scales (F, 2) as `kernels.bell.documents` reads them."""
     from foltr_audit.kernels import bell

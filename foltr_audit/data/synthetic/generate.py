@@ -25,16 +25,23 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.records.names import StoredNames
+from foltr_audit.core.records.names import LazyNames
 from foltr_audit.data.synthetic import topics
-from foltr_audit.data.synthetic.columns import Kind, Merit, column_codes, grades, grid, query_sizes
+from foltr_audit.data.synthetic.columns import (
+    ColumnKind,
+    UtilityWeights,
+    column_codes,
+    grades,
+    grid,
+    query_sizes,
+)
 from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.rng import Streams
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Like:
+class _CollectionProfile:
     """A real data set's numbers, and how to imitate them.
 
     Attributes:
@@ -51,27 +58,29 @@ class _Like:
     queries: int
     shares: tuple[int, ...]
     sizes: tuple[int, int, float, float]
-    by_field: tuple[tuple[Kind, ...], ...]
-    by_document: tuple[Kind, ...]
-    merit: Merit
+    by_field: tuple[tuple[ColumnKind, ...], ...]
+    by_document: tuple[ColumnKind, ...]
+    merit: UtilityWeights
     absence: tuple[float, ...] = (-2.2, 0.4, 0.2, 1.2, -2.2)
     minmax: bool = False
 
 
 # Functions of how well a field matches the query, and of the field's length.
-_words = partial(Kind, first="MATCH", second="FIELD_LENGTH", sparse=True)
+_words = partial(ColumnKind, first="MATCH", second="FIELD_LENGTH", sparse=True)
 _count = partial(_words, "COUNT")
 _heavy = partial(_words, "HEAVY")
-_LENGTH = Kind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True)
-_IDF = Kind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF")
-_EMPTY = Kind("CONSTANT", "NONE", "NONE", (0, 0, 0))
+_LENGTH = ColumnKind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True)
+_IDF = ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF")
+_EMPTY = ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0))
 
 
-def _alone(shape: str, factor: str, weight: float, noise: float, scale: float = 1, decimals: int = 0) -> Kind:
-    return Kind(shape, factor, "NONE", (weight, 0, noise), scale=scale, decimals=decimals)
+def _alone(
+    shape: str, factor: str, weight: float, noise: float, scale: float = 1, decimals: int = 0
+) -> ColumnKind:
+    return ColumnKind(shape, factor, "NONE", (weight, 0, noise), scale=scale, decimals=decimals)
 
 
-_MQ2007 = _Like(
+_MQ2007 = _CollectionProfile(
     queries=1700,
     shares=(742, 203, 55),
     sizes=(6, 147, 25.5, 0.35),
@@ -95,12 +104,12 @@ _MQ2007 = _Like(
         _alone("COUNT", "DEPTH", 0.5, 0.8),  # length of the URL
         _alone("RARE", "QUALITY", 0.5, 0.8),  # child pages
     ),
-    merit=Merit(0.3, -0.2, 0.2, 1.3, 0.2, 0.6, 1.0, 1.4, 0.015),
+    merit=UtilityWeights(0.3, -0.2, 0.2, 1.3, 0.2, 0.6, 1.0, 1.4, 0.015),
     minmax=True,
 )
 
 
-def _statistics(spread: Kind, *others: Kind) -> tuple[tuple[Kind, ...], ...]:
+def _statistics(spread: ColumnKind, *others: ColumnKind) -> tuple[tuple[ColumnKind, ...], ...]:
     """Sum, min, max, mean and variance over the query's words, each a group of its own."""
     return tuple((kind,) for kind in (*others, spread))
 
@@ -108,7 +117,7 @@ def _statistics(spread: Kind, *others: Kind) -> tuple[tuple[Kind, ...], ...]:
 _raw = partial(_count, sized=True, scale=0.5)
 _relative = partial(_count, scale=0.01)
 
-_MSLR_WEB10K = _Like(
+_MSLR_WEB10K = _CollectionProfile(
     queries=10_000,
     shares=(520, 320, 130, 17, 8),
     sizes=(1, 908, 94, 0.33),
@@ -158,10 +167,10 @@ _MSLR_WEB10K = _Like(
         _alone("RARE", "POPULARITY", 0.5, 0.85, scale=200),  # clicks on the URL
         _alone("RARE", "POPULARITY", 0.4, 0.9, scale=100, decimals=3),  # time spent there
     ),
-    merit=Merit(0.0, -0.3, 0.5, 1.6, 0.4, 0.9, 1.8, 1.6, 0.015),
+    merit=UtilityWeights(0.0, -0.3, 0.5, 1.6, 0.4, 0.9, 1.8, 1.6, 0.015),
 )
 
-_CLUEWEB_INTENTS = _Like(
+_CLUEWEB_INTENTS = _CollectionProfile(
     queries=330,  # of which 198 are for training, as many as have qrels per intent
     shares=(772, 228),  # relevant to one intent at least
     sizes=(40, 1022, 100, 0.35),
@@ -200,7 +209,7 @@ _CLUEWEB_INTENTS = _Like(
         _alone("COUNT", "DEPTH", 0.9, 0.2),  # slashes in the URL
         _alone("COUNT", "DEPTH", 0.6, 0.4, scale=20),  # length of the URL
     ),
-    merit=Merit(1.8, 0.2, 0.1, 1.2, 0.3, 0.6, 0.7, 1.4, 0.015),
+    merit=UtilityWeights(1.8, 0.2, 0.1, 1.2, 0.3, 0.6, 0.7, 1.4, 0.015),
 )
 
 _KNOWN = {"mq2007": _MQ2007, "mslr-web10k": _MSLR_WEB10K, "clueweb-intents": _CLUEWEB_INTENTS}
@@ -261,12 +270,12 @@ def _part(
         labels=labels[start:stop],
         offsets=offsets[first : last + 1] - start,
         query_ids=tuple(str(query) for query in range(first + 1, last + 1)),
-        document_ids=StoredNames.of(names),
+        document_ids=LazyNames.of(names),
     )
 
 
 def _generate(
-    model: _Like, like: str, queries: int, seed: int
+    model: _CollectionProfile, like: str, queries: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
     from foltr_audit.kernels import bell
 
@@ -295,5 +304,5 @@ def _generate(
     return offsets, features, grades(utility, model.shares)
 
 
-def _columns(model: _Like) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def _columns(model: _CollectionProfile) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     return column_codes(model.by_field, model.by_document)

@@ -24,14 +24,19 @@ _SEED = 1  # part of the data, so not of a Spec's seed
 _STEPS = 4096  # whole numbers that a uniform variate is brought to
 
 
-class _Profile(NamedTuple):
+class _IntentFrequency(NamedTuple):
     """How often an intent occurs, in per cent."""
 
     queries: int  # queries with relevant documents
     documents: int  # upper end of its share of a query's relevant documents, which is uniform from 0
 
 
-_PROFILES = (_Profile(94, 134), _Profile(95, 90), _Profile(90, 70), _Profile(66, 52))
+_PROFILES = (
+    _IntentFrequency(94, 134),
+    _IntentFrequency(95, 90),
+    _IntentFrequency(90, 70),
+    _IntentFrequency(66, 52),
+)
 _LEAST, _MOST = 50, 160  # per cent of these shares where a query's intents are not, or most, alike
 _ALIKE = 16  # weight of the direction that intents share where they are most alike; of their own: I
 

@@ -20,7 +20,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.data.synthetic.columns import Kind, Merit, column_codes, grades, grid, query_sizes
+from foltr_audit.data.synthetic.columns import (
+    ColumnKind,
+    UtilityWeights,
+    column_codes,
+    grades,
+    grid,
+    query_sizes,
+)
 from foltr_audit.rng import Streams
 
 LIKE = "istella-s"
@@ -46,7 +53,7 @@ _MIXTURES = (
     (0.45, (0.24, 0.20, 0.56), (0.0, 0.3)),
 )
 
-_merit = partial(Merit, judgement=0.6, ease=0.2, copies=0.01)
+_merit = partial(UtilityWeights, judgement=0.6, ease=0.2, copies=0.01)
 _MERITS = (
     _merit(topic=0.2, authority=1.2, lean=0.2, both=0.3, weakest=0.2, length=0.3),
     _merit(topic=1.3, authority=-0.4, lean=0.2, both=0.2, weakest=0.3, length=0.2),
@@ -58,17 +65,17 @@ _MERITS = (
     _merit(topic=1.0, authority=0.2, lean=0.6, both=0.6, weakest=0.6, length=0.3),
 )
 
-_words = partial(Kind, first="MATCH", second="FIELD_LENGTH", sparse=True)
-_alone = partial(Kind, second="NONE")
+_words = partial(ColumnKind, first="MATCH", second="FIELD_LENGTH", sparse=True)
+_alone = partial(ColumnKind, second="NONE")
 
 
-def _per_field() -> list[Kind]:
+def _per_field() -> list[ColumnKind]:
     """41 kinds, one column for each of five fields: counts, statistics, models of retrieval, proximity."""
     found = [
         _words("COUNT", weights=(0.6, 0.1, 0.7), decimals=0),  # covered query terms
         _words("SHARE", weights=(0.6, 0.1, 0.7)),
-        Kind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True),
-        Kind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF"),
+        ColumnKind("HEAVY", "NONE", "FIELD_LENGTH", (0, 0.9, 0.4), scale=3, decimals=0, sized=True),
+        ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="IDF"),
         _words("STEP", weights=(0.7, 0.1, 0.7), decimals=0),
     ]
     # Sum, minimum, maximum, mean and variance over the query's words: of frequencies and their products.
@@ -94,7 +101,7 @@ def _per_field() -> list[Kind]:
     return found
 
 
-def _per_document() -> list[Kind]:
+def _per_document() -> list[ColumnKind]:
     """14 kinds of document and query features."""
     return [
         _alone("COUNT", "DEPTH", weights=(0.9, 0, 0.4), decimals=0),  # slashes in the URL
@@ -108,7 +115,7 @@ def _per_document() -> list[Kind]:
         _alone("LINEAR", "QUALITY", weights=(0.5, 0, 0.85)),
         _alone("RARE", "POPULARITY", weights=(0.5, 0, 0.85), scale=30, decimals=0),  # clicks
         _alone("RARE", "POPULARITY", weights=(0.4, 0, 0.9), scale=100, decimals=3),
-        Kind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="TERMS", decimals=0),  # length of the query
+        ColumnKind("CONSTANT", "NONE", "NONE", (0, 0, 0), times="TERMS", decimals=0),  # length of the query
         _alone("LINEAR", "TOPIC", weights=(0.35, 0, 0.95)),
         _alone("HEAVY", "LENGTH", weights=(0.9, 0, 0.4), scale=100, decimals=0),  # size of the page
     ]

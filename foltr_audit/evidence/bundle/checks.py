@@ -11,7 +11,7 @@ from typing import Literal
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.evidence.bundle.unpack import Unpacked
+from foltr_audit.evidence.bundle.unpack import BundleFolder
 from foltr_audit.experiments.runs.folder import SPEC
 
 State = Literal["holds", "fails", "not possible", "skipped"]
@@ -27,7 +27,7 @@ FOREIGN = (
 
 
 @dataclass(frozen=True)
-class Check:
+class BundleCheck:
     """What came of one check.
 
     Attributes:
@@ -45,28 +45,28 @@ class Check:
         object.__setattr__(self, "found", tuple(printable(line) for line in self.found))
 
     @classmethod
-    def of(cls, name: str, problems: Iterable[str], otherwise: str = "") -> Check:
+    def of(cls, name: str, problems: Iterable[str], otherwise: str = "") -> BundleCheck:
         """A check that holds unless there are problems; `otherwise` says what holds."""
         found = tuple(problems)
         return cls(name, "fails" if found else "holds", found or ((otherwise,) if otherwise else ()))
 
 
-class NotPossibleError(FoltrAuditError):
+class CheckUnavailableError(FoltrAuditError):
     """A check needs something that is not here."""
 
 
-def guarded(name: str, check: Callable[[], Check], *, here: bool = False) -> Check:
+def guarded(name: str, check: Callable[[], BundleCheck], *, here: bool = False) -> BundleCheck:
     """The check, or what foreign values made of it; `here`: what goes wrong is for want of this machine."""
     try:
         with warnings.catch_warnings():
             if not here:
                 warnings.simplefilter("ignore")  # of numbers that no cell of ours has
             return check()
-    except (NotPossibleError, MemoryError) as error:
-        return Check(name, "not possible", (said(error),))
+    except (CheckUnavailableError, MemoryError) as error:
+        return BundleCheck(name, "not possible", (said(error),))
     except FOREIGN as error:
         own = here and isinstance(error, FoltrAuditError)
-        return Check(name, "not possible" if own else "fails", (said(error),))
+        return BundleCheck(name, "not possible" if own else "fails", (said(error),))
 
 
 def said(error: BaseException) -> str:
@@ -80,25 +80,25 @@ def printable(line: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-def check_files(bundle: Unpacked) -> Check:
+def check_files(bundle: BundleFolder) -> BundleCheck:
     """Whether every file is there with its hash, and none beside them."""
     manifest = bundle.manifest
     size = sum(file.size for file in manifest.files.values())
-    return Check.of(
+    return BundleCheck.of(
         "files",
         bundle.problems,
         f"{len(manifest.files)} files, {size:,} bytes: every SHA-256 is right, none is missing or extra",
     )
 
 
-def check_specs(bundle: Unpacked) -> Check:
+def check_specs(bundle: BundleFolder) -> BundleCheck:
     """Whether each Spec is canonical, hashes to the name of its folder, and is the one of the manifest."""
     manifest = bundle.manifest
     named = {name for name in manifest.files if name.rpartition("/")[2] == SPEC}
     problems = [f"{name}: named as a Spec, and is none" for name in manifest.specs.keys() - named]
     for name in sorted(named):
         problems += _spec_problems(bundle.root / name, name, manifest.specs.get(name))
-    return Check.of("Specs", problems, f"{len(named)}, each hashes to its name")
+    return BundleCheck.of("Specs", problems, f"{len(named)}, each hashes to its name")
 
 
 def _spec_problems(path: Path, name: str, digest: str | None) -> list[str]:

@@ -10,17 +10,23 @@ from pathlib import Path
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.evidence.bundle.checks import FOREIGN, Check, NotPossibleError, said
+from foltr_audit.evidence.bundle.checks import FOREIGN, BundleCheck, CheckUnavailableError, said
 from foltr_audit.evidence.bundle.contents import failed_key, failures, missing_cells
-from foltr_audit.evidence.bundle.differences import EXACT, OTHER_BYTES, Tolerance, named, table_differences
-from foltr_audit.evidence.bundle.manifest import Manifest
+from foltr_audit.evidence.bundle.differences import (
+    EXACT,
+    OTHER_BYTES,
+    NumericTolerance,
+    named,
+    table_differences,
+)
+from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.experiments.comparison.compare import tried_in
-from foltr_audit.experiments.comparison.expansion import Expansion, LeftOut, Planned
+from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, GridExpansion
 from foltr_audit.experiments.comparison.facts import read_facts
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.experiments.comparison.runner import Failed
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.runner import CellFailure
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.runs.folder import RESULTS
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.formatting import json_text
@@ -33,14 +39,14 @@ MOST_POINTS = 1_000_000
 _NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.])")
 
 
-def finished_specs(root: Path, manifest: Manifest) -> list[Spec]:
+def finished_specs(root: Path, manifest: BundleManifest) -> list[Spec]:
     """The Specs of the cells that are in a bundle, in order of their names."""
     folder = ComparisonFolder(root)
     specs = (Spec.from_toml(file_text(root / name, UsageError), name) for name in sorted(manifest.specs))
     return [spec for spec in specs if folder.done(spec)]
 
 
-def check_cells(root: Path, manifest: Manifest) -> Check:
+def check_cells(root: Path, manifest: BundleManifest) -> BundleCheck:
     """Whether each cell is of its Spec and whole, and none is missing that the list of cells names."""
     folder = ComparisonFolder(root)
     cells, known = folder.cells(), {name for name, _ in failures(root)}
@@ -57,10 +63,10 @@ def check_cells(root: Path, manifest: Manifest) -> Check:
             problems.append(f"{spec.hash[:12]}: {said(error)}".replace(f"{root}/", ""))
     lost = f", {len(missing)} missing" if missing else ""
     failed = f", {len(known)} that could not be run" if known else ""
-    return Check.of("cells", problems, f"{len(specs)}, whole and of their Specs{lost}{failed}")
+    return BundleCheck.of("cells", problems, f"{len(specs)}, whole and of their Specs{lost}{failed}")
 
 
-def _mistaken(cells: list[Planned]) -> Iterator[Planned]:
+def _mistaken(cells: list[CellPlan]) -> Iterator[CellPlan]:
     for cell in cells:
         kinds = {"attack": cell.spec.attack, "audit": cell.spec.audit}
         if cell.kind not in kinds or kinds[cell.kind] is None:
@@ -74,33 +80,33 @@ def _check_cell(folder: ComparisonFolder, spec: Spec, *, lists: bool) -> None:
         read_facts(folder.cell(spec), spec)
 
 
-def check_results(root: Path, tolerance: Tolerance, progress: Progress = SILENT) -> Check:
+def check_results(root: Path, tolerance: NumericTolerance, progress: Progress = SILENT) -> BundleCheck:
     """Whether the results are what the report makes of the cells."""
     if not (root / RESULTS).is_file():
-        raise NotPossibleError(f"there is no {RESULTS}: the comparison was packed before its end")
+        raise CheckUnavailableError(f"there is no {RESULTS}: the comparison was packed before its end")
     folder = ComparisonFolder(root)
     report = CompareReport.of(folder, list(_failed(folder)), progress)
     return compare_results(root, report.json(), "recomputed from the cells", tolerance)
 
 
-def _failed(folder: ComparisonFolder) -> Iterator[Failed]:
+def _failed(folder: ComparisonFolder) -> Iterator[CellFailure]:
     """The cells that are not there, in the order of the results that name them."""
     missing = [cell.spec for cell in missing_cells(folder)]
     for name, why in failures(folder.path):
         spec = next((spec for spec in missing if failed_key(spec) == name), None)
         if spec is not None:
             missing.remove(spec)
-            yield Failed(spec, why, FoltrAuditError.exit_code)
-    yield from (Failed(spec, "", FoltrAuditError.exit_code) for spec in missing)
+            yield CellFailure(spec, why, FoltrAuditError.exit_code)
+    yield from (CellFailure(spec, "", FoltrAuditError.exit_code) for spec in missing)
 
 
 def compare_results(
-    root: Path, text: str, how: str, tolerance: Tolerance, beside: tuple[str, ...] = ()
-) -> Check:
+    root: Path, text: str, how: str, tolerance: NumericTolerance, beside: tuple[str, ...] = ()
+) -> BundleCheck:
     """Whether the results are those of a report in JSON; fields `beside` it are not of the report."""
     stored_text = file_text(root / RESULTS, TraceError)
     if stored_text == text + "\n":
-        return Check("results", "holds", (f"{RESULTS} is {how}, byte for byte",))
+        return BundleCheck("results", "holds", (f"{RESULTS} is {how}, byte for byte",))
     stored, found = json_table(stored_text, RESULTS, TraceError), json.loads(text)
     others = [name for name in beside if name in stored and name not in found]
     found |= {name: stored[name] for name in others}
@@ -109,12 +115,12 @@ def compare_results(
         problems = [OTHER_BYTES]
     within = f"within {tolerance}" if any(tolerance) else "value by value"
     note = f"; not recomputed: {', '.join(others)}" if others else ""
-    return Check.of(
+    return BundleCheck.of(
         "results", (f"{RESULTS}: {line}" for line in problems), f"{RESULTS} is {how}, {within}{note}"
     )
 
 
-def check_grid(root: Path, study: Study, tolerance: Tolerance) -> Check:
+def check_grid(root: Path, study: Runner, tolerance: NumericTolerance) -> BundleCheck:
     """Whether the grid makes exactly the listed cells under their names, so that none was picked or renamed.
 
     Raises:
@@ -124,12 +130,12 @@ def check_grid(root: Path, study: Study, tolerance: Tolerance) -> Check:
     grid, listed = folder.grid, folder.cells()
     axes = (grid.learners, grid.scenarios, grid.click_models, grid.defenses, grid.eps)
     if grid.runs * prod(len(axis) for axis in axes) > MOST_POINTS:
-        return Check("grid", "fails", (f"more than {MOST_POINTS} points",))
-    expansion = Expansion(grid, study, _chosen(grid, listed))
+        return BundleCheck("grid", "fails", (f"more than {MOST_POINTS} points",))
+    expansion = GridExpansion(grid, study, _chosen(grid, listed))
     try:
         made = {_place(cell): cell.spec for cell in expansion.cells()}
     except UsageError as error:
-        return Check("grid", "fails", (said(error),))
+        return BundleCheck("grid", "fails", (said(error),))
     there = {_place(cell): cell.spec for cell in listed}
     problems = [
         f"{made[place].hash[:12]}: not listed, and the grid makes it" for place in made.keys() - there
@@ -146,10 +152,14 @@ def check_grid(root: Path, study: Study, tolerance: Tolerance) -> Check:
     problems += _choice_problems(folder, list(expansion.selection(grid.sensitivity_grid)), tolerance)
     if _combinations(expansion.left_out) != _combinations(folder.left_out()):
         problems.append("other combinations were left out than the grid leaves out")
-    return Check.of("grid", named(iter(sorted(problems))), f"it makes exactly the {len(listed)} listed cells")
+    return BundleCheck.of(
+        "grid", named(iter(sorted(problems))), f"it makes exactly the {len(listed)} listed cells"
+    )
 
 
-def _choice_problems(folder: ComparisonFolder, trainings: list[Planned], tolerance: Tolerance) -> list[str]:
+def _choice_problems(
+    folder: ComparisonFolder, trainings: list[CellPlan], tolerance: NumericTolerance
+) -> list[str]:
     """Whether the sensitivities follow from the trainings that choose them, as far as these are there."""
     if not all(folder.done(cell.spec) for cell in trainings):
         return ["trainings that choose a sensitivity are missing"]
@@ -158,13 +168,13 @@ def _choice_problems(folder: ComparisonFolder, trainings: list[Planned], toleran
     return [f"chosen otherwise than the trainings say: {line}" for line in differ]
 
 
-def _place(cell: Planned) -> str:
+def _place(cell: CellPlan) -> str:
     """A cell without the numbers of its defense, which were computed."""
     table = {name: value for name, value in cell.spec.table().items() if name != "defense"}
     return json_text([cell.kind, list(cell.label), table])
 
 
-def _same_chain(a: tuple[str, ...], b: tuple[str, ...], tolerance: Tolerance) -> bool:
+def _same_chain(a: tuple[str, ...], b: tuple[str, ...], tolerance: NumericTolerance) -> bool:
     """Whether two chains are the same but for numbers that agree."""
     pieces, others = (_NUMBER.split(" ".join(chain)) for chain in (a, b))
     return len(pieces) == len(others) and all(
@@ -173,11 +183,11 @@ def _same_chain(a: tuple[str, ...], b: tuple[str, ...], tolerance: Tolerance) ->
     )
 
 
-def _combinations(left_out: Iterable[LeftOut]) -> set[tuple[str, str]]:
+def _combinations(left_out: Iterable[GridExclusion]) -> set[tuple[str, str]]:
     return {(one.learner, one.defense) for one in left_out}
 
 
-def _chosen(grid: Grid, listed: list[Planned]) -> dict[tuple[str, str, str, float], float]:
+def _chosen(grid: ComparisonGrid, listed: list[CellPlan]) -> dict[tuple[str, str, str, float], float]:
     """The sensitivities that the cells were made with; they count only where the grid leaves them open."""
     if not grid.sensitivity_grid:
         return {}

@@ -11,11 +11,11 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.evidence.bundle.manifest import Kind
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
-from foltr_audit.experiments.comparison.expansion import Planned
+from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
-from foltr_audit.experiments.runs.stored import StoredRun, stored_plan
+from foltr_audit.experiments.runs.stored import RunReader, stored_plan
 from foltr_audit.report.results.train import ROUNDS
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
@@ -29,7 +29,7 @@ _FAILED = ("defense", "learner", "click_model", "run")
 
 
 @dataclass(frozen=True)
-class Source:
+class BundleSource:
     """A file to pack.
 
     Attributes:
@@ -42,7 +42,7 @@ class Source:
 
 
 @dataclass
-class Contents:
+class BundleContents:
     """What goes into a bundle.
 
     Attributes:
@@ -56,20 +56,20 @@ class Contents:
     kind: Kind
     lists: bool = False
     trace: bool = False
-    files: dict[str, Source] = field(default_factory=dict)
+    files: dict[str, BundleSource] = field(default_factory=dict)
     specs: dict[str, str] = field(default_factory=dict)
     unfinished: list[str] = field(default_factory=list)
 
     def add(self, root: Path, *names: str) -> None:
         """Pack files of a folder under their own names."""
-        self.files |= {name: Source(root / name) for name in names}
+        self.files |= {name: BundleSource(root / name) for name in names}
 
     def add_if_there(self, root: Path, *names: str) -> None:
         """The same, of those that exist."""
         self.add(root, *(name for name in names if (root / name).is_file()))
 
 
-def contents_of(path: Path, *, with_trace: bool, without_lists: bool) -> Contents:
+def contents_of(path: Path, *, with_trace: bool, without_lists: bool) -> BundleContents:
     """What is packed of a folder.
 
     Raises:
@@ -88,8 +88,8 @@ def contents_of(path: Path, *, with_trace: bool, without_lists: bool) -> Content
     return _of_runs(path, with_trace=with_trace)
 
 
-def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> Contents:
-    found = Contents("comparison", lists=lists)
+def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
+    found = BundleContents("comparison", lists=lists)
     _ = folder.grid  # a damaged one is refused
     found.add(folder.path, GRID, INDEX)
     found.add_if_there(folder.path, RESULTS)
@@ -108,7 +108,7 @@ def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> Contents:
     return found
 
 
-def _add_cell(found: Contents, folder: ComparisonFolder, spec: Spec) -> None:
+def _add_cell(found: BundleContents, folder: ComparisonFolder, spec: Spec) -> None:
     root, inside = folder.cell(spec), f"{CELLS}/{spec.hash[:12]}"
     found.add(folder.path, f"{inside}/{SPEC}")
     found.specs[f"{inside}/{SPEC}"] = spec.hash
@@ -116,7 +116,9 @@ def _add_cell(found: Contents, folder: ComparisonFolder, spec: Spec) -> None:
         return
     found.add(folder.path, f"{inside}/{FACTS}")
     if found.lists:
-        found.files[f"{inside}/{ARRAYS}"] = Source(root / ARRAYS, read_facts(root, spec)[0]["arrays_sha256"])
+        found.files[f"{inside}/{ARRAYS}"] = BundleSource(
+            root / ARRAYS, read_facts(root, spec)[0]["arrays_sha256"]
+        )
 
 
 def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:
@@ -148,22 +150,22 @@ def failed_key(spec: Spec) -> CellName:
     return "+".join(spec.defense), spec.train.learner, spec.train.click_model, spec.repetition
 
 
-def missing_cells(folder: ComparisonFolder) -> list[Planned]:
+def missing_cells(folder: ComparisonFolder) -> list[CellPlan]:
     """Cells of the last grid that are not finished."""
     return [cell for cell in folder.cells() if not folder.done(cell.spec)]
 
 
-def _of_runs(path: Path, *, with_trace: bool) -> Contents:
+def _of_runs(path: Path, *, with_trace: bool) -> BundleContents:
     several = (path / PLAN).is_file()
-    found = Contents("plan" if several else "run", trace=with_trace)
+    found = BundleContents("plan" if several else "run", trace=with_trace)
     if not several:
-        _add_run(found, path, "", StoredRun.open(path))
+        _add_run(found, path, "", RunReader.open(path))
     else:
         found.add(path, PLAN)
         for spec in stored_plan(path).specs:
             name = spec.hash[:12]
             if (path / name / SPEC).is_file():
-                _add_run(found, path, f"{name}/", StoredRun.open(path / name))
+                _add_run(found, path, f"{name}/", RunReader.open(path / name))
             else:
                 found.unfinished.append(f"Run {name} is missing")
     found.add_if_there(path, RESULTS, ROUNDS)
@@ -172,7 +174,7 @@ def _of_runs(path: Path, *, with_trace: bool) -> Contents:
     return found
 
 
-def _add_run(found: Contents, root: Path, inside: str, run: StoredRun) -> None:
+def _add_run(found: BundleContents, root: Path, inside: str, run: RunReader) -> None:
     found.add(root, f"{inside}{SPEC}")
     found.add_if_there(root, f"{inside}{MODEL}")
     found.specs[f"{inside}{SPEC}"] = run.spec.hash
@@ -186,17 +188,17 @@ def _add_run(found: Contents, root: Path, inside: str, run: StoredRun) -> None:
         _add_trace(found, f"{inside}{FRESH}/{name}", trace)
 
 
-def _fresh(run: StoredRun) -> dict[str, Trace]:
+def _fresh(run: RunReader) -> dict[str, Trace]:
     folders = sorted(entry for entry in (run.path / FRESH).glob("*") if entry.is_dir())
     return {folder.name: Trace.open(folder) for folder in folders}
 
 
-def _add_trace(found: Contents, inside: str, trace: Trace) -> None:
+def _add_trace(found: BundleContents, inside: str, trace: Trace) -> None:
     """The observed side of a trace: its truth stays where it is."""
-    found.files[f"{inside}/{HEADER}"] = Source(trace.folder / HEADER, trace.trace_id)
+    found.files[f"{inside}/{HEADER}"] = BundleSource(trace.folder / HEADER, trace.trace_id)
     for part in trace.parts:
         marker = marker_name(part.index)
-        found.files[f"{inside}/{marker}"] = Source(trace.folder / marker)
+        found.files[f"{inside}/{marker}"] = BundleSource(trace.folder / marker)
         for table in OBSERVED:
             name = file_name(table, part.index)
-            found.files[f"{inside}/{name}"] = Source(trace.folder / name, part.files[table].sha256)
+            found.files[f"{inside}/{name}"] = BundleSource(trace.folder / name, part.files[table].sha256)

@@ -17,7 +17,7 @@ OTHER_BYTES = "the same values in other bytes"
 _MISSING = object()
 
 
-class Tolerance(NamedTuple):
+class NumericTolerance(NamedTuple):
     """Numbers agree if they are at most `absolute`, or `relative` times the larger one, apart."""
 
     relative: float
@@ -33,11 +33,11 @@ class Tolerance(NamedTuple):
         return f"relative {self.relative:g}, absolute {self.absolute:g}"
 
 
-EXACT = Tolerance(0.0, 0.0)
-ACROSS_VERSIONS = Tolerance(RELATIVE, ABSOLUTE)
+EXACT = NumericTolerance(0.0, 0.0)
+ACROSS_VERSIONS = NumericTolerance(RELATIVE, ABSOLUTE)
 
 
-def table_differences(stored: Any, found: Any, tolerance: Tolerance, where: str = "") -> Iterator[str]:
+def table_differences(stored: Any, found: Any, tolerance: NumericTolerance, where: str = "") -> Iterator[str]:
     """Where two values as in JSON differ, one line each."""
     if isinstance(stored, Mapping) and isinstance(found, Mapping):
         for name in {**stored, **found}:
@@ -53,7 +53,7 @@ def table_differences(stored: Any, found: Any, tolerance: Tolerance, where: str 
         yield f"{where}: {_text(stored)}, found {_text(found)}"
 
 
-def _same(stored: Any, found: Any, tolerance: Tolerance) -> bool:
+def _same(stored: Any, found: Any, tolerance: NumericTolerance) -> bool:
     if _is_float(stored, found):
         return tolerance.agree(float(stored), float(found))
     return type(stored) is type(found) and bool(stored == found)
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
 
 
 def array_differences(
-    stored: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]], tolerance: Tolerance
+    stored: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]], tolerance: NumericTolerance
 ) -> Iterator[str]:
     """Where arrays of the same names differ, one line for each."""
     for name in {**stored, **found}:
@@ -96,7 +96,7 @@ def array_differences(
             )
 
 
-def _agree(a: NDArray[Any], b: NDArray[Any], tolerance: Tolerance) -> NDArray[np.bool_]:
+def _agree(a: NDArray[Any], b: NDArray[Any], tolerance: NumericTolerance) -> NDArray[np.bool_]:
     if a.dtype.kind != "f":
         return np.asarray(a == b)
     with np.errstate(invalid="ignore", over="ignore"):

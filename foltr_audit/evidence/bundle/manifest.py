@@ -21,14 +21,14 @@ Kind = Literal["comparison", "run", "plan"]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Packed(SpecTable):
+class BundleEntry(SpecTable):
     """One file of a bundle: its size in bytes, and its SHA-256 (hex)."""
 
     size: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
     sha256: Digest
 
 
-class Manifest(SpecTable):
+class BundleManifest(SpecTable):
     """What a bundle holds.
 
     Attributes:
@@ -48,7 +48,7 @@ class Manifest(SpecTable):
     trace: bool = False
     versions: dict[str, str]
     specs: dict[str, Digest]
-    files: dict[str, Packed]
+    files: dict[str, BundleEntry]
 
     @property
     def text(self) -> str:
@@ -61,7 +61,7 @@ class Manifest(SpecTable):
         return {name.removesuffix(SPEC).rstrip("/"): digest for name, digest in self.specs.items()}
 
     @classmethod
-    def parse(cls, content: bytes, where: str) -> Manifest:
+    def parse(cls, content: bytes, where: str) -> BundleManifest:
         """The manifest of a file's content.
 
         Raises:

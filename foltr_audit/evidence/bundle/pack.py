@@ -16,8 +16,8 @@ from typing import Any
 
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.evidence.bundle.archive import BundleWriter, digest_of
-from foltr_audit.evidence.bundle.contents import Contents, Source, contents_of
-from foltr_audit.evidence.bundle.manifest import NAME, Manifest, Packed
+from foltr_audit.evidence.bundle.contents import BundleContents, BundleSource, contents_of
+from foltr_audit.evidence.bundle.manifest import NAME, BundleEntry, BundleManifest
 from foltr_audit.evidence.bundle.versions import versions
 from foltr_audit.experiments.runs.folder import writing
 from foltr_audit.utils import atomic_files
@@ -39,7 +39,7 @@ class Bundle:
     path: Path
     sha256: str
     size: int
-    manifest: Manifest
+    manifest: BundleManifest
     unfinished: tuple[str, ...] = ()
 
     def table(self) -> dict[str, Any]:
@@ -106,14 +106,14 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
         raise UsageError(f"--to: {to} is inside of {folder}; expected a place beside it")
 
 
-def _write(contents: Contents, stream: BufferedIOBase, progress: Progress) -> Manifest:
+def _write(contents: BundleContents, stream: BufferedIOBase, progress: Progress) -> BundleManifest:
     files = {}
     with BundleWriter.writing(stream) as writer:
         with progress.task("pack", len(contents.files)) as tick:
             for name in sorted(contents.files):
                 files[name] = _add(writer, name, contents.files[name])
                 tick()
-        manifest = Manifest(
+        manifest = BundleManifest(
             kind=contents.kind,
             partial=bool(contents.unfinished),
             lists=contents.lists,
@@ -127,7 +127,7 @@ def _write(contents: Contents, stream: BufferedIOBase, progress: Progress) -> Ma
     return manifest
 
 
-def _add(writer: BundleWriter, name: str, source: Source) -> Packed:
+def _add(writer: BundleWriter, name: str, source: BundleSource) -> BundleEntry:
     try:
         with source.path.open("rb") as content:
             size, digest = writer.add(name, content, source.path.stat().st_size)
@@ -137,4 +137,4 @@ def _add(writer: BundleWriter, name: str, source: Source) -> Packed:
         raise FoltrAuditError(f"{source.path}: cannot be read: {error.strerror}") from error
     if source.sha256 is not None and digest != source.sha256:
         raise TraceError(f"{source.path}: damaged: not the content that its folder names")
-    return Packed(size=size, sha256=digest)
+    return BundleEntry(size=size, sha256=digest)

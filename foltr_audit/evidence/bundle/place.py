@@ -11,13 +11,13 @@ from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import SYNTHETIC, load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.evidence.bundle.checks import NotPossibleError
-from foltr_audit.experiments.runner import Study
+from foltr_audit.evidence.bundle.checks import CheckUnavailableError
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass
-class Place:
+class DataLocator:
     """Finds data and makes studies of them; the last data set is kept at hand.
 
     Attributes:
@@ -29,7 +29,7 @@ class Place:
 
     def study(
         self, spec: Spec, fingerprint: str | None, progress: Progress = SILENT, *, with_undefended: bool
-    ) -> Study:
+    ) -> Runner:
         """A study on the data of a Spec, which must have a fingerprint if one is given.
 
         Raises:
@@ -37,11 +37,11 @@ class Place:
         """
         collection = self._collection(spec)
         if fingerprint is not None and collection.fingerprint != fingerprint:
-            raise NotPossibleError(
+            raise CheckUnavailableError(
                 f"{self.data or spec.data.source}: other data than the bundle's: "
                 f"fingerprint {collection.fingerprint[:12]}, expected {fingerprint[:12]}"
             )
-        return Study(progress, collection, with_undefended=with_undefended)
+        return Runner(progress, collection, with_undefended=with_undefended)
 
     def _collection(self, spec: Spec) -> Collection:
         key = (spec.data, spec.seed)
@@ -56,13 +56,13 @@ class Place:
             data = data.model_copy(update={"source": self.data})
         for what, path in (("data", data.source), ("intents", data.intents), ("init", spec.train.init)):
             if path is not None and not path.startswith(f"{SYNTHETIC}:") and not _is_there(path):
-                raise NotPossibleError(
+                raise CheckUnavailableError(
                     f"{what} {path!a}: not here; --data PATH names another place of the data"
                 )
         try:
             collection = load_collection(data, spec.seed)
         except (FoltrAuditError, OSError) as error:
-            raise NotPossibleError(f"the data cannot be read: {error}") from error
+            raise CheckUnavailableError(f"the data cannot be read: {error}") from error
         return replace(collection, source=spec.data.source) if moved else collection
 
 

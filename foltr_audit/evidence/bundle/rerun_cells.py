@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.evidence.bundle.checks import NotPossibleError
+from foltr_audit.evidence.bundle.checks import CheckUnavailableError
 from foltr_audit.evidence.bundle.differences import (
     EXACT,
     OTHER_BYTES,
-    Tolerance,
+    NumericTolerance,
     array_differences,
     named,
     table_differences,
 )
-from foltr_audit.evidence.bundle.place import Place
+from foltr_audit.evidence.bundle.place import DataLocator
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, cell_arrays
 from foltr_audit.experiments.comparison.cells import Files
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts
@@ -31,7 +31,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 _DIGEST = "arrays_sha256"
 
 
-class Piece(NamedTuple):
+class CellTask(NamedTuple):
     """A cell to re-run.
 
     Attributes:
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
     data: str | None
 
 
-class Again(NamedTuple):
+class CellRerun(NamedTuple):
     """What a worker sends back: the files of a cell, or why there are none.
 
     Attributes:
@@ -63,7 +63,7 @@ class Again(NamedTuple):
     problem: str = ""
 
 
-class Compared(NamedTuple):
+class CellComparison(NamedTuple):
     """A cell beside its stored form.
 
     Attributes:
@@ -79,24 +79,24 @@ class Compared(NamedTuple):
     same_bytes: bool = False
 
 
-_KEPT: dict[str | None, Place] = {}
+_KEPT: dict[str | None, DataLocator] = {}
 """The last data of this process."""
 
 
-def work(piece: Piece) -> Again:
+def work(piece: CellTask) -> CellRerun:
     """Re-run one cell in a worker process."""
     spec = Spec.parse(piece.spec, "")
-    place = _KEPT.setdefault(piece.data, Place(piece.data))
+    place = _KEPT.setdefault(piece.data, DataLocator(piece.data))
     try:
         study = place.study(spec, piece.fingerprint, with_undefended=False)
-        return Again(piece.number, run_cell(spec, study))
-    except NotPossibleError as error:
-        return Again(piece.number, {}, missing=str(error))
+        return CellRerun(piece.number, run_cell(spec, study))
+    except CheckUnavailableError as error:
+        return CellRerun(piece.number, {}, missing=str(error))
     except FoltrAuditError as error:
-        return Again(piece.number, {}, problem=f"cannot be run: {error}")
+        return CellRerun(piece.number, {}, problem=f"cannot be run: {error}")
 
 
-class CellsAgain:
+class CellRerunner:
     """Re-runs some cells of an unpacked comparison.
 
     Attributes:
@@ -106,7 +106,7 @@ class CellsAgain:
         tolerance: within which numbers must agree.
     """
 
-    def __init__(self, root: Path, *, lists: bool, data: str | None, tolerance: Tolerance) -> None:
+    def __init__(self, root: Path, *, lists: bool, data: str | None, tolerance: NumericTolerance) -> None:
         self.folder = ComparisonFolder(root)
         self.lists = lists
         self.data = data
@@ -114,10 +114,12 @@ class CellsAgain:
 
     def compared(
         self, specs: Sequence[Spec], workers: Workers, into: Path, progress: Progress = SILENT
-    ) -> list[Compared]:
+    ) -> list[CellComparison]:
         """Each cell beside its stored form, in order; what they found is stored in the comparison `into`."""
-        pieces = [Piece(i, spec.table(), self._fingerprint(spec), self.data) for i, spec in enumerate(specs)]
-        found: dict[int, Compared] = {}
+        pieces = [
+            CellTask(i, spec.table(), self._fingerprint(spec), self.data) for i, spec in enumerate(specs)
+        ]
+        found: dict[int, CellComparison] = {}
         with progress.task("re-run", len(pieces)) as tick:
             for again in workers.results(work, pieces) if pieces else ():
                 spec = specs[again.number]
@@ -133,15 +135,15 @@ class CellsAgain:
     def _facts(self, spec: Spec) -> dict[str, Any]:
         return read_facts(self.folder.cell(spec), spec)[0]
 
-    def _compare(self, spec: Spec, again: Again) -> Compared:
+    def _compare(self, spec: Spec, again: CellRerun) -> CellComparison:
         if again.missing or again.problem:
-            return Compared(spec, again.missing, (again.problem,) if again.problem else ())
+            return CellComparison(spec, again.missing, (again.problem,) if again.problem else ())
         if self._same_bytes(spec, again.files):
-            return Compared(spec, same_bytes=True)
+            return CellComparison(spec, same_bytes=True)
         problems = named(self._differences(spec, again.files))
         if not problems and self.tolerance == EXACT:
             problems = [OTHER_BYTES]
-        return Compared(spec, problems=tuple(problems))
+        return CellComparison(spec, problems=tuple(problems))
 
     def _same_bytes(self, spec: Spec, files: Files) -> bool:
         if not self.lists:

@@ -8,21 +8,21 @@ from typing import Any
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
-from foltr_audit.evidence.bundle.checks import Check, NotPossibleError
+from foltr_audit.evidence.bundle.checks import BundleCheck, CheckUnavailableError
 from foltr_audit.evidence.bundle.comparison_checks import compare_results
 from foltr_audit.evidence.bundle.differences import (
     EXACT,
-    Tolerance,
+    NumericTolerance,
     array_differences,
     named,
     table_differences,
 )
-from foltr_audit.evidence.bundle.manifest import Manifest
-from foltr_audit.evidence.bundle.place import Place
-from foltr_audit.evidence.bundle.rerun_cells import Compared
+from foltr_audit.evidence.bundle.manifest import BundleManifest
+from foltr_audit.evidence.bundle.place import DataLocator
+from foltr_audit.evidence.bundle.rerun_cells import CellComparison
 from foltr_audit.evidence.bundle.run_checks import stored_results
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import MODEL, RESULTS, RunFolder
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
@@ -43,7 +43,7 @@ BESIDE = ("published",)
 """What stands in results beside a report, and comes from a preset."""
 
 
-class RunsAgain:
+class RunRerunner:
     """Re-runs some Runs of an unpacked bundle, one after the other.
 
     Attributes:
@@ -54,31 +54,35 @@ class RunsAgain:
         cells: what was re-run so far.
     """
 
-    def __init__(self, root: Path, manifest: Manifest, data: str | None, tolerance: Tolerance) -> None:
+    def __init__(
+        self, root: Path, manifest: BundleManifest, data: str | None, tolerance: NumericTolerance
+    ) -> None:
         self.root = root
         self.manifest = manifest
-        self.place = Place(data)
+        self.place = DataLocator(data)
         self.tolerance = tolerance
-        self.cells: dict[Spec, Cell] = {}
+        self.cells: dict[Spec, RunResult] = {}
         self._folders = {digest: name for name, digest in manifest.runs.items()}
 
-    def compared(self, specs: Sequence[Spec], into: Path, progress: Progress = SILENT) -> list[Compared]:
+    def compared(
+        self, specs: Sequence[Spec], into: Path, progress: Progress = SILENT
+    ) -> list[CellComparison]:
         """Each Run beside its stored form, in order; they are run into folders of `into`."""
         return [self._compared(spec, into / spec.hash[:12], progress) for spec in specs]
 
-    def _compared(self, spec: Spec, into: Path, progress: Progress) -> Compared:
+    def _compared(self, spec: Spec, into: Path, progress: Progress) -> CellComparison:
         fingerprint = fingerprint_of(stored_results(self.root), spec.data.fold)
         try:
             study = self.place.study(spec, fingerprint, progress, with_undefended=True)
-        except NotPossibleError as error:
-            return Compared(spec, missing=str(error))
+        except CheckUnavailableError as error:
+            return CellComparison(spec, missing=str(error))
         try:
             self.cells[spec] = study.run(spec, RunFolder.create(into, spec))
         except FoltrAuditError as error:
-            return Compared(spec, problems=(f"cannot be run: {error}",))
+            return CellComparison(spec, problems=(f"cannot be run: {error}",))
         return self._compare(spec, into)
 
-    def _compare(self, spec: Spec, again: Path) -> Compared:
+    def _compare(self, spec: Spec, again: Path) -> CellComparison:
         inside = self._folders[spec.hash]
         here = self.root / inside if inside else self.root
         names = [name.removeprefix(f"{inside}/") for name in self._names(inside)]
@@ -89,13 +93,13 @@ class RunsAgain:
             if name not in missing and (here / name).read_bytes() != (again / name).read_bytes()
         ]
         if not missing and not other:
-            return Compared(spec, same_bytes=True)
+            return CellComparison(spec, same_bytes=True)
         problems = [f"{name}: not made again" for name in missing]
         if self.tolerance == EXACT:
             problems += [f"{name}: other bytes{_first_number(here, again, name)}" for name in other]
         else:
             problems += list(_differences(here, again, other, self.tolerance))
-        return Compared(spec, problems=tuple(named(iter(problems))))
+        return CellComparison(spec, problems=tuple(named(iter(problems))))
 
     def _names(self, inside: str) -> list[str]:
         """The files of one Run, without what stands beside it in the folder of a single one."""
@@ -103,7 +107,7 @@ class RunsAgain:
             return [name for name in self.manifest.files if name.startswith(f"{inside}/")]
         return [name for name in self.manifest.files if name not in (RESULTS, ROUNDS)]
 
-    def check_results(self, plan: Plan, into: Path) -> Check:
+    def check_results(self, plan: Plan, into: Path) -> BundleCheck:
         """Whether the results are those of the re-run Runs.
 
         Raises:
@@ -111,9 +115,9 @@ class RunsAgain:
         """
         stored = stored_results(self.root)
         if stored is None:
-            raise NotPossibleError("there are no results: the Runs were packed before their end")
+            raise CheckUnavailableError("there are no results: the Runs were packed before their end")
         if any(spec not in self.cells for spec in plan.specs):
-            raise NotPossibleError(
+            raise CheckUnavailableError(
                 f"the results are of {len(plan.specs)} Runs, and {len(self.cells)} were re-run; give --all"
             )
         report = REPORTS[stored["schema"]].of(plan, [self.cells[spec] for spec in plan.specs])
@@ -121,7 +125,7 @@ class RunsAgain:
             self.root, report.json(), "what the re-run Runs give", self.tolerance, beside=BESIDE
         )
         problems = list(self._rounds_problems(report, into))
-        return Check("results", "fails", (*check.found, *problems)) if problems else check
+        return BundleCheck("results", "fails", (*check.found, *problems)) if problems else check
 
     def _rounds_problems(self, report: Report, into: Path) -> Iterator[str]:
         if ROUNDS not in self.manifest.files or not isinstance(report, TrainReport):
@@ -145,12 +149,12 @@ def _first_number(here: Path, again: Path, name: str) -> str:
     return "".join(f": {line}" for line in _vector_differences(here, again, EXACT))
 
 
-def _vector_differences(here: Path, again: Path, tolerance: Tolerance) -> Iterator[str]:
+def _vector_differences(here: Path, again: Path, tolerance: NumericTolerance) -> Iterator[str]:
     stored, found = ({"model": read_array(root / MODEL, TraceError)} for root in (here, again))
     yield from array_differences(stored, found, tolerance)
 
 
-def _differences(here: Path, again: Path, names: Sequence[str], tolerance: Tolerance) -> Iterator[str]:
+def _differences(here: Path, again: Path, names: Sequence[str], tolerance: NumericTolerance) -> Iterator[str]:
     """What is apart in files whose bytes differ."""
     traces = {name.removesuffix(f"/{HEADER}") for name in names if name.endswith(f"/{HEADER}")}
     traces |= {name.rpartition("/")[0] for name in names if "/part-" in name}
@@ -161,7 +165,7 @@ def _differences(here: Path, again: Path, names: Sequence[str], tolerance: Toler
         yield from _trace_differences(here / name, again / name, name, tolerance)
 
 
-def _trace_differences(here: Path, again: Path, name: str, tolerance: Tolerance) -> Iterator[str]:
+def _trace_differences(here: Path, again: Path, name: str, tolerance: NumericTolerance) -> Iterator[str]:
     before, after = (
         toml_table(file_text(root / HEADER, TraceError), HEADER, TraceError) for root in (here, again)
     )
@@ -176,7 +180,7 @@ def _trace_differences(here: Path, again: Path, name: str, tolerance: Tolerance)
             yield from _unequal(*pair, f"{name}/{table}, part {part.index}", tolerance)
 
 
-def _frame_differences(stored: Path, found: Path, name: str, tolerance: Tolerance) -> Iterator[str]:
+def _frame_differences(stored: Path, found: Path, name: str, tolerance: NumericTolerance) -> Iterator[str]:
     pair = [
         parquet_frame(file_bytes(path, TraceError), f"{name}: damaged", TraceError)
         for path in (stored, found)
@@ -184,7 +188,7 @@ def _frame_differences(stored: Path, found: Path, name: str, tolerance: Toleranc
     yield from _unequal(pair[0], pair[1], name, tolerance)
 
 
-def _unequal(stored: Any, found: Any, name: str, tolerance: Tolerance) -> Iterator[str]:
+def _unequal(stored: Any, found: Any, name: str, tolerance: NumericTolerance) -> Iterator[str]:
     from polars.testing import assert_frame_equal
 
     try:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.errors import TraceError
-from foltr_audit.evidence.bundle.checks import FOREIGN, Check, said
+from foltr_audit.evidence.bundle.checks import FOREIGN, BundleCheck, said
 from foltr_audit.evidence.bundle.differences import EXACT, named, table_differences
-from foltr_audit.evidence.bundle.manifest import Manifest
+from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
 from foltr_audit.experiments.runs.stored import stored_plan
@@ -25,7 +25,7 @@ def stored_results(root: Path) -> dict[str, Any] | None:
     return json_table(file_bytes(path, TraceError), RESULTS, TraceError) if path.is_file() else None
 
 
-def plan_of(root: Path, manifest: Manifest) -> Plan:
+def plan_of(root: Path, manifest: BundleManifest) -> Plan:
     """The plan of a bundle of Runs.
 
     Raises:
@@ -34,7 +34,7 @@ def plan_of(root: Path, manifest: Manifest) -> Plan:
     return Plan((RunFolder(root).spec,)) if manifest.kind == "run" else stored_plan(root)
 
 
-def check_runs(root: Path, manifest: Manifest) -> Check:
+def check_runs(root: Path, manifest: BundleManifest) -> BundleCheck:
     """Whether Runs are those of the plan, the results of that plan, and models and traces whole."""
     plan = plan_of(root, manifest)
     planned = {"" if manifest.kind == "run" else spec.hash[:12] for spec in plan.specs}
@@ -55,10 +55,12 @@ def check_runs(root: Path, manifest: Manifest) -> Check:
         except FOREIGN as error:
             problems.append(f"{name}: {said(error)}".replace(f"{root}/", ""))
     told = f", {traces} whole traces without their truth" if manifest.trace else ""
-    return Check.of("Runs", problems, f"{len(manifest.runs)} of {len(plan.specs)} Runs of the plan{told}")
+    return BundleCheck.of(
+        "Runs", problems, f"{len(manifest.runs)} of {len(plan.specs)} Runs of the plan{told}"
+    )
 
 
-def _check_run(folder: RunFolder, manifest: Manifest) -> int:
+def _check_run(folder: RunFolder, manifest: BundleManifest) -> int:
     """Look at the model and the traces of a Run; how many traces there are."""
     if (folder.path / MODEL).is_file():
         read_array(folder.path / MODEL, TraceError)

@@ -18,7 +18,7 @@ from typing import IO
 
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.evidence.bundle.archive import CHUNK, digest_of, write_files
-from foltr_audit.evidence.bundle.manifest import MOST_BYTES, NAME, Manifest
+from foltr_audit.evidence.bundle.manifest import MOST_BYTES, NAME, BundleManifest
 from foltr_audit.experiments.comparison import folder as comparison_folder
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
 from foltr_audit.experiments.runs.folder import FRESH, TRAINING, writing
@@ -34,7 +34,7 @@ _BROKEN = (
 
 
 @dataclass(frozen=True)
-class Unpacked:
+class BundleFolder:
     """A bundle in a temporary folder.
 
     Attributes:
@@ -46,12 +46,12 @@ class Unpacked:
 
     root: Path
     sha256: str
-    manifest: Manifest
+    manifest: BundleManifest
     problems: tuple[str, ...]
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Unpacked]:
+def unpacked(path: Path) -> Iterator[BundleFolder]:
     """The content of a bundle, for as long as the context lasts.
 
     Raises:
@@ -65,7 +65,7 @@ def unpacked(path: Path) -> Iterator[Unpacked]:
         yield _unpack(path, stream, Path(name))
 
 
-def _unpack(path: Path, stream: IO[bytes], root: Path) -> Unpacked:
+def _unpack(path: Path, stream: IO[bytes], root: Path) -> BundleFolder:
     try:
         digest = digest_of(stream)
         archive = zipfile.ZipFile(stream)
@@ -80,7 +80,7 @@ def _unpack(path: Path, stream: IO[bytes], root: Path) -> Unpacked:
             problems += [] if problem is None else [f"{name}: {problem}"]
     if not problems:
         _refuse_other_form(path, manifest, root, digest)
-    return Unpacked(root / "files", digest, manifest, tuple(problems))
+    return BundleFolder(root / "files", digest, manifest, tuple(problems))
 
 
 def _checked(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipInfo]:
@@ -125,10 +125,10 @@ def shown(text: str) -> str:
     return ascii(text if len(text) <= 80 else text[:80] + "...")
 
 
-def _manifest(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Manifest:
+def _manifest(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BundleManifest:
     if info.file_size > MOST_BYTES:
         raise TraceError(f"{path}: damaged: {NAME} has {info.file_size} bytes; expected {MOST_BYTES} at most")
-    return Manifest.parse(b"".join(_pieces(path, archive, info)), str(path))
+    return BundleManifest.parse(b"".join(_pieces(path, archive, info)), str(path))
 
 
 def _pieces(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -141,7 +141,7 @@ def _pieces(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iter
 
 
 def _unpack_file(
-    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, root: Path, manifest: Manifest
+    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, root: Path, manifest: BundleManifest
 ) -> str | None:
     """Put a file into the folder; what is wrong with it, and then it may be left out."""
     name = info.filename
@@ -164,7 +164,7 @@ def _unpack_file(
     return None
 
 
-def belongs(name: str, manifest: Manifest) -> bool:
+def belongs(name: str, manifest: BundleManifest) -> bool:
     """Whether such a bundle may hold a file of this name; no bundle holds the truth of a trace."""
     parts = name.split("/")
     if manifest.kind == "comparison":
@@ -173,7 +173,7 @@ def belongs(name: str, manifest: Manifest) -> bool:
     return is_part_of_run(name) and (manifest.trace or not of_trace) and _TRUTH not in parts
 
 
-def _refuse_other_form(path: Path, manifest: Manifest, root: Path, digest: str) -> None:
+def _refuse_other_form(path: Path, manifest: BundleManifest, root: Path, digest: str) -> None:
     """Refuse a bundle that differs beside the contents of its files, e.g. in a time or a comment.
 
     Raises:

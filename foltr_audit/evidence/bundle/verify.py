@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.bundle.checks import Check, check_files, check_specs, guarded
+from foltr_audit.evidence.bundle.checks import BundleCheck, check_files, check_specs, guarded
 from foltr_audit.evidence.bundle.comparison_checks import (
     check_cells,
     check_grid,
     check_results,
     finished_specs,
 )
-from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, Tolerance
-from foltr_audit.evidence.bundle.place import Place, refuse_vain_place
-from foltr_audit.evidence.bundle.rerun_cells import CellsAgain, Compared
-from foltr_audit.evidence.bundle.rerun_runs import RunsAgain
+from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, NumericTolerance
+from foltr_audit.evidence.bundle.place import DataLocator, refuse_vain_place
+from foltr_audit.evidence.bundle.rerun_cells import CellComparison, CellRerunner
+from foltr_audit.evidence.bundle.rerun_runs import RunRerunner
 from foltr_audit.evidence.bundle.run_checks import check_runs, plan_of
-from foltr_audit.evidence.bundle.unpack import Unpacked, unpacked
+from foltr_audit.evidence.bundle.unpack import BundleFolder, unpacked
 from foltr_audit.evidence.bundle.versions import differing, versions
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
@@ -41,7 +41,7 @@ Verdict = Literal["verified", "does not hold", "incomplete"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RerunOptions:
     """What to re-run, and how.
 
     Attributes:
@@ -92,12 +92,12 @@ class Verification:
     partial: bool
     lists: bool
     trace: bool
-    checks: tuple[Check, ...]
+    checks: tuple[BundleCheck, ...]
     rerun: tuple[str, ...]
     of: int
     seed: int
     differs: dict[str, tuple[str | None, str | None]]
-    tolerance: Tolerance
+    tolerance: NumericTolerance
 
     @property
     def verdict(self) -> Verdict:
@@ -133,7 +133,7 @@ class Verification:
         return json_text(table)
 
 
-def verify(path: Path, asked: Asked, progress: Progress = SILENT) -> Verification:
+def verify(path: Path, asked: RerunOptions, progress: Progress = SILENT) -> Verification:
     """Check a bundle.
 
     Raises:
@@ -141,11 +141,11 @@ def verify(path: Path, asked: Asked, progress: Progress = SILENT) -> Verificatio
         TraceError: no bundle, or a damaged one.
     """
     with unpacked(path) as bundle:
-        return _Verifier(bundle, asked, progress).verification(path)
+        return _BundleVerifier(bundle, asked, progress).verification(path)
 
 
-class _Verifier:
-    def __init__(self, bundle: Unpacked, asked: Asked, progress: Progress) -> None:
+class _BundleVerifier:
+    def __init__(self, bundle: BundleFolder, asked: RerunOptions, progress: Progress) -> None:
         self.bundle = bundle
         self.asked = asked
         self.progress = progress
@@ -172,7 +172,7 @@ class _Verifier:
             tolerance=self.tolerance,
         )
 
-    def _checks(self) -> Iterator[Check]:
+    def _checks(self) -> Iterator[BundleCheck]:
         """One check after the other; after a failure of the first three nothing else has a meaning."""
         root, manifest = self.bundle.root, self.bundle.manifest
         comparison = manifest.kind == "comparison"
@@ -203,15 +203,15 @@ class _Verifier:
 
     # --- a comparison -----------------------------------------------------------------------------
 
-    def _comparison(self) -> Iterator[Check]:
+    def _comparison(self) -> Iterator[BundleCheck]:
         root, manifest = self.bundle.root, self.bundle.manifest
         if manifest.lists:
             yield guarded("results", lambda: check_results(root, self.tolerance, self.progress))
         if not self.drawn:
             if not manifest.lists:
                 yield _without_lists()
-            yield Check("grid", "skipped", _NOT_ASKED)
-            yield Check("re-run", "skipped", _NOT_ASKED)
+            yield BundleCheck("grid", "skipped", _NOT_ASKED)
+            yield BundleCheck("re-run", "skipped", _NOT_ASKED)
             return
         yield guarded("grid", self._grid)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
@@ -219,12 +219,12 @@ class _Verifier:
             if not manifest.lists:
                 yield guarded("results", lambda: self._results_again(Path(name)))
 
-    def _grid(self) -> Check:
-        study = Place(self.asked.data).study(self.drawn[0], None, with_undefended=False)
+    def _grid(self) -> BundleCheck:
+        study = DataLocator(self.asked.data).study(self.drawn[0], None, with_undefended=False)
         return check_grid(self.bundle.root, study, self.tolerance)
 
-    def _cells_again(self, into: Path) -> Check:
-        again = CellsAgain(
+    def _cells_again(self, into: Path) -> BundleCheck:
+        again = CellRerunner(
             self.bundle.root,
             lists=self.bundle.manifest.lists,
             data=self.asked.data,
@@ -232,7 +232,7 @@ class _Verifier:
         )
         return self._reran(again.compared(self.drawn, self.asked.workers, into, self.progress))
 
-    def _results_again(self, into: Path) -> Check:
+    def _results_again(self, into: Path) -> BundleCheck:
         """The results out of re-run cells, for a bundle that holds no lists."""
         there = ComparisonFolder(into)
         if not all(there.done(spec) for spec in self.specs):
@@ -245,39 +245,39 @@ class _Verifier:
 
     # --- Runs -------------------------------------------------------------------------------------
 
-    def _again(self) -> Iterator[Check]:
+    def _again(self) -> Iterator[BundleCheck]:
         if not self.drawn:
-            yield Check("re-run", "skipped", _NOT_ASKED)
-            yield Check("results", "skipped", _NOT_ASKED)
+            yield BundleCheck("re-run", "skipped", _NOT_ASKED)
+            yield BundleCheck("results", "skipped", _NOT_ASKED)
             return
         root, manifest = self.bundle.root, self.bundle.manifest
-        again = RunsAgain(root, manifest, self.asked.data, self.tolerance)
+        again = RunRerunner(root, manifest, self.asked.data, self.tolerance)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
             into = Path(name)
             yield guarded("re-run", lambda: self._runs_again(again, into), here=True)
             yield guarded("results", lambda: again.check_results(plan_of(root, manifest), into))
 
-    def _runs_again(self, again: RunsAgain, into: Path) -> Check:
+    def _runs_again(self, again: RunRerunner, into: Path) -> BundleCheck:
         return self._reran(again.compared(self.drawn, into, self.progress))
 
     # --- both -------------------------------------------------------------------------------------
 
-    def _reran(self, compared: Sequence[Compared]) -> Check:
+    def _reran(self, compared: Sequence[CellComparison]) -> BundleCheck:
         what = "cells" if self.bundle.manifest.kind == "comparison" else "Runs"
         problems = [f"{one.spec.hash[:12]}: {line}" for one in compared for line in one.problems]
         missing = [f"{one.spec.hash[:12]}: {one.missing}" for one in compared if one.missing]
         if problems:
-            return Check("re-run", "fails", tuple(problems + missing))
+            return BundleCheck("re-run", "fails", tuple(problems + missing))
         if missing:
-            return Check("re-run", "not possible", tuple(missing))
+            return BundleCheck("re-run", "not possible", tuple(missing))
         same = sum(one.same_bytes for one in compared)
         near = "" if same == len(compared) else f", the others within {self.tolerance}"
         told = f"{len(compared)} of {len(self.specs)} {what}, {same} the same byte for byte{near}"
-        return Check("re-run", "holds", (told,))
+        return BundleCheck("re-run", "holds", (told,))
 
 
-def _without_lists() -> Check:
-    return Check(
+def _without_lists() -> BundleCheck:
+    return BundleCheck(
         "results",
         "not possible",
         ("the judged lists are not in the bundle; --all re-runs every cell and recomputes the results",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from foltr_audit.evidence.check.outcomes import Outcome
+from foltr_audit.evidence.check.outcomes import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 
 SUITE = "foltr-audit check"
@@ -36,7 +36,7 @@ def junit_xml(report: CheckReport) -> bytes:
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _add(suite: Element, one: Outcome) -> None:
+def _add(suite: Element, one: LimitOutcome) -> None:
     case = SubElement(suite, "testcase", classname=CLASS, name=f"{one.limit}: {one.subject}", time="0")
     if one.status in _KINDS:
         SubElement(case, _KINDS[one.status], message=one.line, type=one.limit).text = one.line

@@ -23,7 +23,7 @@ NAMES = ("max_attack_auc", *AUDIT_LIMITS, "min_ndcg", "max_ndcg_loss")
 """Every limit, in the order in which they are told."""
 
 
-class Limits(SpecTable):
+class SystemLimits(SpecTable):
     """What a system may give away and cost; at least one limit.
 
     Attributes:
@@ -51,7 +51,7 @@ class Limits(SpecTable):
     use: Literal["value", "interval"] = "interval"
 
     @model_validator(mode="after")
-    def _says_something(self) -> Limits:
+    def _says_something(self) -> SystemLimits:
         if not self.given:
             raise ValueError(f"no limit in it; expected at least one of {', '.join(NAMES)}")
         return self
@@ -68,7 +68,7 @@ class Limits(SpecTable):
         return tuple(name for name in self.given if name in AUDIT_LIMITS)
 
     @classmethod
-    def parse(cls, table: dict[str, Any], where: str) -> Limits:
+    def parse(cls, table: dict[str, Any], where: str) -> SystemLimits:
         """The limits of a plain table.
 
         Raises:
@@ -83,7 +83,7 @@ class Limits(SpecTable):
             raise UsageError(f"{where}: {first_problem(error)}") from error
 
     @classmethod
-    def from_toml(cls, text: str, where: str) -> Limits:
+    def from_toml(cls, text: str, where: str) -> SystemLimits:
         """The limits of a TOML text.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foltr_audit.evidence.check.outcomes import Outcome
+from foltr_audit.evidence.check.outcomes import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.render.markdown import quoted, table_lines
 from foltr_audit.utils import atomic_files
@@ -25,7 +25,7 @@ def markdown(report: CheckReport) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _cells(one: Outcome) -> tuple[str, ...]:
+def _cells(one: LimitOutcome) -> tuple[str, ...]:
     about = one.missing if one.status == "not judged" else one.about
     told = (one.value_text, one.interval_text(), one.allowed_text, about)
     return (quoted(one.limit), quoted(one.subject), _STATUS[one.status], *(quoted(text) for text in told))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
-from foltr_audit.evidence.check.limits import Limits
-from foltr_audit.evidence.check.subjects import Reading, Subject, printable
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval, printable
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.results.base import Row
@@ -21,7 +21,7 @@ Status = Literal["holds", "broken", "not judged"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class LimitOutcome:
     """One limit held against one subject.
 
     Attributes:
@@ -86,7 +86,7 @@ def _plain(value: float) -> str:
     return f"{value:g}".replace("0.", ".", 1) if 0 < value < 1 else f"{value:g}"
 
 
-class _Found(NamedTuple):
+class _LimitValue(NamedTuple):
     """What a subject has for a limit.
 
     Attributes:
@@ -104,7 +104,7 @@ class _Found(NamedTuple):
     missing: str = ""
 
 
-def outcomes(limits: Limits, subjects: Sequence[Subject]) -> list[Outcome]:
+def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
     """Every given limit held against every subject, subject by subject.
 
     Raises:
@@ -115,7 +115,7 @@ def outcomes(limits: Limits, subjects: Sequence[Subject]) -> list[Outcome]:
     return [_outcome(name, limits, subject) for subject in subjects for name in limits.given]
 
 
-def _outcome(name: str, limits: Limits, subject: Subject) -> Outcome:
+def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOutcome:
     given = getattr(limits, name)
     allowed = None if name == "no_refuted_claims" else float(given)
     found = _JUDGES[name](limits, subject)
@@ -124,7 +124,7 @@ def _outcome(name: str, limits: Limits, subject: Subject) -> Outcome:
         edge = 0.0 if allowed is None else allowed
         fits = found.held >= edge if name == "min_ndcg" else found.held <= edge
         status = "holds" if fits else "broken"
-    return Outcome(
+    return LimitOutcome(
         limit=name,
         subject=subject.name,
         status=status,
@@ -137,24 +137,28 @@ def _outcome(name: str, limits: Limits, subject: Subject) -> Outcome:
     )
 
 
-def _ended(limits: Limits, reading: Reading, about: str, *, high_is_bad: bool) -> _Found:
+def _ended(limits: SystemLimits, reading: ValueWithInterval, about: str, *, high_is_bad: bool) -> _LimitValue:
     """A reading by its value and, where that is asked for, by the worse end of its interval too."""
     value, interval = reading.value, reading.interval
     if value is None or math.isnan(value):
-        return _Found(about=about, missing=reading.missing or f"no value is known: {about}")
+        return _LimitValue(about=about, missing=reading.missing or f"no value is known: {about}")
     if limits.use == "value":
-        return _Found(value, value, interval, about)
+        return _LimitValue(value, value, interval, about)
     if interval is None:
         why = reading.missing or "fewer than two queries have a say"
-        return _Found(value, None, None, about, f'no interval: {why}; use = "value" judges the value alone')
+        return _LimitValue(
+            value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
+        )
     held = max(value, interval[1]) if high_is_bad else min(value, interval[0])
-    return _Found(value, held, interval, about)
+    return _LimitValue(value, held, interval, about)
 
 
-def _attack_auc(limits: Limits, subject: Subject) -> _Found:
+def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     refused = "; ".join(f"{name}: {why}" for name, why in subject.refused.items())
     if not subject.attacks:
-        return _Found(missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack)
+        return _LimitValue(
+            missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack
+        )
     ran = [str(row["method"]) for row in subject.attacks]
     others = f"the strongest of {listed(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, row, others) for row in subject.attacks]
@@ -162,14 +166,14 @@ def _attack_auc(limits: Limits, subject: Subject) -> _Found:
     if worst.held is not None and worst.held > (limits.max_attack_auc or 0.0):
         return worst  # whatever the others would find
     if refused and subject.all_attacks:
-        return _Found(missing=f"could not run: {refused}; name the attacks to judge by with --method")
+        return _LimitValue(missing=f"could not run: {refused}; name the attacks to judge by with --method")
     unknown = next((one for one in found if one.held is None), None)
     return unknown or worst
 
 
-def _one_attack(limits: Limits, row: Row, others: str) -> _Found:
+def _one_attack(limits: SystemLimits, row: Row, others: str) -> _LimitValue:
     interval = row["auc_ci95"]
-    reading = Reading(
+    reading = ValueWithInterval(
         value=row["auc"],
         interval=None if interval is None else (interval[0], interval[1]),
         missing="" if row["auc"] is not None else "no attacked list has both a click and none",
@@ -179,13 +183,13 @@ def _one_attack(limits: Limits, row: Row, others: str) -> _Found:
     return _ended(limits, reading, about, high_is_bad=True)
 
 
-def _audited(limits: Limits, subject: Subject) -> list[Row] | _Found:
+def _audited(limits: SystemLimits, subject: CheckSubject) -> list[Row] | _LimitValue:
     if not subject.claims:
-        return _Found(missing=subject.no_audit)
+        return _LimitValue(missing=subject.no_audit)
     rows = [row for row in subject.claims if row["view"] == limits.view]
     if not rows:
         seen = "; ".join(dict.fromkeys(str(row["sees"]) for row in subject.claims))
-        return _Found(
+        return _LimitValue(
             missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
         )
     return rows
@@ -201,9 +205,9 @@ def _between(row: Row) -> Interval:
     return float(row["eps_lower"]), float(row["eps_upper"])
 
 
-def _measured_eps(limits: Limits, subject: Subject) -> _Found:
+def _measured_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     rows = _audited(limits, subject)
-    if isinstance(rows, _Found):
+    if isinstance(rows, _LimitValue):
         return rows
     row = max(rows, key=lambda one: float(one["eps_lower"]))
     value, about = float(row["eps_lower"]), f"{_about(row)}, {row['trials']} trials"
@@ -211,20 +215,20 @@ def _measured_eps(limits: Limits, subject: Subject) -> _Found:
     ceiling = min(float(one["eps_ceiling"]) for one in rows)
     if value <= allowed and ceiling <= allowed:
         missing = f"{row['trials']} trials show {ceiling:.3g} at most, whatever leaks; expected more --trials"
-        return _Found(value, None, _between(row), about, missing)
-    return _Found(value, value, _between(row), about)
+        return _LimitValue(value, None, _between(row), about, missing)
+    return _LimitValue(value, value, _between(row), about)
 
 
-def _exact_eps(limits: Limits, subject: Subject) -> _Found:
+def _exact_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     rows = _audited(limits, subject)
-    if isinstance(rows, _Found):
+    if isinstance(rows, _LimitValue):
         return rows
     worst = max(rows, key=_exact)
     unknown = min(rows, key=_exact)
     if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
         missing = "the exact loss of the pair that was played is not computable for this chain"
-        return _Found(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
-    return _Found(worst["eps_exact"], worst["eps_exact"], about=_about(worst))
+        return _LimitValue(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
+    return _LimitValue(worst["eps_exact"], worst["eps_exact"], about=_about(worst))
 
 
 def _exact(row: Row) -> float:
@@ -233,36 +237,38 @@ def _exact(row: Row) -> float:
     return -1.0 if value is None or math.isnan(value) else float(value)
 
 
-def _proven_eps(limits: Limits, subject: Subject) -> _Found:
+def _proven_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     rows = _audited(limits, subject)
-    if isinstance(rows, _Found):
+    if isinstance(rows, _LimitValue):
         return rows
     row = max(rows, key=lambda one: float(one["eps_upper"]))
     value = float(row["eps_upper"])
-    return _Found(value, value, about=f"{_about(row)}: {row['upper_how']}")
+    return _LimitValue(value, value, about=f"{_about(row)}: {row['upper_how']}")
 
 
-def _claims(limits: Limits, subject: Subject) -> _Found:
+def _claims(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     del limits
     if not subject.claims:
-        return _Found(missing=subject.no_audit)
+        return _LimitValue(missing=subject.no_audit)
     claiming = [row for row in subject.claims if not math.isinf(row["eps_claimed"])]
     if not claiming:
-        return _Found(missing="nothing is claimed, so nothing can be refuted; state a claim with --claim")
+        return _LimitValue(
+            missing="nothing is claimed, so nothing can be refuted; state a claim with --claim"
+        )
     row = next((one for one in claiming if one["verdict"] in FALSE), claiming[0])
     about = f"claim {row['eps_claimed']:g}, {_about(row)}: {row['why']}"
-    return _Found(row["verdict"], float(row["verdict"] in FALSE), None, about)
+    return _LimitValue(row["verdict"], float(row["verdict"] in FALSE), None, about)
 
 
-def _ndcg(limits: Limits, subject: Subject) -> _Found:
+def _ndcg(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     return _ended(limits, subject.ndcg, "offline nDCG@10", high_is_bad=False)
 
 
-def _loss(limits: Limits, subject: Subject) -> _Found:
+def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     return _ended(limits, subject.loss, "offline nDCG@10 against no defense", high_is_bad=True)
 
 
-_JUDGES: dict[str, Callable[[Limits, Subject], _Found]] = {
+_JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], _LimitValue]] = {
     "max_attack_auc": _attack_auc,
     "max_measured_eps": _measured_eps,
     "max_exact_eps": _exact_eps,

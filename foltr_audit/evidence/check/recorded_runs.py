@@ -12,11 +12,11 @@ import numpy as np
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attacks import refusals
-from foltr_audit.evidence.check.limits import Limits
-from foltr_audit.evidence.check.subjects import Reading, Subject, printable
-from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval, printable
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
-from foltr_audit.judge.bootstrap import Interval, Resamples
+from foltr_audit.judge.bootstrap import Interval, QueryBootstrap
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
@@ -32,7 +32,7 @@ _NO_TWIN = "a trace holds no training without a defense; run one, without --trac
 
 
 @dataclass(frozen=True)
-class Checked:
+class RunSubjects:
     """A recorded Run or trace.
 
     Attributes:
@@ -40,19 +40,19 @@ class Checked:
         config: what was attacked, as a plain table.
     """
 
-    subjects: list[Subject]
+    subjects: list[CheckSubject]
     config: Row
 
 
 def check_recorded(
     path: Path,
-    limits: Limits,
+    limits: SystemLimits,
     methods: Sequence[str] = (),
     *,
     all_attacks: bool = True,
     places: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
-) -> Checked:
+) -> RunSubjects:
     """Attack a recorded Run or trace if a limit asks for it, and read its nDCG.
 
     Args:
@@ -60,14 +60,14 @@ def check_recorded(
         limits: what is needed.
         methods: attacks; none: those that the Run names, and the default ones.
         all_attacks: whether an attack that could not run leaves the AUC open.
-        places: `data`, `seed` and `intents` of `Recorded.open`.
+        places: `data`, `seed` and `intents` of `TraceAttack.open`.
         progress: told of all work.
 
     Raises:
         UsageError: no such folder, no data at hand, or no attack that can run.
         TraceError: it is damaged, or neither a Run nor a trace.
     """
-    recorded = Recorded.open(path, **(places or {}))
+    recorded = TraceAttack.open(path, **(places or {}))
     protocol = recorded.protocol.strengthened(recorded.header.content)
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
@@ -77,9 +77,9 @@ def check_recorded(
     if limits.max_attack_auc is not None and recorded.has_truth:
         report = recorded_report(recorded, progress)
         results, refused = report.results, report.refused
-    ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else Reading()
+    ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else ValueWithInterval()
     subjects = [
-        Subject(
+        CheckSubject(
             name=printable(f"{_defense(recorded)}, {click_model} clicks"),
             attacks=[row for row in results if row["click_model"] == click_model and not row["baseline"]],
             refused=refusals(row for row in refused if row["click_model"] == click_model),
@@ -87,48 +87,50 @@ def check_recorded(
             no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
             no_audit=_NO_AUDIT,
             ndcg=ndcg,
-            loss=Reading(missing=_NO_TWIN),
+            loss=ValueWithInterval(missing=_NO_TWIN),
         )
         for click_model in recorded.traces
     ]
     config: Row = {"trace": str(path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()
-    return Checked(subjects, config)
+    return RunSubjects(subjects, config)
 
 
-def _defense(recorded: Recorded) -> str:
+def _defense(recorded: TraceAttack) -> str:
     defense = recorded.header.knowledge.get("defense", [])
     text = "+".join(defense) if isinstance(defense, list) else str(defense)
     return text or "unknown defense"
 
 
-def _ndcg(recorded: Recorded, *, with_interval: bool) -> Reading:
+def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> ValueWithInterval:
     """The nDCG@10 after the last round, and its interval over queries if the Run holds its model."""
     trace = _training(recorded)
     rounds = trace.metrics() if trace.has_truth else []
     if not rounds or OFFLINE_NDCG not in rounds[-1]:
-        return Reading(missing="the trace holds no metrics of its training")
+        return ValueWithInterval(missing="the trace holds no metrics of its training")
     if recorded.spec is not None and len(rounds) < recorded.spec.train.rounds:
         missing = (
             f"{len(rounds)} of {recorded.spec.train.rounds} rounds are recorded; end the run with --resume"
         )
-        return Reading(missing=missing)
+        return ValueWithInterval(missing=missing)
     value = float(rounds[-1][OFFLINE_NDCG])
     if not with_interval:
-        return Reading(value=value)
+        return ValueWithInterval(value=value)
     if recorded.spec is None or not (recorded.path / MODEL).is_file():
-        return Reading(value=value, missing="only a finished Run holds the model that one is computed with")
-    return Reading(value=value, interval=_interval(recorded, recorded.path))
+        return ValueWithInterval(
+            value=value, missing="only a finished Run holds the model that one is computed with"
+        )
+    return ValueWithInterval(value=value, interval=_interval(recorded, recorded.path))
 
 
-def _training(recorded: Recorded) -> Trace:
+def _training(recorded: TraceAttack) -> Trace:
     if recorded.spec is None:
         return next(iter(recorded.traces.values()))
     return Trace.open(RunFolder(recorded.path).training)
 
 
-def _interval(recorded: Recorded, path: Path) -> Interval | None:
+def _interval(recorded: TraceAttack, path: Path) -> Interval | None:
     """The 95 % interval of a finished Run's nDCG@10, by bootstrap over its evaluated queries."""
     spec, collection = recorded.spec, recorded.collection
     if spec is None or collection is None:
@@ -137,4 +139,4 @@ def _interval(recorded: Recorded, path: Path) -> Interval | None:
     model = load_model(path, federation.setup.ranker.n_parameters)
     values = federation.evaluation.by_query(model, federation.weights_after(spec.train.rounds - 1))
     queries = np.array([f"{number:07d}" for number in range(values.size)], dtype=np.str_)
-    return Resamples(queries, Streams(spec.seed)).share(values).ci95
+    return QueryBootstrap(queries, Streams(spec.seed)).share(values).ci95

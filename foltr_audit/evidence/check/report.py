@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar
 
-from foltr_audit.evidence.check.limits import Limits
-from foltr_audit.evidence.check.outcomes import Outcome, Status, outcomes
-from foltr_audit.evidence.check.subjects import Subject, printable
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.evidence.check.outcomes import LimitOutcome, Status, outcomes
+from foltr_audit.evidence.check.subjects import CheckSubject, printable
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.formatting import json_text
@@ -27,14 +27,14 @@ class CheckReport:
 
     SCHEMA: ClassVar[str] = "foltr-audit/check/1"
 
-    limits: Limits
-    outcomes: list[Outcome]
+    limits: SystemLimits
+    outcomes: list[LimitOutcome]
     config: Row = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
     def of(
-        cls, limits: Limits, subjects: Sequence[Subject], config: Row, warnings: Sequence[str] = ()
+        cls, limits: SystemLimits, subjects: Sequence[CheckSubject], config: Row, warnings: Sequence[str] = ()
     ) -> CheckReport:
         """The report on some subjects."""
         refused = [
@@ -51,7 +51,7 @@ class CheckReport:
         """Whether every limit holds."""
         return all(one.status == "holds" for one in self.outcomes)
 
-    def of_status(self, status: Status) -> list[Outcome]:
+    def of_status(self, status: Status) -> list[LimitOutcome]:
         """The outcomes of one kind."""
         return [one for one in self.outcomes if one.status == status]
 

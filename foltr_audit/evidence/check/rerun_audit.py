@@ -12,20 +12,20 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.evidence.check.limits import Limits
-from foltr_audit.experiments.comparison.expansion import Expansion, Planned
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
-from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CheckRunRequest:
     """What is run.
 
     Attributes:
@@ -43,7 +43,7 @@ class Asked:
     sensitivity: float | None = None
     audit: dict[str, Any] = field(default_factory=dict)
 
-    def grid(self, limits: Limits) -> Grid:
+    def grid(self, limits: SystemLimits) -> ComparisonGrid:
         """The grid of a comparison with these cells; it audits only what a limit needs.
 
         Raises:
@@ -69,9 +69,9 @@ class Asked:
         }
         if self.eps:
             grid["eps"] = self.eps
-        return Grid.parse(grid)
+        return ComparisonGrid.parse(grid)
 
-    def _protocol(self, limits: Limits) -> dict[str, Any]:
+    def _protocol(self, limits: SystemLimits) -> dict[str, Any]:
         """The audit protocol, with the views that limits are about."""
         views = [limits.view]
         if limits.no_refuted_claims:
@@ -107,8 +107,8 @@ def _each(values: Any) -> list[Any]:
 
 
 def run_fresh(
-    asked: Asked,
-    limits: Limits,
+    asked: CheckRunRequest,
+    limits: SystemLimits,
     folder: ComparisonFolder | None = None,
     progress: Progress = SILENT,
 ) -> CompareReport:
@@ -119,8 +119,8 @@ def run_fresh(
         FoltrAuditError: a folder that cannot be written.
     """
     grid = asked.grid(limits)
-    study = Study(with_undefended=False)
-    expansion = Expansion(grid, study, {})
+    study = Runner(with_undefended=False)
+    expansion = GridExpansion(grid, study, {})
     cells = [cell for cell in expansion.cells() if _needed(cell, grid, limits)]
     _refuse_left_out(expansion, limits)
     _refuse_another(cells, asked)
@@ -135,19 +135,19 @@ def run_fresh(
         return CompareReport.of(place, failed, progress)
 
 
-def _needed(cell: Planned, grid: Grid, limits: Limits) -> bool:
+def _needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
     """Whether a cell is judged, or is the training without a defense that a loss is against."""
     if cell.label.alternative in grid.defenses:
         return True
     return cell.kind == "attack" and limits.max_ndcg_loss is not None
 
 
-def _only_audited(limits: Limits) -> bool:
+def _only_audited(limits: SystemLimits) -> bool:
     """Whether nothing can be judged without an audit."""
     return limits.given == limits.audited
 
 
-def _refuse_left_out(expansion: Expansion, limits: Limits) -> None:
+def _refuse_left_out(expansion: GridExpansion, limits: SystemLimits) -> None:
     for one in expansion.left_out:
         if one.defense == "audit" and not _only_audited(limits):
             continue  # the other limits are judged
@@ -155,7 +155,7 @@ def _refuse_left_out(expansion: Expansion, limits: Limits) -> None:
         raise UsageError(f"{what} cannot be judged: {one.why}")
 
 
-def _refuse_another(cells: Sequence[Planned], asked: Asked) -> None:
+def _refuse_another(cells: Sequence[CellPlan], asked: CheckRunRequest) -> None:
     """Refuse Specs of a --config that are no grid, rather than judge others than were asked for."""
     made = {_bare(cell.spec) for cell in cells if cell.kind == "attack"}
     for spec in asked.plan.specs:
@@ -172,7 +172,7 @@ def _bare(spec: Spec) -> Spec:
     return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0})})
 
 
-def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:
+def _refuse_no_claim(cells: Sequence[CellPlan], study: Runner) -> None:
     audited = [cell for cell in cells if cell.spec.audit is not None and cell.spec.audit.claim is None]
     if audited and all(math.isinf(study.setup(cell.spec).claim()) for cell in audited):
         names = ", ".join(dict.fromkeys(cell.label.alternative for cell in audited))
@@ -182,7 +182,7 @@ def _refuse_no_claim(cells: Sequence[Planned], study: Study) -> None:
         )
 
 
-def _error(failed: Failed, limits: Limits) -> FoltrAuditError:
+def _error(failed: CellFailure, limits: SystemLimits) -> FoltrAuditError:
     """The error of a cell that could not be run, with the limits that it was for."""
     names = limits.given if failed.spec.audit is None else limits.audited
     return type(failed.error)(

@@ -15,7 +15,7 @@ _WORLD = ("learner", "scenario")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ValueWithInterval:
     """A number with its 95 % interval, or why there is none.
 
     Attributes:
@@ -30,7 +30,7 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class CheckSubject:
     """One defense in one world.
 
     Attributes:
@@ -52,8 +52,8 @@ class Subject:
     no_attack: str = "no attack was run"
     claims: Sequence[Row] = ()
     no_audit: str = "no audit was run"
-    ndcg: Reading = Reading()
-    loss: Reading = Reading()
+    ndcg: ValueWithInterval = ValueWithInterval()
+    loss: ValueWithInterval = ValueWithInterval()
 
 
 def subjects_of(
@@ -62,7 +62,7 @@ def subjects_of(
     eps: Sequence[float] = (),
     *,
     all_attacks: bool = False,
-) -> list[Subject]:
+) -> list[CheckSubject]:
     """The chosen rows of a comparison, each as a subject.
 
     Args:
@@ -78,14 +78,14 @@ def subjects_of(
     chosen = chosen_rows(report, defenses, eps)
     learners, scenarios = (len({row[name] for row in report.results}) > 1 for name in _WORLD)
     return [
-        Subject(
+        CheckSubject(
             name=_name(row, learners=learners, scenarios=scenarios),
             attacks=[one for one in _rows_of(row, report.attacks) if not one["baseline"]],
             refused=refusals(_rows_of(row, report.refused)),
             all_attacks=all_attacks,
             claims=[one for one in report.claims if all(one[name] == row[name] for name in _CLAIM)],
             no_audit=_no_audit(report, row),
-            ndcg=Reading(value=row["ndcg@10"], interval=_pair(row["ndcg@10_ci95"])),
+            ndcg=ValueWithInterval(value=row["ndcg@10"], interval=_pair(row["ndcg@10_ci95"])),
             loss=_loss(row),
         )
         for row in chosen
@@ -150,11 +150,11 @@ def _pair(interval: Sequence[float] | None) -> Interval | None:
     return None if interval is None else (float(interval[0]), float(interval[1]))
 
 
-def _loss(row: Row) -> Reading:
+def _loss(row: Row) -> ValueWithInterval:
     if row["alternative"] == "none":
-        return Reading(value=0.0, interval=(0.0, 0.0))
+        return ValueWithInterval(value=0.0, interval=(0.0, 0.0))
     difference, interval = row["ndcg@10_difference"], _pair(row["ndcg@10_difference_ci95"])
     if difference is None:
-        return Reading(missing="there is no training without a defense to compare with")
+        return ValueWithInterval(missing="there is no training without a defense to compare with")
     turned = None if interval is None else (0.0 - interval[1], 0.0 - interval[0])
-    return Reading(value=0.0 - difference, interval=turned)
+    return ValueWithInterval(value=0.0 - difference, interval=turned)

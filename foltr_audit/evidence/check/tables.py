@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.text import Text
 
-from foltr_audit.evidence.check.outcomes import Outcome
+from foltr_audit.evidence.check.outcomes import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.tables.layout import print_fitting, table
 
@@ -32,7 +32,7 @@ def print_check(report: CheckReport, console: Console) -> None:
     console.print(report.summary, style="bold", highlight=False)
 
 
-def _outcomes(several: Sequence[Outcome], narrow: bool) -> Table:
+def _outcomes(several: Sequence[LimitOutcome], narrow: bool) -> Table:
     found = table(None, space=0 if narrow else 2)
     for heading in ("limit", "", "value", "interval", "allowed"):
         numeric = heading in ("value", "interval")
@@ -42,12 +42,12 @@ def _outcomes(several: Sequence[Outcome], narrow: bool) -> Table:
     return found
 
 
-def _cells(one: Outcome, *, narrow: bool) -> tuple[str | Text, ...]:
+def _cells(one: LimitOutcome, *, narrow: bool) -> tuple[str | Text, ...]:
     status = Text(one.status, style=_STYLES[one.status])
     value = escape(one.value_text.replace("by ", "by\n") if narrow else one.value_text)
     return one.limit, status, value, one.interval_text(), one.allowed_text
 
 
-def _behind(one: Outcome) -> str:
+def _behind(one: LimitOutcome) -> str:
     """What a row of the table is of."""
     return f"{one.limit}: {one.missing if one.status == 'not judged' else one.about}"

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foltr_audit.auditing.noise_for_target import calibrate, in_sums, mechanisms
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.answers import published_of
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import Situation, upper_bound
-from foltr_audit.privacy.events import Summed
+from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.events import MessageAggregation
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -58,7 +58,7 @@ def published_sensitivity(eps: float) -> float:
 
 
 @dataclass(frozen=True)
-class Alternative:
+class DefenseAlternative:
     """One defense of a comparison.
 
     Attributes:
@@ -170,17 +170,19 @@ class Alternative:
             source=Streams(0),
         )
         sums = [
-            event.at_least for event in Chain(parse_chain(fixed)).events(context) if isinstance(event, Summed)
+            event.at_least
+            for event in DefenseChain(parse_chain(fixed)).events(context)
+            if isinstance(event, MessageAggregation)
         ]
         return min(max(sums), setup.spec.population.cohort_size) if sums else None
 
 
-def _situation(mechanism: str, setup: Setup, delta: float) -> Situation:
+def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     """What a mechanism is proven for: one interaction, seen in its messages or, of shares, in their sum.
 
     Not in lists that follow from clicks, but for clicks that are randomised before.
     """
-    return Situation(
+    return AccountingContext(
         view="aggregate" if in_sums(mechanism) else "individual",
         unit="interaction",
         parameters=setup.ranker.n_parameters,

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
-from foltr_audit.experiments.comparison.facts import DescribedEvidence
-from foltr_audit.judge.evidence import PER_LIST, Evidence, Guessed
-from foltr_audit.utils.reading.array_types import Form, refuse_other_forms
+from foltr_audit.experiments.comparison.facts import EvidenceFacts
+from foltr_audit.judge.evidence import PER_LIST, ClickEvidence, ClickGuesses
+from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
 from foltr_audit.utils.reading.arrays import read_archive
 
 ARRAYS = "arrays.npz"
@@ -24,18 +24,18 @@ LISTS = ("lists/", "guessed/")
 Arrays = dict[str, NDArray[Any]]
 
 _MOST = 2.0**40  # of what is counted
-_GUESSED = tuple(each.name for each in fields(Guessed))
+_GUESSED = tuple(each.name for each in fields(ClickGuesses))
 _FORMS = {
-    r"rounds/.+": Form("f8", "T"),
-    r"query_ndcg": Form("f8", "Q", 0, 1),
-    r"lists/query": Form("U", "L"),
-    r"lists/(message|rank|unknowns|group)": Form("i8", "L", 0, _MOST),
-    r"lists/shown": Form("i8", "Lk", -1, _MOST),
-    r"lists/(clicks|observed|told)": Form("b1", "Lk"),
-    r"lists/surprisal": Form("f8", "L"),
-    r"guessed/\d+/scores": Form("f8", "Lk"),
-    r"guessed/\d+/guess": Form("b1", "Lk"),
-    r"guessed/\d+/(any_click|surprisal)": Form("f8", "L"),
+    r"rounds/.+": ArraySchema("f8", "T"),
+    r"query_ndcg": ArraySchema("f8", "Q", 0, 1),
+    r"lists/query": ArraySchema("U", "L"),
+    r"lists/(message|rank|unknowns|group)": ArraySchema("i8", "L", 0, _MOST),
+    r"lists/shown": ArraySchema("i8", "Lk", -1, _MOST),
+    r"lists/(clicks|observed|told)": ArraySchema("b1", "Lk"),
+    r"lists/surprisal": ArraySchema("f8", "L"),
+    r"guessed/\d+/scores": ArraySchema("f8", "Lk"),
+    r"guessed/\d+/guess": ArraySchema("b1", "Lk"),
+    r"guessed/\d+/(any_click|surprisal)": ArraySchema("f8", "L"),
 }
 _CURVES = ("round", "online_ndcg@10", "offline_ndcg@10")
 """Metrics that the rounds of every cell have."""
@@ -55,7 +55,7 @@ def cell_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
     return arrays
 
 
-def arrays_of(evidence: Evidence) -> Arrays:
+def arrays_of(evidence: ClickEvidence) -> Arrays:
     """Judged lists and guesses as arrays."""
     found: Arrays = {f"lists/{name}": getattr(evidence, name) for name in PER_LIST}
     for number, guessed in enumerate(evidence.guessed.values()):
@@ -84,7 +84,7 @@ def rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, NDAr
     return rounds
 
 
-def evidence_in(arrays: Mapping[str, NDArray[Any]], described: DescribedEvidence) -> Evidence:
+def evidence_in(arrays: Mapping[str, NDArray[Any]], described: EvidenceFacts) -> ClickEvidence:
     """Judged lists and guesses out of arrays and what is said of them.
 
     Raises:
@@ -99,13 +99,13 @@ def evidence_in(arrays: Mapping[str, NDArray[Any]], described: DescribedEvidence
     lists = {name: arrays[f"lists/{name}"] for name in PER_LIST}
     _refuse_odd_lists(lists, len(described.groups))
     guessed = {
-        label: Guessed(**{name: arrays.get(f"guessed/{number}/{name}") for name in _GUESSED})  # type: ignore[arg-type]
+        label: ClickGuesses(**{name: arrays.get(f"guessed/{number}/{name}") for name in _GUESSED})  # type: ignore[arg-type]
         for number, label in enumerate(described.guessed)
     }
     for label, one in guessed.items():
         if np.isnan(one.scores[lists["shown"] >= 0]).any():
             raise ValueError(f"scores of {label}: NaN for a document")
-    return Evidence(
+    return ClickEvidence(
         **lists,
         guessed=guessed,
         baselines=frozenset(described.baselines),
@@ -119,7 +119,7 @@ def evidence_in(arrays: Mapping[str, NDArray[Any]], described: DescribedEvidence
     )
 
 
-def _expected(described: DescribedEvidence) -> Iterator[str]:
+def _expected(described: EvidenceFacts) -> Iterator[str]:
     for number, label in enumerate(described.guessed):
         yield from (f"{number}/{name}" for name in _GUESSED if name != "surprisal")
         if label in described.surprised:

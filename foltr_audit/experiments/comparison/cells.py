@@ -32,11 +32,11 @@ from foltr_audit.experiments.comparison.cell_arrays import (
     rounds_in,
 )
 from foltr_audit.experiments.comparison.facts import FACTS, SCHEMA, read_facts
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import SPEC
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.simulation.communication_cost import bytes_per_client
-from foltr_audit.simulation.evaluation import Evaluation
+from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.reading import file_bytes
@@ -47,7 +47,7 @@ Files = dict[str, bytes]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredCell:
+class CellRecord:
     """One finished cell.
 
     Attributes:
@@ -64,16 +64,18 @@ class StoredCell:
     facts: dict[str, Any]
     rounds: dict[str, NDArray[np.float64]]
     query_ndcg: NDArray[np.float64]
-    evidence: Evidence | None
+    evidence: ClickEvidence | None
 
 
-def files_of(cell: Cell, setup: Setup) -> Files:
+def files_of(cell: RunResult, setup: Setup) -> Files:
     """A cell that was run as files; the same bytes for the same Spec."""
     arrays, facts = _rounds(cell), _facts(cell)
     federation = Federation(setup)
     weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
-    facts["ndcg@10_validation"] = _number(Evaluation(setup, "vali").ndcg(cell.trained.parameters, weights))
+    facts["ndcg@10_validation"] = _number(
+        OfflineMetrics(setup, "vali").ndcg(cell.trained.parameters, weights)
+    )
     facts["bytes_per_client"] = _number(bytes_per_client(setup, cell.trained.rounds))
     evidence = next(iter(cell.evidence.values()), None)
     if evidence is not None:
@@ -87,7 +89,7 @@ def files_of(cell: Cell, setup: Setup) -> Files:
     return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: text.encode()}
 
 
-def read_cell(folder: Path, spec: Spec) -> StoredCell:
+def read_cell(folder: Path, spec: Spec) -> CellRecord:
     """The finished cell in a folder.
 
     Raises:
@@ -102,7 +104,7 @@ def read_cell(folder: Path, spec: Spec) -> StoredCell:
         )
     arrays = cell_arrays(packed, str(folder / ARRAYS))
     try:
-        return StoredCell(
+        return CellRecord(
             spec=spec,
             facts=facts,
             rounds=rounds_in(arrays, spec.train.rounds),
@@ -115,7 +117,7 @@ def read_cell(folder: Path, spec: Spec) -> StoredCell:
         ) from error
 
 
-def _facts(cell: Cell) -> dict[str, Any]:
+def _facts(cell: RunResult) -> dict[str, Any]:
     trained = cell.trained
     return {
         "schema": SCHEMA,
@@ -155,7 +157,7 @@ def _number(value: float | None) -> float | str | None:
     return str(float(value))
 
 
-def _rounds(cell: Cell) -> Arrays:
+def _rounds(cell: RunResult) -> Arrays:
     rounds = cell.trained.rounds
     names = dict.fromkeys(name for row in rounds for name in row)
     return {
@@ -164,7 +166,7 @@ def _rounds(cell: Cell) -> Arrays:
     }
 
 
-def _described(evidence: Evidence) -> dict[str, Any]:
+def _described(evidence: ClickEvidence) -> dict[str, Any]:
     return {
         "guessed": list(evidence.guessed),
         "surprised": [label for label, one in evidence.guessed.items() if one.surprisal is not None],

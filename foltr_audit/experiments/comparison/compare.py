@@ -9,18 +9,24 @@ import numpy as np
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.expansion import Expansion, LeftOut, Planned, Point, Tried
+from foltr_audit.experiments.comparison.expansion import (
+    CellPlan,
+    GridExclusion,
+    GridExpansion,
+    Point,
+    SensitivityTrial,
+)
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 
 VALIDATION = "ndcg@10_validation"
 
 
-class Prepared(NamedTuple):
+class ComparisonPlan(NamedTuple):
     """The cells of a comparison, ready to run.
 
     Attributes:
@@ -29,14 +35,18 @@ class Prepared(NamedTuple):
         tried: sensitivities that were tried; empty where none was to be chosen.
     """
 
-    cells: list[Planned]
-    left_out: list[LeftOut]
-    tried: list[Tried]
+    cells: list[CellPlan]
+    left_out: list[GridExclusion]
+    tried: list[SensitivityTrial]
 
 
 def prepare(
-    grid: Grid, folder: ComparisonFolder, workers: Workers, study: Study, progress: Progress = SILENT
-) -> Prepared:
+    grid: ComparisonGrid,
+    folder: ComparisonFolder,
+    workers: Workers,
+    study: Runner,
+    progress: Progress = SILENT,
+) -> ComparisonPlan:
     """Choose what the grid leaves open, and write down what is to be run.
 
     Raises:
@@ -44,15 +54,15 @@ def prepare(
     """
     tried = choose_sensitivities(grid, folder, workers, study, progress)
     chosen = {row[:4]: row.sensitivity for row in tried if row.chosen}
-    expansion = Expansion(grid, study, chosen)
+    expansion = GridExpansion(grid, study, chosen)
     cells = expansion.cells()
     refuse_other_data([cell.spec for cell in cells], folder, study)
-    prepared = Prepared(cells, list(expansion.left_out), tried)
+    prepared = ComparisonPlan(cells, list(expansion.left_out), tried)
     folder.save_index(grid, cells, prepared.left_out, [row._asdict() for row in tried])
     return prepared
 
 
-def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Study) -> None:
+def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
     """Refuse to go on with cells that were made from data which are no longer the same.
 
     Raises:
@@ -73,31 +83,31 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: St
 
 
 def compare(
-    grid: Grid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
-) -> list[Failed]:
+    grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
+) -> list[CellFailure]:
     """Run every cell of a grid that the folder does not hold yet; those that cannot be run are returned.
 
     Raises:
         FoltrAuditError: nothing can be run, or the folder cannot be written.
     """
-    study = Study(progress, with_undefended=False)
+    study = Runner(progress, with_undefended=False)
     cells = prepare(grid, folder, workers, study, progress).cells
     return run_cells([cell.spec for cell in cells], folder, workers, progress)
 
 
-def foreseen(grid: Grid, study: Study) -> list[Planned]:
+def foreseen(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
     """Every cell that a grid will run, with published sensitivities where they are to be chosen.
 
     Raises:
         UsageError: nothing can be run.
     """
-    expansion = Expansion(grid, study, {})
+    expansion = GridExpansion(grid, study, {})
     return [*expansion.selection(grid.sensitivity_grid), *expansion.cells()]
 
 
 def choose_sensitivities(
-    grid: Grid, folder: ComparisonFolder, workers: Workers, study: Study, progress: Progress
-) -> list[Tried]:
+    grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, study: Runner, progress: Progress
+) -> list[SensitivityTrial]:
     """Train the published chain with each Delta of the grid, and mark the best on the validation part.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
@@ -109,7 +119,7 @@ def choose_sensitivities(
     """
     if not grid.sensitivity_grid:
         return []
-    cells = list(Expansion(grid, study, {}).selection(grid.sensitivity_grid))
+    cells = list(GridExpansion(grid, study, {}).selection(grid.sensitivity_grid))
     _refuse_intents({(cell.spec.data, cell.spec.population): cell.spec for cell in cells}.values(), study)
     failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
     if failed:
@@ -117,7 +127,7 @@ def choose_sensitivities(
     return tried_in(folder, cells)
 
 
-def _refuse_intents(specs: Iterable[Spec], study: Study) -> None:
+def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
     for spec in specs:
         intents = study.setup(spec).intents
         if intents > 1:
@@ -128,7 +138,7 @@ def _refuse_intents(specs: Iterable[Spec], study: Study) -> None:
             )
 
 
-def tried_in(folder: ComparisonFolder, cells: Sequence[Planned]) -> list[Tried]:
+def tried_in(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[SensitivityTrial]:
     """The sensitivities of finished trainings that choose one, the best of each point marked.
 
     Raises:
@@ -143,15 +153,15 @@ def tried_in(folder: ComparisonFolder, cells: Sequence[Planned]) -> list[Tried]:
     return _marked({key: float(np.mean(values)) for key, values in found.items()})
 
 
-def _marked(found: Mapping[tuple[Point, float], float]) -> list[Tried]:
-    rows = [Tried(*point, delta, ndcg) for (point, delta), ndcg in found.items()]
-    best: dict[Point, Tried] = {}
+def _marked(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
+    rows = [SensitivityTrial(*point, delta, ndcg) for (point, delta), ndcg in found.items()]
+    best: dict[Point, SensitivityTrial] = {}
     for row in sorted(rows, key=lambda row: row.sensitivity):
         if row[:4] not in best or row.ndcg > best[row[:4]].ndcg:
             best[row[:4]] = row
     return [row._replace(chosen=row == best[row[:4]]) for row in rows]
 
 
-def worst(failed: Sequence[Failed]) -> Failed | None:
+def worst(failed: Sequence[CellFailure]) -> CellFailure | None:
     """The failure that a command ends with: the first of the lowest exit code."""
     return min(failed, key=lambda one: one.exit_code, default=None)

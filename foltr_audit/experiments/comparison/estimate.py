@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from foltr_audit.experiments.comparison.expansion import Planned
+from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Kind
 from foltr_audit.experiments.comparison.pace import Sort, sort_of
-from foltr_audit.experiments.comparison.probe import QUERIES, ROUNDS, TRIALS, Probed, probe
+from foltr_audit.experiments.comparison.probe import QUERIES, ROUNDS, TRIALS, CellCost, probe
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.utils.progress import SILENT, Progress
@@ -23,7 +23,7 @@ _START = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class KindEstimate:
+class KindCostEstimate:
     """What the cells of one kind take.
 
     Attributes:
@@ -47,7 +47,7 @@ class KindEstimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class CostEstimate:
     """What a comparison takes.
 
     Attributes:
@@ -59,7 +59,7 @@ class Estimate:
         problems: cells that cannot be run, in words.
     """
 
-    kinds: tuple[KindEstimate, ...]
+    kinds: tuple[KindCostEstimate, ...]
     workers: int
     seconds: float
     memory: float
@@ -78,11 +78,11 @@ class Estimate:
 
 
 def estimate(
-    cells: Sequence[Planned],
+    cells: Sequence[CellPlan],
     folder: ComparisonFolder | None,
     workers: Workers,
     progress: Progress = SILENT,
-) -> Estimate:
+) -> CostEstimate:
     """Estimate what the cells that are not stored yet will take, good to a factor of about two.
 
     The workers play a shortened cell of each sort (see `pace.sort_of`) and write nothing.
@@ -92,7 +92,7 @@ def estimate(
         FoltrAuditError: a worker died.
     """
     todo = [cell for cell in cells if folder is None or not folder.done(cell.spec)]
-    sorts: dict[Sort, Planned] = {}
+    sorts: dict[Sort, CellPlan] = {}
     for cell in todo:
         sorts.setdefault(_sort(cell), cell)
     probed = _probe(list(sorts.values()), workers, progress)
@@ -105,7 +105,7 @@ def estimate(
         loading = max(cost.loading for cost in costs)
         longest = max(cost.seconds for cost in costs)
         seconds = max(total / at_once, longest) + loading + (0.0 if workers.alone else _START)
-    return Estimate(
+    return CostEstimate(
         kinds=tuple(_kinds(cells, todo, costs)),
         workers=at_once,
         seconds=seconds,
@@ -115,11 +115,11 @@ def estimate(
     )
 
 
-def _sort(cell: Planned) -> Sort:
+def _sort(cell: CellPlan) -> Sort:
     return (cell.kind, *sort_of(cell.spec))
 
 
-def _probe(cells: Sequence[Planned], workers: Workers, progress: Progress) -> dict[int, Probed]:
+def _probe(cells: Sequence[CellPlan], workers: Workers, progress: Progress) -> dict[int, CellCost]:
     start = monotonic()
 
     def pieces() -> Iterator[tuple[int, Table]]:
@@ -135,7 +135,7 @@ def _probe(cells: Sequence[Planned], workers: Workers, progress: Progress) -> di
     return found
 
 
-def _cost(cell: Planned, known: dict[Sort, Probed]) -> Probed:
+def _cost(cell: CellPlan, known: dict[Sort, CellCost]) -> CellCost:
     """What a cell takes; of a sort that was not probed, the mean of its kind, or of all."""
     sort = _sort(cell)
     if sort in known:
@@ -143,8 +143,8 @@ def _cost(cell: Planned, known: dict[Sort, Probed]) -> Probed:
     good = {other: one for other, one in known.items() if not one.problem}
     alike = [one for other, one in good.items() if other[0] == sort[0]] or list(good.values())
     if not alike:
-        return Probed(0)
-    return Probed(
+        return CellCost(0)
+    return CellCost(
         0,
         seconds=sum(one.seconds for one in alike) / len(alike),
         loading=max(one.loading for one in alike),
@@ -154,12 +154,12 @@ def _cost(cell: Planned, known: dict[Sort, Probed]) -> Probed:
 
 
 def _kinds(
-    cells: Sequence[Planned], todo: Sequence[Planned], costs: Sequence[Probed]
-) -> Iterator[KindEstimate]:
+    cells: Sequence[CellPlan], todo: Sequence[CellPlan], costs: Sequence[CellCost]
+) -> Iterator[KindCostEstimate]:
     for kind in dict.fromkeys(cell.kind for cell in cells):
         count = sum(cell.kind == kind for cell in cells)
         left = [cost for cell, cost in zip(todo, costs, strict=True) if cell.kind == kind]
-        yield KindEstimate(
+        yield KindCostEstimate(
             kind=kind,
             cells=count,
             done=count - len(left),

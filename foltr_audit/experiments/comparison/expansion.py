@@ -11,9 +11,9 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.alternatives import Alternative, filled, published_sensitivity
-from foltr_audit.experiments.comparison.grid import Grid, Kind
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.comparison.alternatives import DefenseAlternative, filled, published_sensitivity
+from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.observers import WITHOUT_LISTS
 from foltr_audit.utils.formatting import epsilon
 
@@ -21,7 +21,7 @@ Point = tuple[str, str, str, float]
 """Learner, scenario, click model and epsilon that a sensitivity is chosen for."""
 
 
-class Label(NamedTuple):
+class DefenseLabel(NamedTuple):
     """Which defense of the comparison a cell has.
 
     Attributes:
@@ -43,7 +43,7 @@ class Label(NamedTuple):
         return name if "{eps}" in self.alternative else f"{name}, eps {epsilon(self.eps)}"
 
 
-class Planned(NamedTuple):
+class CellPlan(NamedTuple):
     """One cell: a Spec, what it is for, and its defense's name.
 
     Attributes:
@@ -55,10 +55,10 @@ class Planned(NamedTuple):
 
     spec: Spec
     kind: Kind
-    label: Label
+    label: DefenseLabel
 
 
-class LeftOut(NamedTuple):
+class GridExclusion(NamedTuple):
     """A combination that cannot be, and why."""
 
     learner: str
@@ -66,7 +66,7 @@ class LeftOut(NamedTuple):
     why: str
 
 
-class Tried(NamedTuple):
+class SensitivityTrial(NamedTuple):
     """A sensitivity that was tried for one point of the grid.
 
     Attributes:
@@ -85,18 +85,18 @@ class Tried(NamedTuple):
     chosen: bool = False
 
 
-class Expansion:
+class GridExpansion:
     """The cells of a grid, and the combinations that cannot be."""
 
-    def __init__(self, grid: Grid, study: Study, chosen: Mapping[Point, float]) -> None:
+    def __init__(self, grid: ComparisonGrid, study: Runner, chosen: Mapping[Point, float]) -> None:
         """`study` loads the data, whose number of features some noise depends on; `chosen` are Deltas."""
         self.grid = grid
         self.study = study
         self.chosen = chosen
-        self.left_out: dict[LeftOut, None] = {}
-        self._chains: dict[tuple[str, str, Label], tuple[str, ...]] = {}
+        self.left_out: dict[GridExclusion, None] = {}
+        self._chains: dict[tuple[str, str, DefenseLabel], tuple[str, ...]] = {}
 
-    def cells(self) -> list[Planned]:
+    def cells(self) -> list[CellPlan]:
         """Attacked and audited cells, repetitions outermost; equal Specs once.
 
         Raises:
@@ -108,29 +108,29 @@ class Expansion:
             raise UsageError(f"compare: nothing to run: {why}")
         return self._once(found)
 
-    def _once(self, found: Sequence[Planned]) -> list[Planned]:
+    def _once(self, found: Sequence[CellPlan]) -> list[CellPlan]:
         """Each Spec once, under its first name; another name of the same chain is noted."""
-        first: dict[Spec, Planned] = {}
+        first: dict[Spec, CellPlan] = {}
         for cell in found:
             kept = first.setdefault(cell.spec, cell)
             if kept.label != cell.label:
                 learner, same = make(Learner, cell.spec.train.learner).label, kept.label.text
-                self.left_out[LeftOut(learner, cell.label.text, f"the same chain as {same}")] = None
+                self.left_out[GridExclusion(learner, cell.label.text, f"the same chain as {same}")] = None
         return list(first.values())
 
-    def selection(self, deltas: Sequence[float]) -> Iterator[Planned]:
+    def selection(self, deltas: Sequence[float]) -> Iterator[CellPlan]:
         """Trainings of the published chain with each Delta, to choose among them."""
-        published = Alternative("published")
+        published = DefenseAlternative("published")
         for run in range(self.grid.runs):
             for learner, scenario, click_model in self._settings():
                 if make(Learner, learner).sends != "models":
                     continue
                 blank = self.grid.spec_of(learner, scenario, click_model, run, "select")
                 for eps, delta in product(self.grid.eps, deltas):
-                    label = Label(published.text, eps, delta)
+                    label = DefenseLabel(published.text, eps, delta)
                     spec = self._defended(blank, learner, label)
                     if spec is not None:
-                        yield Planned(spec, "select", label)
+                        yield CellPlan(spec, "select", label)
 
     def _sensitivity(self, point: Point) -> float:
         if self.grid.sensitivity is not None:
@@ -140,14 +140,14 @@ class Expansion:
     def _settings(self) -> Iterator[tuple[str, str, str]]:
         return product(self.grid.learners, self.grid.scenarios, self.grid.click_models)
 
-    def _attacked(self) -> Iterator[Planned]:
+    def _attacked(self) -> Iterator[CellPlan]:
         for run in range(self.grid.runs):
             for learner, scenario, click_model in self._settings():
                 blank = self._blank(learner, scenario, click_model, run, "attack")
                 if blank is not None:
                     yield from self._alternatives(blank, learner, scenario, click_model, "attack")
 
-    def _audited(self) -> Iterator[Planned]:
+    def _audited(self) -> Iterator[CellPlan]:
         seen = set()
         for learner, scenario, click_model in self._settings():
             blank = self._auditable(learner, scenario)
@@ -165,7 +165,7 @@ class Expansion:
                 _ = self.study.setup(spec).population  # refuses a world that cannot be with these data
             return spec
         except UsageError as error:
-            self.left_out[LeftOut(make(Learner, learner).label, kind, str(error))] = None
+            self.left_out[GridExclusion(make(Learner, learner).label, kind, str(error))] = None
             return None
 
     def _auditable(self, learner: str, scenario: str) -> Spec | None:
@@ -178,32 +178,32 @@ class Expansion:
         try:
             Audit(self.study.setup(blank), blank.audit)
         except UsageError as error:
-            self.left_out[LeftOut(make(Learner, learner).label, "audit", str(error))] = None
+            self.left_out[GridExclusion(make(Learner, learner).label, "audit", str(error))] = None
             return None
         return blank
 
     def _alternatives(
         self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
-    ) -> Iterator[Planned]:
-        several = [Alternative(text) for text in self.grid.defenses]
+    ) -> Iterator[CellPlan]:
+        several = [DefenseAlternative(text) for text in self.grid.defenses]
         if not any(one.text == "none" for one in several):
-            several.insert(0, Alternative("none"))
+            several.insert(0, DefenseAlternative("none"))
         for one in several:
             for eps in self.grid.eps if one.uses_epsilon else (None,):
                 delta = None if eps is None else self._sensitivity((learner, scenario, click_model, eps))
-                label = Label(one.text, eps, delta)
+                label = DefenseLabel(one.text, eps, delta)
                 spec = self._defended(blank, learner, label)
                 if spec is not None:
-                    yield Planned(self._claiming(spec, label), kind, label)
+                    yield CellPlan(self._claiming(spec, label), kind, label)
 
-    def _claiming(self, spec: Spec, label: Label) -> Spec:
+    def _claiming(self, spec: Spec, label: DefenseLabel) -> Spec:
         """An audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
 
         It is claimed of observers who see lists only where lists tell nothing of clicks.
         """
         if spec.audit is None:
             return spec
-        alternative = Alternative(label.alternative)
+        alternative = DefenseAlternative(label.alternative)
         claim: dict[str, Any] | None = alternative.proven(label.eps, self.grid.delta)
         if claim is None:
             without = math.isinf(self.study.setup(spec).claim())
@@ -212,16 +212,16 @@ class Expansion:
             claim |= {"claim_on": WITHOUT_LISTS}
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
-    def _defended(self, blank: Spec, learner: str, label: Label) -> Spec | None:
+    def _defended(self, blank: Spec, learner: str, label: DefenseLabel) -> Spec | None:
         """The Spec with a defense; None, and noted, where the two do not fit."""
         key = (learner, blank.data.source, label)
         try:
             if key not in self._chains:
                 setup = self.study.setup(blank)
-                self._chains[key] = Alternative(label.alternative).chain(
+                self._chains[key] = DefenseAlternative(label.alternative).chain(
                     setup, label.eps or 1.0, label.sensitivity or 1.0, self.grid.delta
                 )
             return Spec.parse({**blank.table(), "defense": list(self._chains[key])}, "")
         except UsageError as error:
-            self.left_out[LeftOut(make(Learner, learner).label, label.alternative, str(error))] = None
+            self.left_out[GridExclusion(make(Learner, learner).label, label.alternative, str(error))] = None
             return None

@@ -67,11 +67,11 @@ def _share(value: float) -> float:
 Share = Annotated[Number, AfterValidator(_share)]
 
 
-class _Table(BaseModel):
+class _FactTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _Data(_Table):
+class _DataFacts(_FactTable):
     source: Text
     synthetic: bool
     normalised: Text
@@ -86,13 +86,13 @@ class _Data(_Table):
     intents_from: Text | None = None
 
 
-class _Upper(_Table):
+class _UpperBoundFacts(_FactTable):
     epsilon: Number
     delta: Number
     how: Text
 
 
-class _Lower(_Table):
+class _LowerBoundFacts(_FactTable):
     estimator: Text
     epsilon: Number
     ceiling: Number
@@ -102,7 +102,7 @@ class _Lower(_Table):
     assumes: Text
 
 
-class _Finding(_Table):
+class _AuditResultFacts(_FactTable):
     """As `auditing.Finding`."""
 
     view: AuditView
@@ -115,11 +115,11 @@ class _Finding(_Table):
     messages: Count
     eps_claimed: Number
     delta: Number
-    upper: _Upper
-    upper_run: _Upper
+    upper: _UpperBoundFacts
+    upper_run: _UpperBoundFacts
     exact: Number | None
-    lower: _Lower
-    estimates: list[_Lower]
+    lower: _LowerBoundFacts
+    estimates: list[_LowerBoundFacts]
     score: Text
     declared: State
     declared_why: Text
@@ -127,7 +127,7 @@ class _Finding(_Table):
     why: Text
 
 
-class DescribedEvidence(_Table):
+class EvidenceFacts(_FactTable):
     """What is said of judged lists beside their arrays; as `Evidence`."""
 
     guessed: Names
@@ -142,14 +142,14 @@ class DescribedEvidence(_Table):
     clipped: Count
 
 
-class _Facts(_Table):
+class _CellFacts(_FactTable):
     schema_: Literal["foltr-audit/cell/1"] = Field(alias="schema")
     spec_sha256: Digest
     arrays_sha256: Digest
     eps_claimed: Number
     learner: Text
     pdgd: Text
-    data: _Data
+    data: _DataFacts
     warnings: list[Text]
     population: dict[str, Any] | None
     groups: Names
@@ -162,11 +162,11 @@ class _Facts(_Table):
     clipped: Share
     too_short: Count
     bytes_per_client: Number | None
-    findings: list[_Finding]
-    evidence: DescribedEvidence | None = None
+    findings: list[_AuditResultFacts]
+    evidence: EvidenceFacts | None = None
 
 
-def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], DescribedEvidence | None]:
+def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], EvidenceFacts | None]:
     """The facts of a finished cell as they were written, and what they say of its judged lists.
 
     Raises:
@@ -177,7 +177,7 @@ def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], DescribedEvide
     if table.get("schema", SCHEMA) != SCHEMA:
         raise TraceError(f"{path}: schema {shown(table['schema'])!r}; expected {SCHEMA!r}")
     try:
-        facts = _Facts.model_validate(table)
+        facts = _CellFacts.model_validate(table)
     except ValidationError as error:
         raise TraceError(
             f"{path}: damaged cell: {first_problem(error)}; without it compare --resume makes it anew"

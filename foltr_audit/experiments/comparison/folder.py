@@ -28,12 +28,17 @@ from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.experiments.comparison.alternatives import Alternative
+from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
-from foltr_audit.experiments.comparison.cells import Files, StoredCell, read_cell
-from foltr_audit.experiments.comparison.expansion import Label, LeftOut, Planned, Tried
+from foltr_audit.experiments.comparison.cells import CellRecord, Files, read_cell
+from foltr_audit.experiments.comparison.expansion import (
+    CellPlan,
+    DefenseLabel,
+    GridExclusion,
+    SensitivityTrial,
+)
 from foltr_audit.experiments.comparison.facts import FACTS
-from foltr_audit.experiments.comparison.grid import Grid, Kind
+from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runs.folder import RESULTS, SPEC, take_lock, writing
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
@@ -52,7 +57,7 @@ def is_part(name: str) -> bool:
     return _OURS.fullmatch(name) is not None
 
 
-class _Listed(SpecTable):
+class _CellEntry(SpecTable):
     spec: str = Field(pattern=r"^[0-9a-f]{64}$")
     kind: Kind
     alternative: str
@@ -60,16 +65,16 @@ class _Listed(SpecTable):
     sensitivity: float | None
 
 
-class _Index(SpecTable):
+class _CellIndex(SpecTable):
     """The list of cells, as it stands in a file of unknown origin."""
 
     schema_: Literal["foltr-audit/comparison/1"] = Field(alias="schema")
-    cells: list[_Listed]
-    left_out: list[LeftOut]
-    sensitivities: list[Tried] = Field(default_factory=list)
+    cells: list[_CellEntry]
+    left_out: list[GridExclusion]
+    sensitivities: list[SensitivityTrial] = Field(default_factory=list)
 
 
-class Claim:
+class CellLock:
     """A cell that this process alone may run, until it is let go of."""
 
     def __init__(self, handle: int) -> None:
@@ -152,10 +157,10 @@ class ComparisonFolder:
         """Whether a cell is finished."""
         return (self.cell(spec) / FACTS).is_file()
 
-    def claim(self, spec: Spec) -> Claim | None:
+    def claim(self, spec: Spec) -> CellLock | None:
         """Keep a cell for this process; None where another one has it."""
         handle = take_lock(self.cell(spec))
-        return None if handle is None else Claim(handle)
+        return None if handle is None else CellLock(handle)
 
     def write(self, spec: Spec, files: Files) -> None:
         """Store a finished cell that is claimed.
@@ -172,7 +177,7 @@ class ComparisonFolder:
                 left.unlink()  # of a writer that was killed; the cell is ours
             atomic_files.write_files(folder, files)
 
-    def read(self, spec: Spec) -> StoredCell:
+    def read(self, spec: Spec) -> CellRecord:
         """A finished cell.
 
         Raises:
@@ -184,9 +189,9 @@ class ComparisonFolder:
 
     def save_index(
         self,
-        grid: Grid,
-        cells: Sequence[Planned],
-        left_out: Sequence[LeftOut],
+        grid: ComparisonGrid,
+        cells: Sequence[CellPlan],
+        left_out: Sequence[GridExclusion],
         tried: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Write down what was asked for, which cells that makes, and which sensitivities were tried.
@@ -220,7 +225,7 @@ class ComparisonFolder:
             claim.release()
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> ComparisonGrid:
         """What was asked for.
 
         Raises:
@@ -230,11 +235,11 @@ class ComparisonFolder:
             text = file_text(self.path / GRID, UsageError)
             if "schema" not in text:
                 raise TraceError(f"{self.path / GRID}: damaged: expected a grid with its schema")
-            return Grid.from_toml(text, str(self.path / GRID))
+            return ComparisonGrid.from_toml(text, str(self.path / GRID))
         except UsageError as error:
             raise TraceError(f"damaged comparison: {error}") from error
 
-    def cells(self) -> list[Planned]:
+    def cells(self) -> list[CellPlan]:
         """The cells of the last grid, in order.
 
         Raises:
@@ -242,7 +247,7 @@ class ComparisonFolder:
         """
         return [self._planned(row) for row in self._index().cells]
 
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[GridExclusion]:
         """The combinations of the last grid that cannot be.
 
         Raises:
@@ -258,7 +263,7 @@ class ComparisonFolder:
         """
         return [row._asdict() for row in self._index().sensitivities]
 
-    def _planned(self, row: _Listed) -> Planned:
+    def _planned(self, row: _CellEntry) -> CellPlan:
         file = self.path / CELLS / row.spec[:12] / SPEC
         if not file.is_file():
             raise TraceError(f"{file}: missing; compare --resume makes it again")
@@ -266,20 +271,20 @@ class ComparisonFolder:
             spec = Spec.from_toml(file_text(file, UsageError), str(file))
             if spec.hash != row.spec:
                 raise TraceError(f"{file}: not the Spec that {self.path / INDEX} names")
-            name = Alternative(row.alternative).text
-            return Planned(spec, row.kind, Label(name, row.eps, row.sensitivity))
+            name = DefenseAlternative(row.alternative).text
+            return CellPlan(spec, row.kind, DefenseLabel(name, row.eps, row.sensitivity))
         except UsageError as error:
             raise TraceError(f"{self.path / INDEX}: damaged comparison: {error}") from error
 
-    def _index(self) -> _Index:
+    def _index(self) -> _CellIndex:
         file = self.path / INDEX
         table = json_table(file_bytes(file, TraceError), str(file), TraceError)
         try:
-            return _Index.model_validate(table)
+            return _CellIndex.model_validate(table)
         except ValidationError as error:
             raise TraceError(f"{file}: damaged: {first_problem(error, None)}") from error
 
-    def stored(self) -> Iterator[tuple[Planned, StoredCell]]:
+    def stored(self) -> Iterator[tuple[CellPlan, CellRecord]]:
         """Every cell of the last grid with what it found.
 
         Raises:

@@ -16,7 +16,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.training import default_learner
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, Alternative
+from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, DefenseAlternative
 from foltr_audit.experiments.plan import Table, changed
 from foltr_audit.utils.reading import toml_table
 
@@ -30,7 +30,7 @@ _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.cl
 _FIXED = {"repetition", "defense", "data.fold"}
 
 
-class Grid(SpecTable):
+class ComparisonGrid(SpecTable):
     """What a comparison varies, and what all of its cells share.
 
     Attributes:
@@ -73,7 +73,7 @@ class Grid(SpecTable):
     @field_validator("defenses")
     @classmethod
     def _known_alternatives(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        return once(tuple(Alternative(text).name for text in texts))
+        return once(tuple(DefenseAlternative(text).name for text in texts))
 
     @field_validator("spec")
     @classmethod
@@ -89,7 +89,7 @@ class Grid(SpecTable):
         return table
 
     @classmethod
-    def parse(cls, table: Table, where: str = "") -> Grid:
+    def parse(cls, table: Table, where: str = "") -> ComparisonGrid:
         """The grid of a plain table.
 
         Raises:
@@ -104,7 +104,7 @@ class Grid(SpecTable):
             raise UsageError(f"{source}{error}") from error
 
     @classmethod
-    def from_toml(cls, text: str, where: str) -> Grid:
+    def from_toml(cls, text: str, where: str) -> ComparisonGrid:
         """The grid of a TOML text; of a Spec's the grid of one point.
 
         Raises:
@@ -116,7 +116,7 @@ class Grid(SpecTable):
         return cls.parse(table, where)
 
     @classmethod
-    def of_spec(cls, spec: Spec) -> Grid:
+    def of_spec(cls, spec: Spec) -> ComparisonGrid:
         """The grid whose one point is a Spec, beside no defense."""
         table = spec.table()
         for name in _FIXED:

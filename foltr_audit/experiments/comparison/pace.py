@@ -33,7 +33,7 @@ def first_of_each_sort(specs: Sequence[Spec]) -> list[int]:
     return new + known
 
 
-class Pace:
+class PaceEstimator:
     """Seconds that cells took, by sort; a sort that none is known of counts as the mean of the others."""
 
     def __init__(self, specs: Sequence[Spec]) -> None:
@@ -55,7 +55,7 @@ class Pace:
 
         >>> from foltr_audit.core.spec.experiment import Spec
         >>> cells = [Spec.parse({"repetition": run}, "") for run in range(5)]
-        >>> pace = Pace(cells)
+        >>> pace = PaceEstimator(cells)
         >>> pace.skip(cells[0]); pace.ran(cells[1], 6.0)
         >>> pace.left(busy=2)
         9.0

@@ -41,11 +41,11 @@ def _knock(address: str) -> None:
     socket.create_connection((parts.hostname, parts.port), timeout=_CONNECT).close()
 
 
-class WorkerDiedError(Exception):
+class WorkerCrashError(Exception):
     """A worker died over a piece; another one may have it."""
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Workers that are there, used as a context."""
 
     def slots(self) -> int:
@@ -129,7 +129,7 @@ def _its_thread_may_fail() -> Iterator[None]:
         threading.excepthook = before
 
 
-class Local:
+class LocalPool:
     """Processes of this machine, one thread each."""
 
     def __init__(self, processes: int) -> None:
@@ -138,11 +138,11 @@ class Local:
         self._executor: Any = None
 
     def slots(self) -> int:
-        """As `Pool`."""
+        """As `WorkerPool`."""
         return self.processes
 
     def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """As `Pool`; after the death of a worker new ones are started."""
+        """As `WorkerPool`; after the death of a worker new ones are started."""
         from joblib.externals.loky import ProcessPoolExecutor
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
@@ -161,13 +161,13 @@ class Local:
         return first
 
     def result(self, future: Future[Any]) -> Any:
-        """As `Pool`."""
+        """As `WorkerPool`."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         try:
             return future.result()
         except BrokenProcessPool as error:
-            raise WorkerDiedError("a worker process died") from error
+            raise WorkerCrashError("a worker process died") from error
 
     def _stop(self) -> None:
         if self._executor is not None:
@@ -191,7 +191,7 @@ def _with_one_thread(work: Callable[[Any], Any], piece: Any) -> Any:
 _TURN = threading.Lock()
 
 
-class Dask:
+class DaskPool:
     """A Dask cluster, or one that is started on this machine and ends with the work."""
 
     def __init__(self, address: str | None, jobs: int | None) -> None:
@@ -201,7 +201,7 @@ class Dask:
         self._stack = ExitStack()
 
     def slots(self) -> int:
-        """As `Pool`: its workers, whatever their threads."""
+        """As `WorkerPool`: its workers, whatever their threads."""
         try:
             found = len(self._client.ncores())
         except (OSError, CancelledError, TimeoutError) as error:
@@ -209,7 +209,7 @@ class Dask:
         return min(found, self.jobs or found)
 
     def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """As `Pool`."""
+        """As `WorkerPool`."""
         try:
             found: Future[Any] = self._executor.submit(_with_one_thread, work, piece)
         except (OSError, CancelledError, TimeoutError) as error:
@@ -217,13 +217,13 @@ class Dask:
         return found
 
     def result(self, future: Future[Any]) -> Any:
-        """As `Pool`."""
+        """As `WorkerPool`."""
         from distributed import KilledWorker
 
         try:
             return future.result()
         except KilledWorker as error:
-            raise WorkerDiedError("a Dask worker died") from error
+            raise WorkerCrashError("a Dask worker died") from error
         except (OSError, CancelledError) as error:
             raise self._gone() from error
 
@@ -270,7 +270,7 @@ class Dask:
         self._stack.close()
 
 
-class Ray:
+class RayPool:
     """A Ray cluster, or one that is started on this machine and ends with the work."""
 
     def __init__(self, address: str | None, jobs: int | None) -> None:
@@ -280,25 +280,25 @@ class Ray:
         self._stack = ExitStack()
 
     def slots(self) -> int:
-        """As `Pool`: its cores."""
+        """As `WorkerPool`: its cores."""
         import ray
 
         found = int(ray.cluster_resources().get("CPU", 0))
         return min(found, self.jobs or found)
 
     def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """As `Pool`."""
+        """As `WorkerPool`."""
         found: Future[Any] = self._remote.remote(work, piece).future()
         return found
 
     def result(self, future: Future[Any]) -> Any:
-        """As `Pool`."""
+        """As `WorkerPool`."""
         from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 
         try:
             return future.result()
         except WorkerCrashedError as error:
-            raise WorkerDiedError("a Ray worker died") from error
+            raise WorkerCrashError("a Ray worker died") from error
         except RayTaskError:
             raise
         except RayError as error:

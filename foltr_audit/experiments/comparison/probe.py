@@ -28,7 +28,7 @@ from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, LISTS
 from foltr_audit.experiments.comparison.cells import Files, files_of
 from foltr_audit.experiments.comparison.pace import Sort, sort_of
 from foltr_audit.experiments.plan import Table, changed
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 ROUNDS, QUERIES, TRIALS = 3, 24, (100, 400)
@@ -41,7 +41,7 @@ _WARM: set[Sort] = set()
 """What this process has played before, and so has loaded."""
 
 
-class Probed(NamedTuple):
+class CellCost(NamedTuple):
     """What a cell takes, by its shortened form.
 
     Attributes:
@@ -61,7 +61,7 @@ class Probed(NamedTuple):
     problem: str = ""
 
 
-class _Stages:
+class _StageTimer:
     """A progress that notes how long each stage took."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Stages:
 
 
 @dataclass(frozen=True)
-class _Played:
+class _ProbeRun:
     """A shortened cell: what it stored, its metrics per round, and seconds by stage; `rest` is no stage."""
 
     files: Files
@@ -84,19 +84,19 @@ class _Played:
     seconds: Mapping[str, float]
 
 
-def probe(piece: tuple[int, Table]) -> Probed:
+def probe(piece: tuple[int, Table]) -> CellCost:
     """Play one cell shortened, in a worker process."""
     number, table = piece
     spec = Spec.parse(table, "")
     try:
         return _probed(number, spec)
     except (FoltrAuditError, MemoryError) as error:
-        return Probed(number, problem=str(error) or "not enough memory")
+        return CellCost(number, problem=str(error) or "not enough memory")
 
 
-def _probed(number: int, spec: Spec) -> Probed:
+def _probed(number: int, spec: Spec) -> CellCost:
     start = time.perf_counter()
-    data = Study(with_undefended=False).setup(spec).collection
+    data = Runner(with_undefended=False).setup(spec).collection
     loading = time.perf_counter() - start
     sample = _sample(data, spec)
     short = min(ROUNDS, spec.train.rounds)
@@ -124,7 +124,7 @@ def _probed(number: int, spec: Spec) -> Probed:
     elif spec.audit is not None:
         seconds += _audited(spec, spec.audit, first, data, sample)
     stored = sum(-(-size // _BLOCK) * _BLOCK for size in disk.values()) + _BLOCK
-    return Probed(number, seconds, loading, max(before + grown, _memory()), stored)
+    return CellCost(number, seconds, loading, max(before + grown, _memory()), stored)
 
 
 def _audited(spec: Spec, protocol: AuditSpec, first: Table, data: Collection, sample: Collection) -> float:
@@ -139,7 +139,7 @@ def _audited(spec: Spec, protocol: AuditSpec, first: Table, data: Collection, sa
     return search + games
 
 
-def _games(played: _Played) -> float:
+def _games(played: _ProbeRun) -> float:
     return sum(took for name, took in played.seconds.items() if name not in ("train", "search"))
 
 
@@ -156,16 +156,16 @@ def _of_lists(packed: bytes) -> int:
         return sum(one.compress_size for one in stored.infolist() if one.filename.startswith(LISTS))
 
 
-def _play(table: Table, data: Collection) -> _Played:
-    watch = _Stages()
-    study, spec = Study(watch, data, with_undefended=False), Spec.parse(table, "")
+def _play(table: Table, data: Collection) -> _ProbeRun:
+    watch = _StageTimer()
+    study, spec = Runner(watch, data, with_undefended=False), Spec.parse(table, "")
     start = time.perf_counter()
     cell = study.run(spec)
     files = files_of(cell, study.setup(spec))
     whole = time.perf_counter() - start
     seconds = defaultdict(float, watch.seconds)
     seconds["rest"] = whole - sum(watch.seconds.values())
-    return _Played(files, len(cell.trained.rounds[0]), seconds)
+    return _ProbeRun(files, len(cell.trained.rounds[0]), seconds)
 
 
 def _least(spec: Spec) -> tuple[tuple[str, ...], int]:

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.comparison.cells import Files, files_of
-from foltr_audit.experiments.comparison.folder import Claim, ComparisonFolder
-from foltr_audit.experiments.comparison.pace import Pace, first_of_each_sort
+from foltr_audit.experiments.comparison.folder import CellLock, ComparisonFolder
+from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each_sort
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOOK_AGAIN = 0.5
 """Seconds between looks at a cell that another process runs."""
 
 
-class Ran(NamedTuple):
+class CellRun(NamedTuple):
     """What a worker sends back of a cell.
 
     Attributes:
@@ -39,7 +39,7 @@ class Ran(NamedTuple):
     exit_code: int = 0
 
 
-class Failed(NamedTuple):
+class CellFailure(NamedTuple):
     """A cell that could not be run, and why."""
 
     spec: Spec
@@ -53,30 +53,30 @@ class Failed(NamedTuple):
         return kinds.get(self.exit_code, FoltrAuditError)(self.why)
 
 
-def run_cell(spec: Spec, study: Study) -> Files:
+def run_cell(spec: Spec, study: Runner) -> Files:
     """Run one Spec and pack what it found."""
     cell = study.run(spec)
     return files_of(cell, study.setup(spec))
 
 
-_KEPT: dict[str, Study] = {}
+_KEPT: dict[str, Runner] = {}
 """The last study of this process, whose data the next cell may need too."""
 
 
-def work(piece: tuple[int, Table]) -> Ran:
+def work(piece: tuple[int, Table]) -> CellRun:
     """Run one cell in a worker process."""
     number, table = piece
     start = time.perf_counter()
     files: Files = {}
     problem, code = "", 0
-    study = _KEPT.setdefault("", Study(with_undefended=False))
+    study = _KEPT.setdefault("", Runner(with_undefended=False))
     try:
         files = run_cell(Spec.parse(table, ""), study)
     except FoltrAuditError as error:
         problem, code = str(error), error.exit_code
     except MemoryError:
         problem, code = "not enough memory; take fewer queries or clients, or fewer --jobs", 1
-    return Ran(number, files, time.perf_counter() - start, problem, code)
+    return CellRun(number, files, time.perf_counter() - start, problem, code)
 
 
 def run_cells(
@@ -85,7 +85,7 @@ def run_cells(
     workers: Workers,
     progress: Progress = SILENT,
     name: str = "cells",
-) -> list[Failed]:
+) -> list[CellFailure]:
     """Run every cell that is not stored yet; those that cannot be run are returned.
 
     Another process may work on the same folder: no cell is run by both, and its cells are waited for.
@@ -94,21 +94,21 @@ def run_cells(
         FoltrAuditError: the folder cannot be written, or a worker died.
     """
     with progress.task(name, len(specs)) as tick:
-        return _Runner(list(specs), folder, workers, tick).failures()
+        return _CellRunner(list(specs), folder, workers, tick).failures()
 
 
-class _Runner:
+class _CellRunner:
     def __init__(self, specs: list[Spec], folder: ComparisonFolder, workers: Workers, tick: Tick) -> None:
         self.specs = specs
         self.folder = folder
         self.workers = workers
         self.tick = tick
-        self.pace = Pace(specs)
-        self.held: dict[int, Claim] = {}
+        self.pace = PaceEstimator(specs)
+        self.held: dict[int, CellLock] = {}
         self.elsewhere: list[int] = []
 
-    def failures(self) -> list[Failed]:
-        failed: list[Failed] = []
+    def failures(self) -> list[CellFailure]:
+        failed: list[CellFailure] = []
         todo = first_of_each_sort(self.specs)
         while todo:
             self.elsewhere = []
@@ -118,7 +118,7 @@ class _Runner:
                 time.sleep(_LOOK_AGAIN)
         return failed
 
-    def _once(self, todo: Sequence[int]) -> list[Failed]:
+    def _once(self, todo: Sequence[int]) -> list[CellFailure]:
         """One walk over the cells; those that another process holds are left for the next."""
         failed = []
         missing = [number for number in todo if not self._finished(number)]
@@ -127,7 +127,7 @@ class _Runner:
                 for ran in results:
                     spec = self.specs[ran.number]
                     if ran.problem:
-                        failed.append(Failed(spec, ran.problem, ran.exit_code))
+                        failed.append(CellFailure(spec, ran.problem, ran.exit_code))
                         self.pace.skip(spec)
                     else:
                         self.folder.write(spec, ran.files)

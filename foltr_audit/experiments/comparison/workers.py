@@ -15,7 +15,14 @@ from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.experiments.comparison.pools import Dask, Local, Pool, Ray, WorkerDiedError, one_thread
+from foltr_audit.experiments.comparison.pools import (
+    DaskPool,
+    LocalPool,
+    RayPool,
+    WorkerCrashError,
+    WorkerPool,
+    one_thread,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,15 +102,15 @@ class Workers:
         first = list(islice(pieces, most))
         if first:
             with self._pool(len(first)) as pool:
-                yield from _Handing(pool, work, first, pieces).results()
+                yield from _TaskDispatcher(pool, work, first, pieces).results()
 
-    def _pool(self, pieces: int) -> AbstractContextManager[Pool]:
+    def _pool(self, pieces: int) -> AbstractContextManager[WorkerPool]:
         if self.backend == "local":
-            return Local(min(self.processes, pieces))
-        return (Dask if self.backend == "dask" else Ray)(self.address, self.jobs)
+            return LocalPool(min(self.processes, pieces))
+        return (DaskPool if self.backend == "dask" else RayPool)(self.address, self.jobs)
 
 
-class _Handing:
+class _TaskDispatcher:
     """Hands pieces to a pool and takes results from it.
 
     Args:
@@ -113,7 +120,7 @@ class _Handing:
         more: the others.
     """
 
-    def __init__(self, pool: Pool, work: Callable[[T], R], first: list[T], more: Iterator[T]) -> None:
+    def __init__(self, pool: WorkerPool, work: Callable[[T], R], first: list[T], more: Iterator[T]) -> None:
         self.pool = pool
         self.work = work
         self.todo: list[Any] = first[::-1]
@@ -125,12 +132,12 @@ class _Handing:
     def results(self) -> Iterator[Any]:
         while self._hand_out():
             done, _ = wait(self.out, timeout=_LOOK_AGAIN, return_when=FIRST_COMPLETED)
-            died: WorkerDiedError | None = None
+            died: WorkerCrashError | None = None
             for future in done:
                 piece = self.out.pop(future)
                 try:
                     result = self.pool.result(future)
-                except WorkerDiedError as error:
+                except WorkerCrashError as error:
                     self.todo.append(piece)
                     died = error
                 else:
@@ -166,7 +173,7 @@ class _Handing:
             time.sleep(_LOOK_AGAIN / 10)
         self.slots = found
 
-    def _count(self, died: WorkerDiedError) -> None:
+    def _count(self, died: WorkerCrashError) -> None:
         self.deaths += 1
         if self.deaths >= _DEATHS:
             raise FoltrAuditError(

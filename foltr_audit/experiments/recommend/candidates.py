@@ -11,15 +11,20 @@ import numpy as np
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison import compare
-from foltr_audit.experiments.comparison.cells import StoredCell
+from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.search import Score
-from foltr_audit.experiments.recommend.space import Accountant, Point, Proven, Refused
+from foltr_audit.experiments.recommend.search import CandidateScore
+from foltr_audit.experiments.recommend.space import (
+    CandidateAccountant,
+    CandidatePoint,
+    CandidateProof,
+    CandidateRejection,
+)
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.judge.evidence import combined
-from foltr_audit.judge.scoring import Scorer
+from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -27,7 +32,7 @@ VALIDATION = "vali"
 
 
 @dataclass(frozen=True)
-class Leak:
+class LeakEstimate:
     """What an attack found: its AUC over the documents of lists with a click.
 
     Attributes:
@@ -47,7 +52,7 @@ class Leak:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class CandidateResult:
     """One candidate and what is known of it.
 
     Attributes:
@@ -60,21 +65,21 @@ class Judged:
         score: None where it was not run.
     """
 
-    point: Point
-    proven: Proven | None = None
-    refused: Refused | None = None
+    point: CandidatePoint
+    proven: CandidateProof | None = None
+    refused: CandidateRejection | None = None
     failed: str = ""
     ndcg: float = math.nan
-    leak: Leak | None = None
-    score: Score | None = None
+    leak: LeakEstimate | None = None
+    score: CandidateScore | None = None
 
 
-class Candidates:
+class CandidateEvaluator:
     """Runs candidates and remembers what was found; call it with a batch."""
 
     def __init__(
         self,
-        accountant: Accountant,
+        accountant: CandidateAccountant,
         folder: ComparisonFolder,
         workers: Workers,
         *,
@@ -98,13 +103,13 @@ class Candidates:
         self.total = total
         self.runs = runs
         self.progress = progress
-        self.judged: list[Judged] = []
-        self.lost: list[Failed] = []
+        self.judged: list[CandidateResult] = []
+        self.lost: list[CellFailure] = []
 
-    def __call__(self, points: Sequence[Point]) -> list[Score | None]:
+    def __call__(self, points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         """Score candidates; None for one that accounting refused or that could not be run."""
         answers = {point: self.accountant.proven(point) for point in points}
-        proven = {point: found for point, found in answers.items() if isinstance(found, Proven)}
+        proven = {point: found for point, found in answers.items() if isinstance(found, CandidateProof)}
         specs = {point: self.specs(found) for point, found in proven.items()}
         every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
         first = len(self.judged) + 1
@@ -116,7 +121,7 @@ class Candidates:
             self.judged.append(self._judged(point, answers[point], specs.get(point, []), why))
         return [one.score for one in self.judged[first - 1 :]]
 
-    def specs(self, proven: Proven) -> list[Spec]:
+    def specs(self, proven: CandidateProof) -> list[Spec]:
         """The repetitions of a candidate: attacked on the validation part if attacks are limited."""
         base, attack = self.accountant.setup.spec, None
         if base.attack is not None and self.accountant.limits.max_auc is not None:
@@ -127,25 +132,35 @@ class Candidates:
         return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
     def _judged(
-        self, point: Point, answer: Proven | Refused, specs: Sequence[Spec], why: dict[Spec, str]
-    ) -> Judged:
-        if isinstance(answer, Refused):
-            return Judged(point=point, refused=answer)
+        self,
+        point: CandidatePoint,
+        answer: CandidateProof | CandidateRejection,
+        specs: Sequence[Spec],
+        why: dict[Spec, str],
+    ) -> CandidateResult:
+        if isinstance(answer, CandidateRejection):
+            return CandidateResult(point=point, refused=answer)
         lost = [why[spec] for spec in specs if spec in why]
         if lost:
-            return Judged(point=point, proven=answer, failed=lost[0])
+            return CandidateResult(point=point, proven=answer, failed=lost[0])
         cells = [self.folder.read(spec) for spec in specs]
         ndcg = float(np.mean([float(cell.facts[compare.VALIDATION]) for cell in cells]))
         if math.isnan(ndcg):
-            return Judged(point=point, proven=answer, failed="no query of the validation part counts")
+            return CandidateResult(
+                point=point, proven=answer, failed="no query of the validation part counts"
+            )
         leak = worst_leak(cells)
         excess = self.accountant.limits.excess(None if leak is None else leak.upper)
-        return Judged(
-            point=point, proven=answer, ndcg=ndcg, leak=leak, score=Score(utility=ndcg, excess=excess)
+        return CandidateResult(
+            point=point,
+            proven=answer,
+            ndcg=ndcg,
+            leak=leak,
+            score=CandidateScore(utility=ndcg, excess=excess),
         )
 
 
-def worst_leak(cells: Sequence[StoredCell]) -> Leak | None:
+def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:
     """The attack with the largest upper end of the AUC's interval, pooled over repetitions; None without one.
 
     Guesses that read no message are no attack.
@@ -154,10 +169,10 @@ def worst_leak(cells: Sequence[StoredCell]) -> Leak | None:
     if not pieces:
         return None
     evidence = combined(pieces)
-    scorer = Scorer(evidence, Streams(cells[0].spec.seed))
+    scorer = AttackScorer(evidence, Streams(cells[0].spec.seed))
     leaks = []
     for label in evidence.guessed:
         if label not in evidence.baselines:
             score = scorer.ranked(label).auc(scorer.resamples)
-            leaks.append(Leak(label, score.value, score.ci95))
+            leaks.append(LeakEstimate(label, score.value, score.ci95))
     return max(leaks, key=lambda leak: -1.0 if leak.upper is None else leak.upper, default=None)

@@ -10,14 +10,14 @@ from typing import Any
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.comparison.expansion import Expansion, Planned
+from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import Grid
-from foltr_audit.experiments.comparison.runner import Failed, run_cells
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.limits import Limits
-from foltr_audit.experiments.recommend.space import Point
-from foltr_audit.experiments.runner import Study
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
+from foltr_audit.experiments.recommend.space import CandidatePoint
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 
 TEST = "test"
@@ -25,9 +25,9 @@ TEST = "test"
 
 def confirm(
     base: Spec,
-    point: Point,
-    limits: Limits,
-    study: Study,
+    point: CandidatePoint,
+    limits: PrivacyLimits,
+    study: Runner,
     folder: ComparisonFolder,
     workers: Workers,
     *,
@@ -35,7 +35,7 @@ def confirm(
     runs: int,
     trials: int,
     progress: Progress = SILENT,
-) -> list[Failed]:
+) -> list[CellFailure]:
     """Run a candidate and no defense again, and audit the candidate; the folder's list names these cells.
 
     Args:
@@ -56,14 +56,14 @@ def confirm(
     grid = confirming_grid(base, point, limits, runs=runs, trials=trials)
     cells = [
         _fresh(cell, limits, first_run)
-        for cell in Expansion(grid, study, {}).cells()
+        for cell in GridExpansion(grid, study, {}).cells()
         if cell.kind == "attack" or cell.label.alternative == point.alternative
     ]
     folder.save_index(grid, cells, [])
     return run_cells([cell.spec for cell in cells], folder, workers, progress, "confirm")
 
 
-def _fresh(cell: Planned, limits: Limits, first_run: int) -> Planned:
+def _fresh(cell: CellPlan, limits: PrivacyLimits, first_run: int) -> CellPlan:
     """A cell in repetitions of its own; without attacks where the observer has no single message."""
     update: dict[str, Any] = {"repetition": first_run + cell.spec.repetition}
     if cell.kind == "attack" and not limits.single:
@@ -71,13 +71,15 @@ def _fresh(cell: Planned, limits: Limits, first_run: int) -> Planned:
     return cell._replace(spec=cell.spec.model_copy(update=update))
 
 
-def confirming_grid(base: Spec, point: Point, limits: Limits, *, runs: int, trials: int) -> Grid:
+def confirming_grid(
+    base: Spec, point: CandidatePoint, limits: PrivacyLimits, *, runs: int, trials: int
+) -> ComparisonGrid:
     """The grid of one candidate beside no defense, on the test part."""
     attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
     audit = AuditSpec(trials=trials, views=(limits.view,))
-    table = Grid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
+    table = ComparisonGrid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
     table |= {"runs": runs, "delta": limits.delta, "eps": [point.eps or 1.0]}
     table["defenses"] = list(dict.fromkeys(["none", point.alternative]))
     if point.label.sensitivity is not None:
         table["sensitivity"] = point.label.sensitivity
-    return Grid.parse(table)
+    return ComparisonGrid.parse(table)

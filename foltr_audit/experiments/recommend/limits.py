@@ -18,7 +18,7 @@ ROUNDING = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class PrivacyLimits:
     """Limits on what one observer may learn.
 
     Attributes:

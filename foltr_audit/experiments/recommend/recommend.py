@@ -13,19 +13,24 @@ from foltr_audit.core.spec.base import TRIALS
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.runner import Failed
+from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import Candidates, Judged
+from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult
 from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
-from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.search import best, search
-from foltr_audit.experiments.recommend.space import Accountant, Point, Refused, Space
-from foltr_audit.experiments.runner import Study, data_facts
+from foltr_audit.experiments.recommend.space import (
+    CandidateAccountant,
+    CandidatePoint,
+    CandidateRejection,
+    SearchSpace,
+)
+from foltr_audit.experiments.runner import Runner, data_facts
 from foltr_audit.utils.progress import SILENT, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
+class SearchBudget:
     """How much is run.
 
     Attributes:
@@ -70,24 +75,24 @@ class Recommendation:
     """
 
     base: Spec
-    limits: Limits
-    effort: Effort
+    limits: PrivacyLimits
+    effort: SearchBudget
     data: dict[str, Any]
-    refused: tuple[Refused, ...]
-    judged: tuple[Judged, ...]
+    refused: tuple[CandidateRejection, ...]
+    judged: tuple[CandidateResult, ...]
     chosen: int | None
-    lost: list[Failed] = field(default_factory=list)
+    lost: list[CellFailure] = field(default_factory=list)
 
     @property
-    def winner(self) -> Judged | None:
+    def winner(self) -> CandidateResult | None:
         """The best candidate."""
         return None if self.chosen is None else self.judged[self.chosen]
 
 
 def recommend(
     base: Spec,
-    limits: Limits,
-    effort: Effort,
+    limits: PrivacyLimits,
+    effort: SearchBudget,
     folder: ComparisonFolder,
     workers: Workers,
     progress: Progress = SILENT,
@@ -108,7 +113,7 @@ def recommend(
         UsageError: messages that no bound is known for, or the extra is not installed.
         FoltrAuditError: the folder cannot be written, or no candidate at all could be run.
     """
-    study = Study(progress, with_undefended=False)
+    study = Runner(progress, with_undefended=False)
     base = base.model_copy(
         update={
             "defense": ("none",),
@@ -116,11 +121,13 @@ def recommend(
             "trace": base.trace.model_copy(update={"every": 0}),
         }
     )
-    confirming_grid(base, Point("none"), limits, runs=effort.runs, trials=effort.trials)  # or refuse it now
+    confirming_grid(
+        base, CandidatePoint("none"), limits, runs=effort.runs, trials=effort.trials
+    )  # or refuse it now
     setup = study.setup(base)
-    accountant = Accountant(setup, limits)
-    space = Space.of(accountant)
-    candidates = Candidates(
+    accountant = CandidateAccountant(setup, limits)
+    space = SearchSpace.of(accountant)
+    candidates = CandidateEvaluator(
         accountant, folder, workers, total=effort.candidates, runs=effort.search_runs, progress=progress
     )
     found = search(space, candidates, effort.candidates, setup.streams) if space.defenses else []

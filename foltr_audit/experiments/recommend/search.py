@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foltr_audit.experiments.recommend.space import Point, Space
+from foltr_audit.experiments.recommend.space import CandidatePoint, SearchSpace
 from foltr_audit.rng import Streams
 from foltr_audit.utils.optional_dependencies import package, quiet
 
@@ -21,7 +21,7 @@ _EXCESS = "excess"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class CandidateScore:
     """How good a candidate is.
 
     Attributes:
@@ -38,16 +38,18 @@ class Score:
         return self.excess <= 0
 
 
-_WORST = Score(utility=0.0, excess=1.0)
+_WORST = CandidateScore(utility=0.0, excess=1.0)
 
-Judge = Callable[[Sequence[Point]], Sequence[Score | None]]
+Judge = Callable[[Sequence[CandidatePoint]], Sequence[CandidateScore | None]]
 """Scores candidates; None for one that was not run."""
 
 
-def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> list[tuple[Point, Score | None]]:
+def search(
+    space: SearchSpace, judge: Judge, candidates: int, streams: Streams
+) -> list[tuple[CandidatePoint, CandidateScore | None]]:
     """Ask for candidates in batches and have them judged; in the order of asking, the same for a seed.
 
-    How it starts, see `Space.starts`. To the sampler a candidate that could not be scored is the worst
+    How it starts, see `SearchSpace.starts`. To the sampler a candidate that could not be scored is the worst
     that can be.
 
     Args:
@@ -61,7 +63,7 @@ def search(space: Space, judge: Judge, candidates: int, streams: Streams) -> lis
     """
     optuna = package("optuna", "recommend")
     seed = int(streams.generator("recommend/search").integers(2**31))
-    found: list[tuple[Point, Score | None]] = []
+    found: list[tuple[CandidatePoint, CandidateScore | None]] = []
     with quiet(optuna):
         sampler = optuna.samplers.TPESampler(
             seed=seed, constraints_func=_constraints, multivariate=True, group=True, constant_liar=True
@@ -85,11 +87,11 @@ def _constraints(trial: Any) -> tuple[float]:
     return (trial.user_attrs[_EXCESS],)
 
 
-def best(found: Sequence[tuple[Point, Score | None]]) -> int | None:
+def best(found: Sequence[tuple[CandidatePoint, CandidateScore | None]]) -> int | None:
     """Number of the best candidate that keeps to the limit, of equals the first; None where none does."""
     numbers = [number for number, (_, score) in enumerate(found) if score is not None and score.feasible]
     return max(numbers, key=lambda number: _utility(found[number][1]), default=None)
 
 
-def _utility(score: Score | None) -> float:
+def _utility(score: CandidateScore | None) -> float:
     return -float("inf") if score is None else score.utility

@@ -11,10 +11,10 @@ from foltr_audit.auditing.noise_for_target import mechanisms
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.alternatives import PROVEN, Alternative
-from foltr_audit.experiments.comparison.expansion import Label
-from foltr_audit.experiments.recommend.limits import ROUNDING, Limits
-from foltr_audit.privacy.accounting import Situation, UpperBound, upper_bound
+from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
+from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.simulation.setup import Setup
 
 SECURE = "secure-aggregation"
@@ -36,7 +36,7 @@ FAIR_SHARE = 0.75
 _DIGITS = 3
 
 
-class Point(NamedTuple):
+class CandidatePoint(NamedTuple):
     """One candidate.
 
     Attributes:
@@ -50,12 +50,12 @@ class Point(NamedTuple):
     norm: float | None = None
 
     @property
-    def label(self) -> Label:
+    def label(self) -> DefenseLabel:
         """Its name in a comparison."""
-        return Label(self.alternative, self.eps, None if self.norm is None else 2.0 * self.norm)
+        return DefenseLabel(self.alternative, self.eps, None if self.norm is None else 2.0 * self.norm)
 
 
-class Refused(NamedTuple):
+class CandidateRejection(NamedTuple):
     """A defense, or one candidate of it, that accounting keeps from being run.
 
     Attributes:
@@ -70,7 +70,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Proven:
+class CandidateProof:
     """A candidate whose proven epsilon is within the limit, and what its noise is made for.
 
     Attributes:
@@ -79,15 +79,15 @@ class Proven:
         upper: the bound that is proven for the limits' view, for one interaction in one message.
     """
 
-    point: Point
+    point: CandidatePoint
     defense: tuple[str, ...]
     upper: UpperBound
 
 
-class Accountant:
+class CandidateAccountant:
     """Proves candidates for one experiment, before anything is simulated."""
 
-    def __init__(self, setup: Setup, limits: Limits) -> None:
+    def __init__(self, setup: Setup, limits: PrivacyLimits) -> None:
         """`setup` is the experiment without a defense.
 
         Raises:
@@ -112,7 +112,7 @@ class Accountant:
         self.setup = setup
         self.limits = limits
 
-    def proven(self, point: Point) -> Proven | Refused:
+    def proven(self, point: CandidatePoint) -> CandidateProof | CandidateRejection:
         """What accounting says of a candidate."""
         try:
             chain = self.chain(point)
@@ -120,28 +120,28 @@ class Accountant:
                 Spec.parse({**self.setup.spec.table(), "defense": list(chain)}, ""), self.setup.collection
             )
         except UsageError as error:
-            return Refused(point.alternative, math.inf, str(error))
+            return CandidateRejection(point.alternative, math.inf, str(error))
         upper = upper_bound(defended.events(), self._situation())
         if not self.limits.proves(upper.epsilon):
-            return Refused(point.alternative, upper.epsilon, upper.how)
+            return CandidateRejection(point.alternative, upper.epsilon, upper.how)
         if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
             why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
-            return Refused(point.alternative, upper.epsilon, why)
-        return Proven(point, chain, upper)
+            return CandidateRejection(point.alternative, upper.epsilon, why)
+        return CandidateProof(point, chain, upper)
 
-    def chain(self, point: Point) -> tuple[str, ...]:
+    def chain(self, point: CandidatePoint) -> tuple[str, ...]:
         """Texts of a candidate's chain.
 
         Raises:
             UsageError: no noise that meets its target.
         """
         norm = USUAL_NORM if point.norm is None else point.norm
-        return Alternative(point.alternative).chain(
+        return DefenseAlternative(point.alternative).chain(
             self.setup, point.eps or 1.0, 2.0 * norm, self.limits.delta
         )
 
-    def _situation(self) -> Situation:
-        return Situation(
+    def _situation(self) -> AccountingContext:
+        return AccountingContext(
             view=self.limits.view,
             unit="interaction",
             parameters=self.setup.ranker.n_parameters,
@@ -154,7 +154,7 @@ class Accountant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SearchSpace:
     """The candidates that there are.
 
     Attributes:
@@ -165,10 +165,10 @@ class Space:
 
     eps: tuple[float, float]
     defenses: dict[str, tuple[bool, bool]]
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[CandidateRejection, ...] = ()
 
     @classmethod
-    def of(cls, accountant: Accountant) -> Space:
+    def of(cls, accountant: CandidateAccountant) -> SearchSpace:
         """Every mechanism with and without secure aggregation, where it can be proven at the limit itself.
 
         Whether a proof exists depends on the mechanism, the view and the wire, not on how much noise there
@@ -176,11 +176,13 @@ class Space:
         """
         most = min(accountant.limits.max_eps, MOST_EPS)
         defenses: dict[str, tuple[bool, bool]] = {}
-        refused: list[Refused] = []
+        refused: list[CandidateRejection] = []
         for text in alternatives():
-            has_eps = Alternative(text).uses_epsilon
-            found = accountant.proven(Point(text, most if has_eps else None, USUAL_NORM if has_eps else None))
-            if isinstance(found, Refused):
+            has_eps = DefenseAlternative(text).uses_epsilon
+            found = accountant.proven(
+                CandidatePoint(text, most if has_eps else None, USUAL_NORM if has_eps else None)
+            )
+            if isinstance(found, CandidateRejection):
                 refused.append(found)
             else:
                 clips = any(defense.name == "clip" for defense in parse_chain(found.defense))
@@ -206,13 +208,13 @@ class Space:
         turns = islice(cycle(open_ones), more)
         return [*found, *({"defense": text} for text in turns)][:candidates]
 
-    def suggested(self, trial: Any) -> Point:
+    def suggested(self, trial: Any) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         has_eps, clips = self.defenses[text]
         eps = trial.suggest_float(_eps_of(text), *self.eps, log=True) if has_eps else None
         norm = trial.suggest_float(_norm_of(text), *CLIP_NORMS, log=True) if clips else None
-        return Point(
+        return CandidatePoint(
             text,
             None if eps is None else min(_rounded(eps), self.eps[1]),
             None if norm is None else _rounded(norm),

@@ -11,7 +11,7 @@ from typing import Any
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, TRAINING
-from foltr_audit.experiments.runs.stored import StoredRun
+from foltr_audit.experiments.runs.stored import RunReader
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes
 
@@ -86,15 +86,15 @@ class RunDiff:
         files: all files but Spec and results.
     """
 
-    a: StoredRun
-    b: StoredRun
+    a: RunReader
+    b: RunReader
     fields: list[FieldDifference]
     metrics: list[MetricPair]
     models: ModelDifference | None
     files: list[FileComparison]
 
     @classmethod
-    def of(cls, a: StoredRun, b: StoredRun) -> RunDiff:
+    def of(cls, a: RunReader, b: RunReader) -> RunDiff:
         """Compare two Runs.
 
         A trace that has lost its truth has no metrics.
@@ -134,11 +134,11 @@ class RunDiff:
         return min(self.a.n_rounds, self.b.n_rounds)
 
 
-def _metrics(run: StoredRun) -> dict[str, float]:
+def _metrics(run: RunReader) -> dict[str, float]:
     return run.metrics if run.trace is None or run.trace.has_truth else {}
 
 
-def _fields(a: StoredRun, b: StoredRun) -> list[FieldDifference]:
+def _fields(a: RunReader, b: RunReader) -> list[FieldDifference]:
     there, here = flat(a.spec.table()), flat(b.spec.table())
     return [
         FieldDifference(field=name, a=there.get(name), b=here.get(name))
@@ -166,7 +166,7 @@ def _models_of(trace: Trace) -> Iterator[dict[str, bytes]]:
             yield {name: frame[name][i].to_numpy().tobytes() for name in names}
 
 
-def _digests(run: StoredRun) -> dict[str, tuple[str, ...]]:
+def _digests(run: RunReader) -> dict[str, tuple[str, ...]]:
     """SHA-256 (hex) of each file by name; of a table of a trace those of all parts, which are checked."""
     found: dict[str, tuple[str, ...]] = {}
     if (run.path / MODEL).is_file():

@@ -25,7 +25,7 @@ FINAL = "final"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredRun:
+class RunReader:
     """A Run and the trace of its training rounds; the rounds are read when they are asked for.
 
     Attributes:
@@ -39,7 +39,7 @@ class StoredRun:
     trace: Trace | None
 
     @classmethod
-    def open(cls, path: Path) -> StoredRun:
+    def open(cls, path: Path) -> RunReader:
         """The Run in a folder.
 
         Raises:
@@ -121,20 +121,20 @@ class StoredRun:
         return value
 
 
-def stored_runs(path: Path) -> list[StoredRun]:
+def stored_runs(path: Path) -> list[RunReader]:
     """The finished Runs of an `--out` folder, in the order of its plan.
 
     Raises:
         UsageError: no such folder, it holds no Run, or one is missing or unfinished.
         TraceError: a Run or the plan is damaged.
     """
-    runs = _planned(path) if (path / PLAN).is_file() else [StoredRun.open(path)]
+    runs = _planned(path) if (path / PLAN).is_file() else [RunReader.open(path)]
     for run in runs:
         run.refuse_unfinished()
     return runs
 
 
-def refuse_twice(runs: Sequence[StoredRun]) -> None:
+def refuse_twice(runs: Sequence[RunReader]) -> None:
     """Refuse a Run that is named more than once, be it by another path.
 
     Raises:
@@ -148,7 +148,7 @@ def refuse_twice(runs: Sequence[StoredRun]) -> None:
         seen.add(place)
 
 
-def _planned(path: Path) -> list[StoredRun]:
+def _planned(path: Path) -> list[RunReader]:
     runs = []
     for spec in stored_plan(path).specs:
         inner = path / spec.hash[:12]
@@ -156,7 +156,7 @@ def _planned(path: Path) -> list[StoredRun]:
             raise UsageError(
                 f"{path}: unfinished, Run {inner.name} of its {PLAN} is missing; end the run with --resume"
             )
-        run = StoredRun.open(inner)
+        run = RunReader.open(inner)
         difference = first_difference(run.spec, spec)
         if difference is not None:
             raise TraceError(f"{inner / SPEC}: another Spec than in {PLAN}: {difference}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.stored import StoredRun, refuse_twice, stored_runs
+from foltr_audit.experiments.runs.stored import RunReader, refuse_twice, stored_runs
 from foltr_audit.utils.formatting import json_text
 
 Fields = dict[str, Any]
@@ -22,7 +22,7 @@ LEARNER = "train.learner"
 _WORDS = {"None": "none", "True": "yes", "False": "no"}
 
 
-class Repetition(NamedTuple):
+class RunKey(NamedTuple):
     """What two Runs share to be a pair.
 
     Attributes:
@@ -36,7 +36,7 @@ class Repetition(NamedTuple):
     repetition: int
 
     @classmethod
-    def of(cls, run: StoredRun) -> Repetition:
+    def of(cls, run: RunReader) -> RunKey:
         """That of a Run with rounds."""
         spec = run.spec
         fingerprint = "" if run.trace is None else run.trace.header.dataset.fingerprint
@@ -48,7 +48,7 @@ class Repetition(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class System:
+class RankingSystem:
     """Runs of one `--out` folder that repeat each other.
 
     Attributes:
@@ -61,7 +61,7 @@ class System:
     name: str
     folder: Path
     fields: Fields
-    runs: dict[Repetition, StoredRun]
+    runs: dict[RunKey, RunReader]
 
     @property
     def rounds(self) -> int:
@@ -76,7 +76,7 @@ class System:
         return run.spec.data.source + (f" fold {fold}" if fold else "")
 
 
-def systems_in(folders: Sequence[Path]) -> list[System]:
+def systems_in(folders: Sequence[Path]) -> list[RankingSystem]:
     """The systems in some `--out` folders, in order.
 
     Raises:
@@ -85,7 +85,7 @@ def systems_in(folders: Sequence[Path]) -> list[System]:
     """
     runs = [(folder, run) for folder in folders for run in stored_runs(folder)]
     refuse_twice([run for _, run in runs])
-    grouped: dict[tuple[int, str], list[tuple[Path, StoredRun]]] = {}
+    grouped: dict[tuple[int, str], list[tuple[Path, RunReader]]] = {}
     tables: list[Fields] = []
     for folder, run in runs:
         table = _setting(run)
@@ -100,14 +100,16 @@ def systems_in(folders: Sequence[Path]) -> list[System]:
     owners = [members[0][0] for members in grouped.values()]
     differing = _differing(tables)
     return [
-        System(name=name, folder=folder, fields=fields, runs={Repetition.of(run): run for _, run in members})
+        RankingSystem(
+            name=name, folder=folder, fields=fields, runs={RunKey.of(run): run for _, run in members}
+        )
         for name, folder, fields, members in zip(
             _names(differing, owners), owners, differing, grouped.values(), strict=True
         )
     ]
 
 
-def matched(a: System, b: System, *, paired_only: bool = False) -> list[Repetition]:
+def matched(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) -> list[RunKey]:
     """The repetitions of which both systems have a Run, in order.
 
     Args:
@@ -134,7 +136,7 @@ def matched(a: System, b: System, *, paired_only: bool = False) -> list[Repetiti
     return both
 
 
-def _refuse_unmatched(a: System, b: System) -> None:
+def _refuse_unmatched(a: RankingSystem, b: RankingSystem) -> None:
     for repetition in a.runs:
         if repetition not in b.runs:
             raise UsageError(
@@ -143,7 +145,7 @@ def _refuse_unmatched(a: System, b: System) -> None:
             )
 
 
-def _setting(run: StoredRun) -> Fields:
+def _setting(run: RunReader) -> Fields:
     """The fields of a Spec that repetitions share, by dotted name, and whether it has the optional tables.
 
     How much of a run is recorded changes none of its results.

@@ -9,16 +9,22 @@ import numpy as np
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.judge.fact_check.sample import MOST_MESSAGES, Sample, sample_of
-from foltr_audit.judge.fact_check.search import Bar, Explained, Found, explain, search
-from foltr_audit.judge.fact_check.settings import Setting, told
+from foltr_audit.judge.fact_check.sample import MOST_MESSAGES, MessageSample, sample_of
+from foltr_audit.judge.fact_check.search import (
+    ExplanationCount,
+    ExplanationThreshold,
+    FactSearchResult,
+    explain,
+    search,
+)
+from foltr_audit.judge.fact_check.settings import StepSetting, told
 from foltr_audit.judge.fact_check.steps import usual_size
 from foltr_audit.judge.fact_check.tolerance import bar_of
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
 from foltr_audit.trace.lint.acts import CHANGES_MESSAGES
-from foltr_audit.trace.lint.declared import DeclaredNoise
+from foltr_audit.trace.lint.declared import NoiseDeclaration
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]
 
@@ -100,7 +106,7 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
         TraceError: a part that is damaged, or a number that is not finite.
     """
     reason = _why_not(trace)
-    sample = Sample() if reason else sample_of(trace, observer.knowing)
+    sample = MessageSample() if reason else sample_of(trace, observer.knowing)
     reason = reason or _why_not_these(sample)
     contradictions = tuple(sample.contradictions)
     if reason is not None:
@@ -108,14 +114,14 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     return _judged(trace, sample, contradictions)
 
 
-def _judged(trace: Trace, sample: Sample, contradictions: tuple[str, ...]) -> FactCheck:
+def _judged(trace: Trace, sample: MessageSample, contradictions: tuple[str, ...]) -> FactCheck:
     first = sample.pieces[0].view
     size = float(np.median(np.concatenate([usual_size(piece.view) for piece in sample.pieces])))
     bar = bar_of(first.knowledge, [piece.view for piece in sample.pieces], size)
     if bar is None:
         why = "noise of the declared law is larger than the updates"
         return FactCheck("cannot tell", why, sample.size, contradictions=contradictions)
-    declared = Setting.declared(trace.header.content, first.knowledge)
+    declared = StepSetting.declared(trace.header.content, first.knowledge)
     result = explain(declared, sample.pieces, bar)
     if result.messages < _FEWEST:
         why = f"only {result.messages} messages of {sample.size} differ enough from the global model"
@@ -128,10 +134,10 @@ def _judged(trace: Trace, sample: Sample, contradictions: tuple[str, ...]) -> Fa
 
 def _poor(
     trace: Trace,
-    sample: Sample,
-    bar: Bar,
-    declared: Setting,
-    result: Explained,
+    sample: MessageSample,
+    bar: ExplanationThreshold,
+    declared: StepSetting,
+    result: ExplanationCount,
     contradictions: tuple[str, ...],
 ) -> FactCheck:
     """The verdict on facts that explain too little."""
@@ -156,7 +162,7 @@ def _poor(
     )
 
 
-def _too_many_clicks(declared: Setting, result: Explained) -> str | None:
+def _too_many_clicks(declared: StepSetting, result: ExplanationCount) -> str | None:
     """Where all documents form pairs, clicks on the others with the other sign make the same message."""
     if declared.pairs != "all" or result.clicked <= 0.5:
         return None
@@ -166,7 +172,7 @@ def _too_many_clicks(declared: Setting, result: Explained) -> str | None:
     )
 
 
-def _nothing_better(found: Found, *, candidates: bool) -> str:
+def _nothing_better(found: FactSearchResult, *, candidates: bool) -> str:
     if found.own_factors is not None:
         low, high = found.own_factors
         return (
@@ -182,7 +188,7 @@ def _nothing_better(found: Found, *, candidates: bool) -> str:
 
 def _changing_act(trace: Trace) -> str | None:
     """What changes messages beyond the declared step and clip, so that nothing is proven by them."""
-    for act in DeclaredNoise.of(trace.header).acts or ():
+    for act in NoiseDeclaration.of(trace.header).acts or ():
         ball = "clip_norm" in trace.header.knowledge and act.text.startswith(_BALLS)
         if act.kind in CHANGES_MESSAGES and not ball:
             return f"{act.text} may change them"
@@ -194,7 +200,7 @@ def _unknown_noise(trace: Trace) -> str | None:
     stated = trace.header.knowledge.get("noise")
     if stated == "none" or (isinstance(stated, str) and parse_law(stated) is not None):
         return None
-    declared = DeclaredNoise.of(trace.header)
+    declared = NoiseDeclaration.of(trace.header)
     if declared.is_none:
         return None
     noise = declared.text
@@ -214,7 +220,7 @@ def _why_not(trace: Trace) -> str | None:
     return None
 
 
-def _why_not_these(sample: Sample) -> str | None:
+def _why_not_these(sample: MessageSample) -> str | None:
     """Why these messages cannot be checked."""
     if not sample.pieces:
         several = sorted(sample.lists - {1})

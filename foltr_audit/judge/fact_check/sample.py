@@ -22,7 +22,7 @@ _MOST_PARTS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class RoundSample:
     """Sampled messages of one round, each with one list.
 
     Attributes:
@@ -35,13 +35,13 @@ class Piece:
     before: Floats | None
     after: Floats
 
-    def first(self, count: int) -> Piece:
+    def first(self, count: int) -> RoundSample:
         """The same piece with its first messages only."""
         return self if count >= len(self.view) else replace(self, view=rows_of(self.view, count))
 
 
 @dataclass
-class Sample:
+class MessageSample:
     """What was sampled of a trace.
 
     Attributes:
@@ -51,7 +51,7 @@ class Sample:
         contradictions: what the counts of a round contradict, one line each.
     """
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[RoundSample] = field(default_factory=list)
     lists: set[int] = field(default_factory=set)
     silent: int = 0
     contradictions: list[str] = field(default_factory=list)
@@ -61,20 +61,20 @@ class Sample:
         """Number of sampled messages."""
         return sum(len(piece.view) for piece in self.pieces)
 
-    def smaller(self, count: int) -> list[Piece]:
+    def smaller(self, count: int) -> list[RoundSample]:
         """About so many of the messages, from all rounds alike."""
         each = max(1, count // max(1, len(self.pieces)))
         step = max(1, len(self.pieces) // count)
         return [piece.first(each) for piece in self.pieces[::step]]
 
 
-def sample_of(trace: Trace, observer: Observer) -> Sample:
+def sample_of(trace: Trace, observer: Observer) -> MessageSample:
     """Messages of one list that changed something, from rounds spread evenly over a trace.
 
     Raises:
         TraceError: a part that is damaged, or a number that is not finite.
     """
-    found, before = Sample(), None
+    found, before = MessageSample(), None
     trace = _thinned(trace)
     quota = -(-MOST_MESSAGES // max(1, trace.n_rounds))
     for record in trace.rounds():
@@ -86,7 +86,7 @@ def sample_of(trace: Trace, observer: Observer) -> Sample:
             spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
             earlier = before.parameters if follows and before is not None else None
             for view in _views(observer, picked(record, slots[spread])):
-                found.pieces.append(Piece(view, earlier, record.aggregate))
+                found.pieces.append(RoundSample(view, earlier, record.aggregate))
         before = record
     return found
 
@@ -99,7 +99,7 @@ def _thinned(trace: Trace) -> Trace:
     return replace(trace, parts=tuple(trace.parts[index] for index in chosen.tolist()))
 
 
-def _hold_against_interactions(found: Sample, trace: Trace, record: RoundRecord) -> None:
+def _hold_against_interactions(found: MessageSample, trace: Trace, record: RoundRecord) -> None:
     stated = trace.header.knowledge.get("interactions")
     if isinstance(stated, bool) or not isinstance(stated, int) or found.contradictions:
         return
@@ -110,7 +110,7 @@ def _hold_against_interactions(found: Sample, trace: Trace, record: RoundRecord)
         )
 
 
-def _slots(found: Sample, trace: Trace, record: RoundRecord) -> Ints:
+def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     """Messages with one list of two documents or more that differ from the global model."""
     if not record.n_messages:
         return np.empty(0, dtype=np.int64)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.judge.fact_check.sample import Piece
-from foltr_audit.judge.fact_check.settings import Model, Setting
+from foltr_audit.judge.fact_check.sample import RoundSample
+from foltr_audit.judge.fact_check.settings import Model, StepSetting
 from foltr_audit.judge.fact_check.steps import (
-    Replayed,
-    Tolerance,
+    MatchTolerance,
+    SingleListReplay,
     best_patterns,
     rescaled,
     shrunk_models,
@@ -32,7 +32,7 @@ _FEWEST = 3  # messages that a number must be read from
 
 
 @dataclass(frozen=True)
-class Bar:
+class ExplanationThreshold:
     """What counts as an explained message.
 
     Attributes:
@@ -49,11 +49,11 @@ class Bar:
     least: int
     by_noise: float
 
-    def tolerance(self, view: View) -> Tolerance:
+    def tolerance(self, view: View) -> MatchTolerance:
         """How near a number must come to count as reproduced."""
         return tolerance_of(view, self.size, self.noise)
 
-    def explained(self, count: NDArray[np.int64], tolerance: Tolerance) -> tuple[Bools, Bools]:
+    def explained(self, count: NDArray[np.int64], tolerance: MatchTolerance) -> tuple[Bools, Bools]:
         """Which of n messages are explained by so many reproduced numbers, and which count at all."""
         moved = tolerance.moved.sum(axis=1)
         counts = (moved >= self.least) & (moved > self.by_noise)
@@ -61,7 +61,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplanationCount:
     """How many of the messages that count a setting explains.
 
     Attributes:
@@ -79,24 +79,26 @@ class Explained:
         """The share of messages; 0 without any."""
         return self.explained / self.messages if self.messages else 0.0
 
-    def __gt__(self, other: Explained) -> bool:
+    def __gt__(self, other: ExplanationCount) -> bool:
         """Whether clearly more messages are explained."""
         return self.share > other.share + _ALIKE
 
 
-def explain(setting: Setting, pieces: Sequence[Piece], bar: Bar) -> Explained:
+def explain(
+    setting: StepSetting, pieces: Sequence[RoundSample], bar: ExplanationThreshold
+) -> ExplanationCount:
     """How many messages a setting explains, each by its best clicks."""
     explained, messages, clicked = 0, 0, 0.0
     for view in _views(setting, pieces):
         tolerance = bar.tolerance(view)
-        best = best_patterns(Replayed(view), tolerance, setting.sign)
+        best = best_patterns(SingleListReplay(view), tolerance, setting.sign)
         good, counts = bar.explained(best.reproduced, tolerance)
         explained, messages = explained + int(good.sum()), messages + int(counts.sum())
         clicked += float(best.clicked[good].sum())
-    return Explained(explained, messages, clicked / max(1, explained))
+    return ExplanationCount(explained, messages, clicked / max(1, explained))
 
 
-def _views(setting: Setting, pieces: Sequence[Piece]) -> Iterator[View]:
+def _views(setting: StepSetting, pieces: Sequence[RoundSample]) -> Iterator[View]:
     for piece in pieces:
         view = setting.view(piece)
         if view is not None:
@@ -104,7 +106,7 @@ def _views(setting: Setting, pieces: Sequence[Piece]) -> Iterator[View]:
 
 
 @dataclass(frozen=True)
-class Found:
+class FactSearchResult:
     """What a search ended with.
 
     Attributes:
@@ -114,12 +116,14 @@ class Found:
             explains most; else None.
     """
 
-    setting: Setting
-    explained: Explained
+    setting: StepSetting
+    explained: ExplanationCount
     own_factors: tuple[float, float] | None
 
 
-def search(declared: Setting, pieces: Sequence[Piece], bar: Bar, *, candidates: bool) -> Found:
+def search(
+    declared: StepSetting, pieces: Sequence[RoundSample], bar: ExplanationThreshold, *, candidates: bool
+) -> FactSearchResult:
     """Try signs, kinds, models, pairs, normalisers, step sizes and clips; the nearest of equal ones.
 
     `candidates`: whether normalisers over all candidates can be tried.
@@ -139,10 +143,10 @@ def search(declared: Setting, pieces: Sequence[Piece], bar: Bar, *, candidates: 
                 not found > tried and farther < (len(best.changes(declared)), found.clicked)
             ):
                 best, found = setting, tried
-    return Found(best, found, factors if found.share < 0.5 else None)
+    return FactSearchResult(best, found, factors if found.share < 0.5 else None)
 
 
-def _frames(declared: Setting, *, candidates: bool) -> list[Setting]:
+def _frames(declared: StepSetting, *, candidates: bool) -> list[StepSetting]:
     """Settings with other kinds, models, pairs and normalisers, the nearest first."""
     models: tuple[Model, ...] = ("round", "before", "after")
     normalisers = ("shown", "candidates") if candidates else (declared.normaliser,)
@@ -156,8 +160,8 @@ def _frames(declared: Setting, *, candidates: bool) -> list[Setting]:
 
 
 def _proposals(
-    frame: Setting, pieces: Sequence[Piece], bar: Bar
-) -> tuple[list[Setting], tuple[float, float] | None]:
+    frame: StepSetting, pieces: Sequence[RoundSample], bar: ExplanationThreshold
+) -> tuple[list[StepSetting], tuple[float, float] | None]:
     """Settings of a frame with signs, step sizes and clips read from the messages; and factors apart."""
     made = [replace(frame, sign=sign) for sign in (1, -1)]
     if frame.clip is not None:
@@ -165,7 +169,7 @@ def _proposals(
     free = replace(frame, clip=None)
     factors, norms, messages = [], [], 0
     for view in _views(free, pieces):
-        replayed, tolerance = Replayed(view), bar.tolerance(view)
+        replayed, tolerance = SingleListReplay(view), bar.tolerance(view)
         scaled = rescaled(replayed, tolerance)
         good, counts = bar.explained(scaled.reproduced, tolerance)
         factors.append(scaled.factor[good])
@@ -185,7 +189,7 @@ def _proposals(
     return made, own
 
 
-def _at_rate(setting: Setting, rate: float) -> Setting:
+def _at_rate(setting: StepSetting, rate: float) -> StepSetting:
     return replace(setting, sign=-1 if rate < 0 else 1, learning_rate=_rounded(abs(rate)))
 
 

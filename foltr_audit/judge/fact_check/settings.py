@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.judge.fact_check.sample import Piece
+from foltr_audit.judge.fact_check.sample import RoundSample
 from foltr_audit.privacy.events import Ball
 
 Model = Literal["round", "before", "after"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class StepSetting:
     """The facts that decide what a client's step makes of its clicks.
 
     Attributes:
@@ -34,7 +34,7 @@ class Setting:
     clip: Ball | None
 
     @classmethod
-    def declared(cls, kind: str, known: Knowledge) -> Setting:
+    def declared(cls, kind: str, known: Knowledge) -> StepSetting:
         """What a header says."""
         return cls(
             kind=kind,
@@ -46,7 +46,7 @@ class Setting:
             clip=known.clip,
         )
 
-    def view(self, piece: Piece) -> View | None:
+    def view(self, piece: RoundSample) -> View | None:
         """The messages as they are under this setting; None where the model is not recorded."""
         models = {"round": piece.view.parameters[0], "before": piece.before, "after": piece.after}
         model = models[self.model]
@@ -62,7 +62,7 @@ class Setting:
         start = piece.view.parameters * 0.0 + model
         return replace(piece.view, kind=self.kind, parameters=start, knowledge=known)
 
-    def changes(self, declared: Setting) -> dict[str, object]:
+    def changes(self, declared: StepSetting) -> dict[str, object]:
         """The facts that differ from the declared ones, by name."""
         found: dict[str, object] = {}
         for name in ("sign", "kind", "pairs", "normaliser", "learning_rate"):

@@ -21,7 +21,7 @@ _MOVED = 8.0  # tolerances that a number must exceed to count as moved
 _NUMBERS = 1 << 21  # of the steps of one message at a time
 
 
-class Steps(NamedTuple):
+class PatternSteps(NamedTuple):
     """Steps of some click patterns of one list.
 
     Attributes:
@@ -53,7 +53,7 @@ def coefficients(weights: Floats, clicks: Bools, *, only_observed: bool) -> Floa
     return np.asarray(seen * (c * (seen @ weights) - (seen * c) @ weights))
 
 
-class Replayed:
+class SingleListReplay:
     """Steps from the lists of a view whose messages have one list each, under what the view knows."""
 
     def __init__(self, view: View) -> None:
@@ -64,7 +64,7 @@ class Replayed:
         self.rows = replay.jacobian(view.parameters, every, 0)
         self.lengths = replay.lengths[:, 0]
 
-    def steps(self, i: int) -> Iterator[Steps]:
+    def steps(self, i: int) -> Iterator[PatternSteps]:
         """Steps of every click pattern of a message's list, a bounded number at a time."""
         L, P = int(self.lengths[i]), self.rows.shape[2]
         clicks, rows, weights = _patterns(L), self.rows[i, :L], self.weights[i, :L, :L]
@@ -75,9 +75,9 @@ class Replayed:
             by_document = coefficients(weights, here, only_observed=self.replay.only_observed)
             size = np.abs(by_document).sum(axis=1)
             sizes = size[:, np.newaxis] * largest
-            yield Steps(by_document @ rows, sizes, size > 0, here.sum(axis=1) / max(1, L))
+            yield PatternSteps(by_document @ rows, sizes, size > 0, here.sum(axis=1) / max(1, L))
 
-    def predicted(self, i: int, steps: Steps) -> Floats:
+    def predicted(self, i: int, steps: PatternSteps) -> Floats:
         """Updates of these patterns under the declared learning rate and clip, (H, P)."""
         start, known = self.view.parameters[i], self.view.knowledge
         if known.clip is None:
@@ -87,7 +87,7 @@ class Replayed:
         return np.asarray(np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start)
 
 
-class Tolerance(NamedTuple):
+class MatchTolerance(NamedTuple):
     """How near a number must come to count as reproduced.
 
     Attributes:
@@ -101,7 +101,7 @@ class Tolerance(NamedTuple):
     moved: Bools
 
 
-def tolerance_of(view: View, size: float, noise: float = 0.0) -> Tolerance:
+def tolerance_of(view: View, size: float, noise: float = 0.0) -> MatchTolerance:
     """The tolerance for rounding, features' included, and for noise of some size.
 
     `size` is the usual one of an update's numbers in all messages.
@@ -111,7 +111,7 @@ def tolerance_of(view: View, size: float, noise: float = 0.0) -> Tolerance:
     values = 4.0 * resolution * (np.abs(view.messages) + np.abs(view.parameters))
     near = RELATIVE * np.maximum(usual_size(view), 0.1 * size)[:, np.newaxis] + values + noise
     far = 4.0 * noise if noise else _MOVED * near
-    return Tolerance(near, 8.0 * resolution, updates > far)
+    return MatchTolerance(near, 8.0 * resolution, updates > far)
 
 
 def usual_size(view: View) -> Floats:
@@ -122,7 +122,7 @@ def usual_size(view: View) -> Floats:
     return np.asarray(np.nanmedian(known, axis=1))
 
 
-class Best(NamedTuple):
+class PatternMatch(NamedTuple):
     """The best click pattern of each of n messages.
 
     Attributes:
@@ -134,7 +134,7 @@ class Best(NamedTuple):
     clicked: Floats
 
 
-def best_patterns(replayed: Replayed, tolerance: Tolerance, sign: int = 1) -> Best:
+def best_patterns(replayed: SingleListReplay, tolerance: MatchTolerance, sign: int = 1) -> PatternMatch:
     """The click pattern of each message that reproduces most of its moved numbers."""
     view, rate = replayed.view, abs(replayed.replay.learning_rate)
     found, clicked = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
@@ -148,10 +148,10 @@ def best_patterns(replayed: Replayed, tolerance: Tolerance, sign: int = 1) -> Be
             best = int(count.argmax())
             if count[best] > found[i]:
                 found[i], clicked[i] = count[best], steps.clicked[best]
-    return Best(found, clicked)
+    return PatternMatch(found, clicked)
 
 
-class Scaled(NamedTuple):
+class MatchAtScale(NamedTuple):
     """The best pattern of each of n messages where the size of the step is not known.
 
     Attributes:
@@ -163,7 +163,7 @@ class Scaled(NamedTuple):
     factor: Floats
 
 
-def rescaled(replayed: Replayed, tolerance: Tolerance) -> Scaled:
+def rescaled(replayed: SingleListReplay, tolerance: MatchTolerance) -> MatchAtScale:
     """The best pattern times a factor of its own: the median quotient of update and gradient."""
     view = replayed.view
     found, factor = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
@@ -181,10 +181,10 @@ def rescaled(replayed: Replayed, tolerance: Tolerance) -> Scaled:
             best = int(count.argmax())
             if count[best] > found[i]:
                 found[i], factor[i] = count[best], own[best]
-    return Scaled(found, factor)
+    return MatchAtScale(found, factor)
 
 
-def shrunk_models(replayed: Replayed, tolerance: Tolerance) -> tuple[Scaled, Floats]:
+def shrunk_models(replayed: SingleListReplay, tolerance: MatchTolerance) -> tuple[MatchAtScale, Floats]:
     """The best pattern whose model is scaled down by a factor, as a clip does; and its norms, (n, 2).
 
     The norms are L1 and L2 of the scaled model.
@@ -204,7 +204,7 @@ def shrunk_models(replayed: Replayed, tolerance: Tolerance) -> tuple[Scaled, Flo
                 found[i], factor[i] = count[best], own[best]
                 clipped = own[best] * models[best]
                 norms[i] = np.abs(clipped).sum(), np.linalg.norm(clipped)
-    return Scaled(found, factor), norms
+    return MatchAtScale(found, factor), norms
 
 
 def median_quotient(values: Floats, rows: Floats) -> Floats:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.judge.fact_check.search import Bar
+from foltr_audit.judge.fact_check.search import ExplanationThreshold
 from foltr_audit.judge.fact_check.steps import RELATIVE
-from foltr_audit.privacy.noise import AddedNoise, parse_law
+from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.trace.lint.probabilities import probability_within
 
 _SPARE = 0.2  # of the numbers: what sparse noise must leave as good as untouched
@@ -20,7 +20,7 @@ _LEAST_DENSE = 8  # numbers that must stand out of dense noise
 _STANDS_OUT = 5.0  # times as many numbers must stand out as noise alone would make
 
 
-def bar_of(known: Knowledge, views: Sequence[View], size: float) -> Bar | None:
+def bar_of(known: Knowledge, views: Sequence[View], size: float) -> ExplanationThreshold | None:
     """What counts as explained under the declared noise and updates of a usual size; None: noise hides all.
 
     Noise that leaves a fifth of the numbers as good as untouched is judged by these. Of other noise a
@@ -28,14 +28,16 @@ def bar_of(known: Knowledge, views: Sequence[View], size: float) -> Bar | None:
     """
     law = None if known.noise in (None, "none") else parse_law(str(known.noise))
     if law is None:
-        return Bar(size=size, noise=0.0, share=0.5, least=_LEAST, by_noise=0.0)
+        return ExplanationThreshold(size=size, noise=0.0, share=0.5, least=_LEAST, by_noise=0.0)
     untouched = _within(law, RELATIVE * size)
     if untouched is None:
-        return Bar(size=size, noise=0.0, share=0.5, least=_LEAST, by_noise=0.0)
+        return ExplanationThreshold(size=size, noise=0.0, share=0.5, least=_LEAST, by_noise=0.0)
     P = views[0].parameters.shape[1]
     if untouched >= _SPARE:
         least = int(np.ceil(_LEAST / untouched))
-        return Bar(size, noise=0.0, share=untouched / 2, least=least, by_noise=_at_most(1 - untouched, P))
+        return ExplanationThreshold(
+            size, noise=0.0, share=untouched / 2, least=least, by_noise=_at_most(1 - untouched, P)
+        )
     noise = _usual_noise(law, size)
     if noise is None:
         return None
@@ -43,7 +45,9 @@ def bar_of(known: Knowledge, views: Sequence[View], size: float) -> Bar | None:
     standing = float(np.mean(np.concatenate([_standing(view, 4.0 * noise) for view in views])))
     if standing <= _STANDS_OUT * outside:
         return None
-    return Bar(size, noise=noise, share=0.5, least=_LEAST_DENSE, by_noise=_at_most(outside, P))
+    return ExplanationThreshold(
+        size, noise=noise, share=0.5, least=_LEAST_DENSE, by_noise=_at_most(outside, P)
+    )
 
 
 def _at_most(probability: float, P: int) -> float:
@@ -56,7 +60,7 @@ def _standing(view: View, size: float) -> NDArray[np.bool_]:
     return np.asarray((np.abs(view.updates) > size).reshape(-1))
 
 
-def _usual_noise(law: AddedNoise, size: float) -> float | None:
+def _usual_noise(law: AdditiveNoise, size: float) -> float | None:
     """The size that three quarters of the noise are within, if it is below the usual size of an update."""
     sizes = size * np.geomspace(RELATIVE, 1.0, 200)
     inside = probability_within(law, sizes)
@@ -65,6 +69,6 @@ def _usual_noise(law: AddedNoise, size: float) -> float | None:
     return float(sizes[np.argmax(inside >= _USUAL)])
 
 
-def _within(law: AddedNoise, size: float) -> float | None:
+def _within(law: AdditiveNoise, size: float) -> float | None:
     found = probability_within(law, size)
     return None if found is None else float(found)

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from foltr_audit.privacy.accounting.collusion import Cohort, exposure, opening
+from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure, opening
 from foltr_audit.privacy.accounting.losses import PureLoss
-from foltr_audit.privacy.accounting.noise import Hidden, Proof, proofs_of
-from foltr_audit.privacy.accounting.situation import Situation, UpperBound
-from foltr_audit.privacy.accounting.walk import Protection, Walked, walk
+from foltr_audit.privacy.accounting.noise import LossProof, SensitivityBound, proofs_of
+from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.observers import sees_lists
 
 
-def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBound:
+def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:
     """The best of all proofs that the events of a chain give; neighbours replace one unit of one client.
 
     Each noise is a proof by itself, since what comes after it never depends on the clicks again, and so are
@@ -50,9 +50,9 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
       learnt from in the round in which its client is sampled, which over T rounds happens more often.
 
     >>> from foltr_audit.privacy.noise import GammaShare
-    >>> from foltr_audit.privacy.events import Bounded, Noised
-    >>> chain = [Bounded(norm=1.5, ord=1, of="model"), Noised(law=GammaShare(n=1, scale=2.5))]
-    >>> situation = Situation(view="individual", unit="client", parameters=46, shares=1000)
+    >>> from foltr_audit.privacy.events import NormBound, NoiseAddition
+    >>> chain = [NormBound(norm=1.5, ord=1, of="model"), NoiseAddition(law=GammaShare(n=1, scale=2.5))]
+    >>> situation = AccountingContext(view="individual", unit="client", parameters=46, shares=1000)
     >>> f"{upper_bound(chain, situation).epsilon:.3f}"
     '1.200'
     """
@@ -74,51 +74,51 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: Situation) -> UpperBo
 
 
 def over_rounds(
-    events: Sequence[PrivacyEvent], situation: Situation, rounds: Sequence[int]
+    events: Sequence[PrivacyEvent], situation: AccountingContext, rounds: Sequence[int]
 ) -> list[UpperBound]:
     """The bound accumulated over each number of rounds: what is learnt about one client in its lifetime."""
     return [upper_bound(events, replace(situation, rounds=count)) for count in rounds]
 
 
-def _by_clicks(walked: Walked, situation: Situation) -> Iterator[Proof]:
+def _by_clicks(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
     if math.isinf(walked.bit_epsilon):
         return
     if situation.unit == "client":
-        yield Proof(None, "randomised clicks hide clicks, not which queries a client asks")
+        yield LossProof(None, "randomised clicks hide clicks, not which queries a client asks")
         return
     lists = {"click": 0, "interaction": 1, "query": situation.interactions}[situation.unit]
     bits = max(1, lists * situation.list_length)
     how = f"{bits} click{'s' * (bits > 1)} randomised with epsilon {walked.bit_epsilon:.4g} each"
-    yield Proof(PureLoss(walked.bit_epsilon, bits), how)
+    yield LossProof(PureLoss(walked.bit_epsilon, bits), how)
 
 
-def _by_metrics(walked: Walked, situation: Situation) -> Iterator[Proof]:
+def _by_metrics(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
     """A metric is all of an interaction that a client sends, whatever query it asked."""
     if math.isinf(walked.metric_epsilon):
         return
     count = situation.interactions if situation.unit in ("query", "client") else 1
     how = f"{count} metric{'s' * (count > 1)} randomised with epsilon {walked.metric_epsilon:.4g} each"
-    yield Proof(PureLoss(walked.metric_epsilon, count), how)
+    yield LossProof(PureLoss(walked.metric_epsilon, count), how)
 
 
-def _by_noise(walked: Walked, situation: Situation) -> Iterator[Proof]:
+def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
     secure = walked.at_least is not None and situation.seen == "individual"
     share, honest = _share(situation), _honest(walked, situation)
     for noise in walked.noises:
         if not noise.apart.known:
-            yield Proof(None, noise.unbounded)
+            yield LossProof(None, noise.unbounded)
             continue
         if situation.lists_follow_clicks:
-            yield Proof(None, _LISTS_TELL)
+            yield LossProof(None, _LISTS_TELL)
             continue
         if _tells_last_bits(walked, situation):
-            yield Proof(None, _LAST_BITS_TELL)
+            yield LossProof(None, _LAST_BITS_TELL)
             continue
         yield from _in_message(noise, situation, share)
         if honest > 1 and (secure or situation.seen != "individual"):
             opened, why = _opened(walked, honest, situation)
             if opened > 0 and opened >= situation.delta:
-                yield Proof(None, why, of_sum=True)
+                yield LossProof(None, why, of_sum=True)
             else:
                 proofs = _in_sum(noise, honest, situation, share)
                 yield from (replace(proof, spent=opened) for proof in proofs)
@@ -135,27 +135,29 @@ _LAST_BITS_TELL = (
 )
 
 
-def _tells_last_bits(walked: Walked, situation: Situation) -> bool:
+def _tells_last_bits(walked: ChainSummary, situation: AccountingContext) -> bool:
     single = situation.seen == "individual" or _honest(walked, situation) == 1
     return situation.number_format == "float64" and single and walked.shows_last_bits
 
 
-def _in_message(noise: Protection, situation: Situation, share: float) -> Iterator[Proof]:
-    hidden = Hidden(
+def _in_message(noise: ProtectiveNoise, situation: AccountingContext, share: float) -> Iterator[LossProof]:
+    hidden = SensitivityBound(
         apart=noise.apart, parameters=situation.parameters, grid=noise.grid, where="on each message"
     )
     yield from (replace(proof, share=share) for proof in proofs_of(noise.law, hidden))
 
 
-def _in_sum(noise: Protection, honest: int, situation: Situation, share: float) -> Iterator[Proof]:
+def _in_sum(
+    noise: ProtectiveNoise, honest: int, situation: AccountingContext, share: float
+) -> Iterator[LossProof]:
     if noise.spoilt is not None:
         why = f"{noise.spoilt}, so that the sum does not hold the sum of the noise"
-        yield Proof(None, why, of_sum=True)
+        yield LossProof(None, why, of_sum=True)
         return
     stretch = situation.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
     told = " that are not told" if situation.seen == "colluding" else ""
-    hidden = Hidden(
+    hidden = SensitivityBound(
         apart=noise.apart.times(stretch),
         parameters=situation.parameters,
         grid=noise.grid,
@@ -165,17 +167,17 @@ def _in_sum(noise: Protection, honest: int, situation: Situation, share: float) 
     yield from (replace(proof, share=share) for proof in proofs_of(noise.law.summed(honest), hidden))
 
 
-def _opened(walked: Walked, honest: int, situation: Situation) -> tuple[float, str]:
+def _opened(walked: ChainSummary, honest: int, situation: AccountingContext) -> tuple[float, str]:
     """How likely those who tell are to open a message, or a smaller sum, in any of the rounds, and how."""
     shares, telling = walked.key_shares, situation.colluders
     if situation.seen != "colluding" or telling is None or shares is None:
         return 0.0, ""
     missing = situation.shares - _arriving(walked, situation)
-    cohort = Cohort(clients=situation.shares, missing=missing, telling=telling)
+    cohort = CohortCounts(clients=situation.shares, missing=missing, telling=telling)
     return min(1.0, situation.rounds * exposure(shares, cohort, honest)), opening(shares, telling)
 
 
-def _honest(walked: Walked, situation: Situation) -> int:
+def _honest(walked: ChainSummary, situation: AccountingContext) -> int:
     """Messages in the sum whose senders tell nobody, the client's own included."""
     arriving = _arriving(walked, situation)
     if situation.seen != "colluding":
@@ -183,7 +185,7 @@ def _honest(walked: Walked, situation: Situation) -> int:
     return 1 if situation.colluders is None else max(1, arriving - situation.colluders)
 
 
-def _arriving(walked: Walked, situation: Situation) -> int:
+def _arriving(walked: ChainSummary, situation: AccountingContext) -> int:
     """Messages in the sum. A secure sum of fewer than its threshold is never opened."""
     fewest = min(walked.at_least or 1, situation.shares)
     if situation.arriving is not None:
@@ -191,7 +193,7 @@ def _arriving(walked: Walked, situation: Situation) -> int:
     return situation.shares if walked.at_least is None else fewest
 
 
-def _share(situation: Situation) -> float:
+def _share(situation: AccountingContext) -> float:
     """The share of clients in a sample that amplifies; 1 where none does."""
     told = situation.seen == "colluding" or sees_lists(situation.view)
     once = situation.rounds == 1 or situation.touched > 1
@@ -199,7 +201,7 @@ def _share(situation: Situation) -> float:
     return situation.sampled if hidden and once else 1.0
 
 
-def _bound(proof: Proof, situation: Situation) -> UpperBound:
+def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
     if proof.loss is None:
         return UpperBound(epsilon=math.inf, delta=situation.delta, how=proof.how)
     rounds = situation.touched

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from foltr_audit.privacy.events import KeyShares
 
 
-class Cohort(NamedTuple):
+class CohortCounts(NamedTuple):
     """A cohort of a round.
 
     Attributes:
@@ -22,7 +22,7 @@ class Cohort(NamedTuple):
     telling: int
 
 
-def exposure(shares: KeyShares, cohort: Cohort, honest: int) -> float:
+def exposure(shares: KeyShares, cohort: CohortCounts, honest: int) -> float:
     """Upper bound on the chance that one of `honest` messages, or a sum of some of them, is opened.
 
     - A message, if enough of its client's neighbours tell their shares of its secrets: their number is

@@ -16,7 +16,7 @@ from foltr_audit.privacy.accounting.composition import (
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_epsilon
 
 
-class Loss(Protocol):
+class PrivacyLoss(Protocol):
     """The privacy loss of one round."""
 
     def epsilon(self, rounds: int, delta: float, share: float) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from foltr_audit.privacy.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PureLoss
+from foltr_audit.privacy.accounting.losses import GaussianLoss, LaplaceLoss, PrivacyLoss, PureLoss
 from foltr_audit.privacy.accounting.norms import Norms, whole_multiple
-from foltr_audit.privacy.noise import AddedNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hidden:
+class SensitivityBound:
     """What noise has to hide.
 
     Attributes:
@@ -30,7 +30,7 @@ class Hidden:
 
 
 @dataclass(frozen=True)
-class Proof:
+class LossProof:
     """A loss that is proven for one round, or why there is none.
 
     Attributes:
@@ -42,7 +42,7 @@ class Proof:
         spent: how much of delta is spent on what may go wrong otherwise.
     """
 
-    loss: Loss | None
+    loss: PrivacyLoss | None
     how: str
     kind: str = ""
     share: float = 1.0
@@ -50,7 +50,7 @@ class Proof:
     spent: float = 0.0
 
 
-def proofs_of(law: AddedNoise, hidden: Hidden) -> tuple[Proof, ...]:
+def proofs_of(law: AdditiveNoise, hidden: SensitivityBound) -> tuple[LossProof, ...]:
     """The losses of independent noise of a law on every coordinate of vectors that it has to hide."""
     match law:
         case GammaShare():
@@ -59,19 +59,19 @@ def proofs_of(law: AddedNoise, hidden: Hidden) -> tuple[Proof, ...]:
             return (gaussian_proof(law, hidden),)
         case DiscreteGaussian() | Skellam():
             return (grid_proof(law, hidden),)
-    return (Proof(None, f"noise {law.text} is of no law that accounting knows"),)
+    return (LossProof(None, f"noise {law.text} is of no law that accounting knows"),)
 
 
-def gaussian_proof(law: Gaussian, hidden: Hidden) -> Proof:
+def gaussian_proof(law: Gaussian, hidden: SensitivityBound) -> LossProof:
     """Of Gaussian noise: the L2 distance over sigma.
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", theorem 8.
     """
     how = f"Gaussian noise of sigma {law.sigma:.4g} {hidden.where}, L2 distance {hidden.apart.l2:.4g}"
-    return Proof(GaussianLoss(hidden.apart.l2 * law.gaussian_slope), how, "Gaussian")
+    return LossProof(GaussianLoss(hidden.apart.l2 * law.gaussian_slope), how, "Gaussian")
 
 
-def grid_proof(law: DiscreteGaussian | Skellam, hidden: Hidden) -> Proof:
+def grid_proof(law: DiscreteGaussian | Skellam, hidden: SensitivityBound) -> LossProof:
     """Of noise on a grid, for vectors on that grid: as private as a Gaussian of nearly the same deviation.
 
     Noise off the grid would tell by its last digits; so would a sum in which draws have different weights.
@@ -82,14 +82,14 @@ def grid_proof(law: DiscreteGaussian | Skellam, hidden: Hidden) -> Proof:
     name = "discrete Gaussian" if isinstance(law, DiscreteGaussian) else "Skellam"
     how = f"{name} noise of deviation {law.scale:.4g} on a grid of {law.step:.4g} {hidden.where}"
     if not whole_multiple(hidden.grid, law.step):
-        return Proof(None, f"{how}: messages are not rounded to that grid before")
+        return LossProof(None, f"{how}: messages are not rounded to that grid before")
     if hidden.stretch > 1:
-        return Proof(None, f"{how}: weights that differ spoil the grid")
+        return LossProof(None, f"{how}: weights that differ spoil the grid")
     how += f", L2 distance {hidden.apart.l2:.4g}"
-    return Proof(GaussianLoss(hidden.apart.l2 * law.gaussian_slope, normal=False), how, name)
+    return LossProof(GaussianLoss(hidden.apart.l2 * law.gaussian_slope, normal=False), how, name)
 
 
-def gamma_proofs(law: GammaShare, hidden: Hidden) -> tuple[Proof, ...]:
+def gamma_proofs(law: GammaShare, hidden: SensitivityBound) -> tuple[LossProof, ...]:
     """Of Gamma shares, whose sum has the shape a = their number / n.
 
     With a >= 1 the loss of a coordinate grows by no more than its shift over the scale, and L1 counts; and
@@ -109,17 +109,17 @@ def gamma_proofs(law: GammaShare, hidden: Hidden) -> tuple[Proof, ...]:
         noise = f"Laplace noise of scale {law.scale:.4g} {hidden.where}"
         near = GaussianLoss(l2 * law.gaussian_slope, normal=False)
         return (
-            Proof(LaplaceLoss(l1 / law.scale), f"{noise}, {distance}"),
-            Proof(near, f"{noise}{of}, L2 distance {l2:.4g}"),
+            LossProof(LaplaceLoss(l1 / law.scale), f"{noise}, {distance}"),
+            LossProof(near, f"{noise}{of}, L2 distance {l2:.4g}"),
         )
     shares = f"{law.count} of {law.n} Gamma shares of scale {law.scale:.4g} {hidden.where}"
     if law.shape <= 0.5:
-        return (Proof(None, f"{shares}: half of the shares or fewer have no finite epsilon"),)
+        return (LossProof(None, f"{shares}: half of the shares or fewer have no finite epsilon"),)
     spread = float(law.worst_loss(l1 / size))
-    return (Proof(PureLoss(size * spread), f"{shares}, {distance} spread over {size} coordinates"),)
+    return (LossProof(PureLoss(size * spread), f"{shares}, {distance} spread over {size} coordinates"),)
 
 
-def _by_root(hidden: Hidden) -> str:
+def _by_root(hidden: SensitivityBound) -> str:
     """Says so where an L2 bound had to do for L1."""
     size, l2 = hidden.parameters, hidden.apart.l2
     stretched = size > 1 and math.isclose(hidden.apart.l1, math.sqrt(size) * l2, rel_tol=1e-9)

@@ -12,7 +12,7 @@ from foltr_audit.privacy.observers import VIEWS, sees_lists, without_lists
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
+class AccountingContext:
     """Whose observations, of what, under which circumstances; neighbours replace one unit of one client.
 
     The weights of clients in the sum (their numbers of interactions) are public and the same for both

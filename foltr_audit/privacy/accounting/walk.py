@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 from foltr_audit.privacy.accounting.norms import Norms, whole_multiple
 from foltr_audit.privacy.events import (
-    Bounded,
+    ClickRandomization,
+    GridRounding,
     KeyShares,
-    Noised,
-    Opaque,
+    MessageAggregation,
+    MetricRandomization,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
     PrivacyEvent,
-    RandomisedClicks,
-    RandomisedMetrics,
-    Resized,
-    Rounded,
-    Summed,
 )
-from foltr_audit.privacy.noise import AddedNoise
+from foltr_audit.privacy.noise import AdditiveNoise
 
 KINDS = ("model", "update")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protection:
+class ProtectiveNoise:
     """Noise that was added to every message, and what it has to hide.
 
     Attributes:
@@ -37,7 +37,7 @@ class Protection:
             messages no longer holds the sum of the noise; None if it still does.
     """
 
-    law: AddedNoise
+    law: AdditiveNoise
     apart: Norms
     unbounded: str
     grid: float
@@ -45,7 +45,7 @@ class Protection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walked:
+class ChainSummary:
     """What a chain's events come to.
 
     Attributes:
@@ -57,7 +57,7 @@ class Walked:
         key_shares: which clients can open a message of a secure sum together; None if none can.
     """
 
-    noises: tuple[Protection, ...]
+    noises: tuple[ProtectiveNoise, ...]
     bit_epsilon: float
     metric_epsilon: float
     at_least: int | None
@@ -71,12 +71,12 @@ class Walked:
         return continuous and self.grid == 0 and self.at_least is None
 
 
-def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
+def walk(events: Iterable[PrivacyEvent], parameters: int) -> ChainSummary:
     """Follow the events in their order, for messages of P coordinates."""
-    walker = _Walker(parameters)
+    walker = _SensitivityTracker(parameters)
     for event in events:
         walker.take(event)
-    return Walked(
+    return ChainSummary(
         noises=tuple(walker.noises),
         bit_epsilon=walker.bit_epsilon,
         metric_epsilon=walker.metric_epsilon,
@@ -86,7 +86,7 @@ def walk(events: Iterable[PrivacyEvent], parameters: int) -> Walked:
     )
 
 
-class _Walker:
+class _SensitivityTracker:
     """Where messages may lie now.
 
     `inside` holds the balls around the origin and around the global model, `apart` how far apart two
@@ -100,7 +100,7 @@ class _Walker:
         self.apart = Norms()
         self.why = "nothing bounds the messages before the noise"
         self.grid = 0.0
-        self.noises: list[Protection] = []
+        self.noises: list[ProtectiveNoise] = []
         self.bit_epsilon = math.inf
         self.metric_epsilon = math.inf
         self.at_least: int | None = None
@@ -109,35 +109,35 @@ class _Walker:
     def take(self, event: PrivacyEvent) -> None:
         """One event more."""
         match event:
-            case RandomisedClicks():
+            case ClickRandomization():
                 self.bit_epsilon = min(self.bit_epsilon, event.epsilon)
-            case RandomisedMetrics():
+            case MetricRandomization():
                 self.metric_epsilon = min(self.metric_epsilon, event.epsilon)
-            case Summed():
+            case MessageAggregation():
                 self.at_least = max(self.at_least or 1, event.at_least)
                 self.key_shares = event.key_shares or self.key_shares
-            case Noised():
+            case NoiseAddition():
                 self._noised(event.law)
-            case Rounded():
+            case GridRounding():
                 self._rounded(event)
-            case Bounded():
+            case NormBound():
                 self._bounded(event)
-            case Resized():
+            case NormScaling():
                 self._resized(event)
-            case Opaque():
+            case OpaqueChange():
                 self._opaque(event.mechanism)
 
-    def _noised(self, law: AddedNoise) -> None:
+    def _noised(self, law: AdditiveNoise) -> None:
         apart = self.apart
         for kind in KINDS:
             apart = apart.within(self.inside[kind].times(2.0))
         self.apart = apart.tightened(self.parameters)
-        self.noises.append(Protection(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
+        self.noises.append(ProtectiveNoise(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
         self.inside = dict.fromkeys(KINDS, Norms())
         self.why = "nothing bounds the messages after the noise before"
         self.grid = _common_grid(self.grid, step_of(law))
 
-    def _rounded(self, event: Rounded) -> None:
+    def _rounded(self, event: GridRounding) -> None:
         if whole_multiple(self.grid, event.step):
             return  # each coordinate is a multiple of the step already
         move = event.step * (0.5 if event.nearest else 1.0)
@@ -146,7 +146,7 @@ class _Walker:
         self.grid = event.step
         self._spoil("each message is rounded after its noise", also_in_sum=True)
 
-    def _bounded(self, event: Bounded) -> None:
+    def _bounded(self, event: NormBound) -> None:
         if not event.always and event.of == "model":
             self._only(event.of)
             self.why = "a client without a step sends the global model, which nothing keeps in the ball"
@@ -156,7 +156,7 @@ class _Walker:
             self.inside[event.of] = self.inside[event.of].within(ball).tightened(self.parameters)
         self._spoil("each message is clipped after its noise")
 
-    def _resized(self, event: Resized) -> None:
+    def _resized(self, event: NormScaling) -> None:
         self._only(event.of)
         self.inside[event.of] = self.inside[event.of].times(event.factor)
         self._spoil("each message is resized after its noise")
@@ -179,11 +179,12 @@ class _Walker:
         if self.at_least is not None and not also_in_sum:
             return
         self.noises = [
-            noise if noise.spoilt else Protection(**{**vars(noise), "spoilt": how}) for noise in self.noises
+            noise if noise.spoilt else ProtectiveNoise(**{**vars(noise), "spoilt": how})
+            for noise in self.noises
         ]
 
 
-def step_of(law: AddedNoise) -> float:
+def step_of(law: AdditiveNoise) -> float:
     """The grid that a law's draws lie on; 0 if on none."""
     return float(getattr(law, "step", 0.0))
 

@@ -39,13 +39,13 @@ class NoiseLaw(Protocol):
         """Natural logarithm of the density (in units of 1/x) at each x: finite for every finite x."""
 
 
-class AddedNoise(NoiseLaw, Protocol):
+class AdditiveNoise(NoiseLaw, Protocol):
     """A law that defenses draw from."""
 
     def sample(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
         """Independent noise per client and coordinate, (C, size)."""
 
-    def summed(self, count: int) -> AddedNoise:
+    def summed(self, count: int) -> AdditiveNoise:
         """The law of the sum of `count` >= 1 independent ones."""
 
     def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:

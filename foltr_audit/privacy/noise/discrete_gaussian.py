@@ -115,7 +115,7 @@ class DiscreteGaussian:
 
     @property
     def gaussian_slope(self) -> float:
-        """The c of `AddedNoise` for moves by multiples of the grid.
+        """The c of `AdditiveNoise` for moves by multiples of the grid.
 
         That of one discrete Gaussian, and for a sum what the error of its log mass, tau / 2, adds to the
         difference of two heights `Phi^-1(F)`: at most `sqrt(pi / 2) tau`, since `S(x) / phi(x)` is nowhere

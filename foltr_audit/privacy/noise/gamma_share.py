@@ -117,7 +117,7 @@ class GammaShare:
 
     @property
     def gaussian_slope(self) -> float:
-        """The c of `AddedNoise`: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
+        """The c of `AdditiveNoise`: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
 
         Source: `foltr_audit.privacy.noise.probit`; a difference of Gamma variates is a normal one whose
         variance is a Gamma variate (Kotz, Kozubowski & Podgorski 2001, proposition 4.1.2).

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise.base import AddedNoise
+from foltr_audit.privacy.noise.base import AdditiveNoise
 from foltr_audit.privacy.noise.discrete_gaussian import DiscreteGaussian
 from foltr_audit.privacy.noise.gamma_share import GammaShare
 from foltr_audit.privacy.noise.gaussian import Gaussian
@@ -14,7 +14,7 @@ from foltr_audit.privacy.noise.skellam import Skellam
 
 _SMALLEST, _LARGEST = 1e-300, 1e300  # scales that a text may name
 _WHOLE, _NUMBER = "([0-9]{1,15})", r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
-_FORMS: tuple[tuple[str, Callable[..., AddedNoise]], ...] = (
+_FORMS: tuple[tuple[str, Callable[..., AdditiveNoise]], ...] = (
     (
         f"gamma-share:n={_WHOLE},scale={_NUMBER}(?:,count={_WHOLE})?",
         lambda n, scale, count: GammaShare(n=int(n), scale=float(scale), count=int(count or 1)),
@@ -46,7 +46,7 @@ def parts(text: str) -> list[str]:
     return _JOINT.split(text)
 
 
-def parse_law(text: str) -> AddedNoise | None:
+def parse_law(text: str) -> AdditiveNoise | None:
     """The law that a text names, or None where it names none that is known here.
 
     Sums of laws (`a+b`), numbers out of range and scales outside 1e-300 .. 1e300 are not known.

@@ -95,7 +95,7 @@ class Skellam:
 
     @property
     def gaussian_slope(self) -> float:
-        """The c of `AddedNoise` for moves by multiples of the grid, about `(1 + 1 / (6 v)) / sigma`.
+        """The c of `AdditiveNoise` for moves by multiples of the grid, about `(1 + 1 / (6 v)) / sigma`.
 
         Source: `foltr_audit.privacy.noise.probit`; the law is log-concave, as a convolution of Poisson laws.
         """

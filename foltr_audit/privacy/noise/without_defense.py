@@ -12,7 +12,7 @@ from foltr_audit.privacy.noise.base import check_scale, multiples
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rounding:
+class RoundingNoise:
     """What rounding leaves of a message without noise, as a Laplace law.
 
     The true law depends on the size of each number. A law so narrow decides alike whatever its form:
@@ -51,7 +51,7 @@ class Rounding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleFree:
+class ScaleFreeNoise:
     """Noise of which nothing is known: density 1 / (|x| + resolution), whose integral is infinite.
 
     But for its constant it is what the law of a Gamma share tends to as shape and 1 / scale go to 0. Above

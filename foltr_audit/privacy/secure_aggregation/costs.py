@@ -7,8 +7,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.privacy.secure_aggregation.graph import Graph
-from foltr_audit.privacy.secure_aggregation.keys import PUBLIC_KEY_BYTES, Agreement, Secrets
+from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
+from foltr_audit.privacy.secure_aggregation.keys import PUBLIC_KEY_BYTES, Agreement, ClientSecrets
 from foltr_audit.privacy.secure_aggregation.masks import expand
 from foltr_audit.privacy.secure_aggregation.shamir import SHARE_BYTES, polynomial, shares
 from foltr_audit.rng import ClientStreams, Streams
@@ -25,7 +25,7 @@ SEALED_SHARES_BYTES = 2 * ID_BYTES + 2 * SHARE_BYTES + SEAL_BYTES
 
 
 def bytes_sent(
-    graph: Graph, bits: int, size: int, shared: NDArray[np.bool_], sends: NDArray[np.bool_], unmasks: bool
+    graph: MaskGraph, bits: int, size: int, shared: NDArray[np.bool_], sends: NDArray[np.bool_], unmasks: bool
 ) -> NDArray[np.int64]:
     """Bytes that each client sends in each stage, int64 (C, 4).
 
@@ -62,7 +62,7 @@ def client_seconds(neighbours: int, threshold: int, size: int, agreement: Agreem
     """
     expand([bytes(32)], 1)  # the cipher's library is loaded
     streams = ClientStreams(Streams(0).key, "secure-aggregation/time", 0, np.arange(neighbours + 1))
-    secrets = Secrets(streams)
+    secrets = ClientSecrets(streams)
     others = [
         secrets.private_key(secrets.secret("pair", client), agreement).public
         for client in range(1, neighbours + 1)

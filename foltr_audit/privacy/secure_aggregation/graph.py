@@ -40,7 +40,7 @@ def neighbours_of(wanted: int, n: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class MaskGraph:
     """Clients on a circle; each is a neighbour of the nearest on both sides.
 
     Attributes:

@@ -37,7 +37,7 @@ class PrivateKey(Protocol):
 
 
 @dataclass(frozen=True)
-class Secrets:
+class ClientSecrets:
     """Named 256-bit secrets of the clients in one round.
 
     Attributes:
@@ -57,11 +57,11 @@ class Secrets:
 
     def private_key(self, private: bytes, agreement: Agreement) -> PrivateKey:
         """The key pair that 32 private bytes make."""
-        return CurveKey(private) if agreement == "x25519" else HashedKey(private, self._key)
+        return CurveKey(private) if agreement == "x25519" else HashKey(private, self._key)
 
 
 @dataclass(frozen=True)
-class HashedKey:
+class HashKey:
     """Stands for a key pair where no key agreement is run: fast, and secret to nobody who knows the key.
 
     The seed of a pair still depends on the private keys of both, so recovery needs the right one.

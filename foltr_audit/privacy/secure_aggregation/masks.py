@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.privacy.secure_aggregation.graph import Graph
+from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
 from foltr_audit.privacy.secure_aggregation.keys import PrivateKey
 
 _WORD = 8  # bytes of an integer
@@ -49,7 +49,7 @@ def sum_of_masks(seeds: Sequence[bytes], size: int, signs: NDArray[np.int64]) ->
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pairs:
+class PairwiseMasks:
     """The clients of a round, ready to mask in pairs.
 
     Attributes:
@@ -58,7 +58,7 @@ class Pairs:
         keys: private key of each client by place; None for one without.
     """
 
-    graph: Graph
+    graph: MaskGraph
     clients: NDArray[np.int64]
     keys: Sequence[PrivateKey | None]
 

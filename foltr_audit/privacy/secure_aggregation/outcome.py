@@ -12,7 +12,7 @@ Stage = Literal["shares", "masked", "unmask"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Abort:
+class AggregationAbort:
     """Why a round gave no sum.
 
     Attributes:
@@ -37,7 +37,7 @@ class Abort:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class SecureSumResult:
     """What the server of one round has in the end.
 
     Attributes:
@@ -56,7 +56,7 @@ class Outcome:
     survivors: NDArray[np.bool_]
     total: NDArray[np.uint64] | None
     sum: NDArray[np.float64] | None
-    aborted: Abort | None
+    aborted: AggregationAbort | None
     neighbours: int
     shares_needed: int
     at_least: int

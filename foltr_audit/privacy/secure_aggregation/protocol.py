@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.secure_aggregation.costs import bytes_sent
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.privacy.secure_aggregation.graph import Graph, default_neighbours, neighbours_of
-from foltr_audit.privacy.secure_aggregation.keys import Agreement, Secrets
-from foltr_audit.privacy.secure_aggregation.masks import Pairs, add_self_masks, sum_of_masks
-from foltr_audit.privacy.secure_aggregation.outcome import Abort, Outcome
-from foltr_audit.privacy.secure_aggregation.recovery import Recovery
+from foltr_audit.privacy.secure_aggregation.graph import MaskGraph, default_neighbours, neighbours_of
+from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets
+from foltr_audit.privacy.secure_aggregation.masks import PairwiseMasks, add_self_masks, sum_of_masks
+from foltr_audit.privacy.secure_aggregation.outcome import AggregationAbort, SecureSumResult
+from foltr_audit.privacy.secure_aggregation.recovery import MaskRecovery
 from foltr_audit.rng import ClientStreams
 
 _WHO = "secure-aggregation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SecureSumParameters:
     """The numbers that a cohort's round is run with.
 
     Attributes:
@@ -79,7 +79,7 @@ class SecureSum:
                 f"{_WHO}: threshold {self.threshold:g}; expected a share below 1, or 2 clients or more"
             )
 
-    def plan(self, clients: int) -> Plan:
+    def plan(self, clients: int) -> SecureSumParameters:
         """The numbers for a cohort of so many clients.
 
         A secret takes as large a share of the neighbours as a sum takes of the other clients.
@@ -95,7 +95,7 @@ class SecureSum:
         else:
             degree = neighbours_of(self.neighbours, clients)
         needed = -(-(least - 1) * degree // max(clients - 1, 1))
-        return Plan(
+        return SecureSumParameters(
             clients=clients,
             neighbours=degree,
             shares_needed=max(1, min(needed, degree)),
@@ -109,7 +109,7 @@ class SecureSum:
         streams: ClientStreams,
         before: NDArray[np.bool_] | None = None,
         after: NDArray[np.bool_] | None = None,
-    ) -> Outcome:
+    ) -> SecureSumResult:
         """One round for the cohort of `streams`.
 
         Args:
@@ -130,7 +130,7 @@ class SecureSum:
             raise UsageError(f"{_WHO}: a client occurs twice in the cohort; expected distinct ids")
         self.encoding.check_sum(weights)
         plan = self.plan(clients.size)
-        secrets = Secrets(streams)
+        secrets = ClientSecrets(streams)
         graph = circle(secrets, clients, plan.neighbours)
         aborted = _too_few("shares", "shared keys", shared, plan)
         if aborted:
@@ -138,9 +138,9 @@ class SecureSum:
         payload = np.zeros(values.shape, dtype=np.uint64)
         encoded = self.encoding.encode(values[sends], weights[sends], clients[sends])
         payload[sends] = encoded
-        recovery = Recovery(graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends)
+        recovery = MaskRecovery(graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends)
         if self.masks and not aborted:
-            pairs = Pairs(graph=graph, clients=clients, keys=recovery.keys)
+            pairs = PairwiseMasks(graph=graph, clients=clients, keys=recovery.keys)
             pairs.add_masks(payload, sends)
             rows = np.flatnonzero(sends)
             add_self_masks(
@@ -154,7 +154,7 @@ class SecureSum:
         if aborted is None:
             masked = payload.sum(axis=0, dtype=np.uint64)
             total = self.encoding.reduced(masked - recovery.masks(values.shape[1]) if self.masks else masked)
-        return Outcome(
+        return SecureSumResult(
             payload=payload,
             survivors=sends,
             total=total,
@@ -188,7 +188,7 @@ class SecureSum:
         payload = self.encoding.encode(values, weights, streams.clients, summed=False)
         if not self.masks:
             return payload
-        plan, secrets = self.plan(cohort), Secrets(streams)
+        plan, secrets = self.plan(cohort), ClientSecrets(streams)
         signs = np.where(np.arange(plan.neighbours) % 2 == 0, 1, -1)
         for row, client in enumerate(streams.clients.tolist()):
             own = secrets.private_key(secrets.secret("pair", client), self.agreement)
@@ -203,20 +203,20 @@ class SecureSum:
         return self.encoding.reduced(payload)
 
 
-def circle(secrets: Secrets, clients: NDArray[np.int64], degree: int) -> Graph:
+def circle(secrets: ClientSecrets, clients: NDArray[np.int64], degree: int) -> MaskGraph:
     """The graph of a round: clients in the order of a keyed hash of their ids."""
     tickets = [secrets.secret("place", client) for client in clients.tolist()]
     order = sorted(range(clients.size), key=tickets.__getitem__)
-    return Graph(np.array(order, dtype=np.int64), degree)
+    return MaskGraph(np.array(order, dtype=np.int64), degree)
 
 
 def _too_few(
-    stage: Literal["shares", "masked"], what: str, there: NDArray[np.bool_], plan: Plan
-) -> Abort | None:
+    stage: Literal["shares", "masked"], what: str, there: NDArray[np.bool_], plan: SecureSumParameters
+) -> AggregationAbort | None:
     have = int(there.sum())
     if have >= plan.at_least:
         return None
-    return Abort(
+    return AggregationAbort(
         stage=stage,
         reason=f"{have} of {plan.clients} clients {what}, {plan.at_least} needed",
         have=have,

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.privacy.secure_aggregation.graph import Graph
-from foltr_audit.privacy.secure_aggregation.keys import Agreement, PrivateKey, Secrets
+from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
+from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets, PrivateKey
 from foltr_audit.privacy.secure_aggregation.masks import sum_of_masks
-from foltr_audit.privacy.secure_aggregation.outcome import Abort
+from foltr_audit.privacy.secure_aggregation.outcome import AggregationAbort
 from foltr_audit.privacy.secure_aggregation.shamir import polynomial, reconstruct, shares
 
 
 @dataclass(frozen=True, eq=False)
-class Recovery:
+class MaskRecovery:
     """Who holds which shares after the masked messages, and what they give back.
 
     Attributes:
@@ -30,9 +30,9 @@ class Recovery:
         survivors: who sent a masked message and answers now, bool (C,).
     """
 
-    graph: Graph
+    graph: MaskGraph
     clients: NDArray[np.int64]
-    secrets: Secrets
+    secrets: ClientSecrets
     agreement: Agreement
     threshold: int
     shared: NDArray[np.bool_]
@@ -56,14 +56,14 @@ class Recovery:
         """Clients whose masks with a survivor have no counterpart in the sum, bool (C,)."""
         return self.shared & ~self.survivors & self._holders.any(axis=1)
 
-    def why_not(self) -> Abort | None:
+    def why_not(self) -> AggregationAbort | None:
         """Why the masks cannot or must not be taken off, or None."""
         held = self._holders.sum(axis=1)
         short = np.flatnonzero((self.survivors | self.lost) & (held < self.threshold))
         if short.size:
             place = short[0]
             client, have = int(self.clients[place]), int(held[place])
-            return Abort(
+            return AggregationAbort(
                 stage="unmask",
                 reason=f"{have} neighbours of client {client} survive, {self.threshold} needed "
                 f"(so it is for {short.size} clients)",
@@ -74,7 +74,7 @@ class Recovery:
         groups = self.graph.groups(self.survivors)
         if groups <= 1:
             return None
-        return Abort(
+        return AggregationAbort(
             stage="unmask",
             reason=f"the survivors fall apart into {groups} groups that share no mask, whose sums would show",
             have=groups,

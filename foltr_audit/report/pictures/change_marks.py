@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ _NAMED = 6  # spans that have room for `intent 2`; more are `2`
 _NUMBERED = 40  # spans that have room for `2`
 
 
-class Span(NamedTuple):
+class IntentSpan(NamedTuple):
     """A time in which one intent leads.
 
     Attributes:
@@ -30,19 +30,19 @@ class Span(NamedTuple):
     intent: int | None
 
 
-def spans(cell: Cell) -> tuple[Span, ...]:
+def spans(cell: RunResult) -> tuple[IntentSpan, ...]:
     """The periods of a run; none where its leading intent does not change."""
     if cell.environment is None or not cell.environment.change_points:
         return ()
     periods, played = cell.environment.periods, len(cell.trained.rounds)
     ends = [*(period.end / cell.per_round for period in periods[:-1]), float(played)]
     return tuple(
-        Span(period.first / cell.per_round, end, None if period.intent is None else period.intent + 1)
+        IntentSpan(period.first / cell.per_round, end, None if period.intent is None else period.intent + 1)
         for period, end in zip(periods, ends, strict=True)
     )
 
 
-def mark_changes(axis: Axes, every: Sequence[tuple[Span, ...]]) -> None:
+def mark_changes(axis: Axes, every: Sequence[tuple[IntentSpan, ...]]) -> None:
     """A vertical line at each change of each curve, and the intents on top where all curves agree on them."""
     different = list(dict.fromkeys(one for one in every if one))
     for x in sorted({span.first for one in different for span in one[1:]}):
@@ -66,7 +66,7 @@ def mark_changes(axis: Axes, every: Sequence[tuple[Span, ...]]) -> None:
 
 
 def interrupted(
-    rounds: NDArray[np.int64], values: NDArray[np.float64], every: Sequence[Span]
+    rounds: NDArray[np.int64], values: NDArray[np.float64], every: Sequence[IntentSpan]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A line (T,) with a gap, NaN, at each change."""
     changes = np.array([span.first for span in every[1:]])

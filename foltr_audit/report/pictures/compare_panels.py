@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foltr_audit.report.pictures import compare_plots as pictures
-from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, Look, known
-from foltr_audit.report.pictures.curves import PANELS, Curve, draw_panel
+from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, SeriesStyle, known
+from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw_panel
 from foltr_audit.report.pictures.style import save_picture
-from foltr_audit.report.render.document import Key
+from foltr_audit.report.render.document import LegendKey
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_worlds import World, families, worlds
+from foltr_audit.report.results.compare_worlds import WorldRows, families, worlds
 from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _LARGE, _MIDDLE = 4.4, 2.9  # inches, heights of panels
 _LEGEND = 90  # letters that fit side by side in the narrowest figure
 
 
-class Panelled(NamedTuple):
+class PanelPlot(NamedTuple):
     """One panel that can be drawn.
 
     Attributes:
@@ -44,34 +44,34 @@ class Panelled(NamedTuple):
     height: float = _MIDDLE
 
 
-def figure_of(panel: Panelled, width: float = WIDTH) -> Figure:
+def figure_of(panel: PanelPlot, width: float = WIDTH) -> Figure:
     """A figure of one panel, without its title."""
     figure = _figure(width, panel.height)
     panel.draw(figure.subplots())
     return figure
 
 
-def trade_offs(report: CompareReport) -> Iterator[Panelled]:
+def trade_offs(report: CompareReport) -> Iterator[PanelPlot]:
     """Attack against utility, a panel for each world where both are known of something."""
     names = families(report)
     for world in worlds(report):
         rows = [row for row in world.results if known(row, "auc", "ndcg@10")]
         if rows:
-            yield Panelled(
+            yield PanelPlot(
                 world.name or "All defenses",
                 lambda axis, rows=rows: pictures.draw_trade_off(axis, rows, names),  # type: ignore[misc]
                 _LARGE,
             )
 
 
-def by_epsilon(report: CompareReport) -> Iterator[Panelled]:
+def by_epsilon(report: CompareReport) -> Iterator[PanelPlot]:
     """Precision, recall and nDCG@10 against epsilon: a panel for each world, learner and defense."""
     for world in worlds(report):
         for rows in world.by_learner():
             plain = next((row for row in rows if row["alternative"] == "none"), None)
             for name, mine in _panels_of(rows):
                 title = _title(name, world, mine[0])
-                yield Panelled(
+                yield PanelPlot(
                     title,
                     lambda axis, mine=mine, plain=plain: pictures.draw_by_epsilon(axis, mine, plain),  # type: ignore[misc]
                 )
@@ -90,20 +90,20 @@ def _panels_of(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
         yield "without an epsilon", others
 
 
-def ladders(report: CompareReport) -> Iterator[Panelled]:
+def ladders(report: CompareReport) -> Iterator[PanelPlot]:
     """Every attack on each defense at the smallest epsilon."""
     for world in worlds(report):
         for row in at_smallest(world.results):
             rows = [one for one in world.attacks_on(row) if known(one, "auc")]
             if rows:
-                yield Panelled(
+                yield PanelPlot(
                     _title(world.called(row), world),
                     lambda axis, rows=rows: pictures.draw_ladder(axis, rows),  # type: ignore[misc]
                     0.75 + 0.21 * len(rows),
                 )
 
 
-def learning(report: CompareReport) -> Iterator[Panelled]:
+def learning(report: CompareReport) -> Iterator[PanelPlot]:
     """Learning curves, offline and online: for each world, learner and epsilon, with defenses without one."""
     names = families(report)
     for world in worlds(report):
@@ -113,16 +113,16 @@ def learning(report: CompareReport) -> Iterator[Panelled]:
             for eps, metric in product(every, PANELS):
                 found = [_curve(row, metric, names) for row in rows if row["eps"] in (None, eps)]
                 name = metric.partition("_")[0] + ("" if eps is None else f", eps {epsilon(eps)}")
-                yield Panelled(
+                yield PanelPlot(
                     _title(name, world, rows[0]),
                     lambda axis, metric=metric, found=found: _draw_learning(axis, metric, found),  # type: ignore[misc]
                 )
 
 
-def _curve(row: Row, metric: str, names: Sequence[str]) -> Curve:
+def _curve(row: Row, metric: str, names: Sequence[str]) -> LearningCurve:
     values = np.array(row[metric], dtype=np.float64)
     there = ~np.isnan(values)
-    return Curve(
+    return LearningCurve(
         label=row["name"],
         runs=1,
         rounds=np.array(row["round"], dtype=np.int64)[there] + 1,
@@ -132,12 +132,12 @@ def _curve(row: Row, metric: str, names: Sequence[str]) -> Curve:
     )
 
 
-def _draw_learning(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
+def _draw_learning(axis: Axes, metric: str, found: Sequence[LearningCurve]) -> None:
     draw_panel(axis, metric, found)
     axis.set_title("")
 
 
-def group_bars(report: CompareReport) -> Iterator[Panelled]:
+def group_bars(report: CompareReport) -> Iterator[PanelPlot]:
     """What groups of clients give away and how they are served, by world and defense, smallest epsilon."""
     for world in worlds(report):
         for row in at_smallest(world.results):
@@ -150,9 +150,9 @@ def group_bars(report: CompareReport) -> Iterator[Panelled]:
                 yield _bars(f"served: {title}", served, "online_mean", row["online_mean"], "online nDCG@10")
 
 
-def _bars(title: str, rows: Sequence[Row], name: str, everybody: float | None, label: str) -> Panelled:
+def _bars(title: str, rows: Sequence[Row], name: str, everybody: float | None, label: str) -> PanelPlot:
     groups, values = [row["group"] for row in rows], [float(row[name]) for row in rows]
-    return Panelled(
+    return PanelPlot(
         title,
         lambda axis: pictures.draw_groups(axis, groups, values, everybody, label),
         0.8 + 0.42 * len(rows),
@@ -165,19 +165,19 @@ def at_smallest(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["eps"] is None or row["eps"] == min(every)]
 
 
-def _title(name: str, world: World, row: Row | None = None) -> str:
+def _title(name: str, world: WorldRows, row: Row | None = None) -> str:
     learner = [world.learners[row["learner"]]] if row is not None and len(world.learners) > 1 else []
     return ", ".join([*learner, name, *([world.name] if world.name else [])])
 
 
-def defense_keys(report: CompareReport) -> list[Key]:
+def defense_keys(report: CompareReport) -> list[LegendKey]:
     """What colours and marks of defenses mean."""
-    return [Key(Look(n).glyph, n, name) for n, name in enumerate(families(report))]
+    return [LegendKey(SeriesStyle(n).glyph, n, name) for n, name in enumerate(families(report))]
 
 
-def measure_keys() -> list[Key]:
+def measure_keys() -> list[LegendKey]:
     """What colours and marks of measures mean."""
-    return [Key(GLYPHS[number], number, label) for number, label in enumerate(MEASURES.values())]
+    return [LegendKey(GLYPHS[number], number, label) for number, label in enumerate(MEASURES.values())]
 
 
 def draw_comparison(path: Path, report: CompareReport) -> None:
@@ -222,17 +222,17 @@ def comparison_figure(report: CompareReport) -> Figure:
     return figure
 
 
-def _handles(keys: Sequence[Key]) -> list[object]:
+def _handles(keys: Sequence[LegendKey]) -> list[object]:
     from matplotlib.lines import Line2D
 
-    looks = [Look(key.colour or 0) for key in keys]
+    looks = [SeriesStyle(key.colour or 0) for key in keys]
     return [
         Line2D([], [], linestyle="none", marker=look.marker, color=look.colour, label=key.text)
         for look, key in zip(looks, keys, strict=True)
     ]
 
 
-def _beside(keys: Sequence[Key]) -> int:
+def _beside(keys: Sequence[LegendKey]) -> int:
     """How many entries of a legend stand side by side."""
     return max(1, min(len(keys), _LEGEND // (max(len(key.text) for key in keys) + 5)))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foltr_audit.report.pictures.curves import MARKERS, STYLES
-from foltr_audit.report.pictures.label_placement import Labelled, place_labels
+from foltr_audit.report.pictures.label_placement import PointLabel, place_labels
 from foltr_audit.report.pictures.style import COLOURS
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.pareto import CHANCE
@@ -28,7 +28,7 @@ MEASURES = {"precision": "precision", "recall": "recall", "ndcg@10": "nDCG@10"}
 """What is drawn against epsilon."""
 
 
-class Look(NamedTuple):
+class SeriesStyle(NamedTuple):
     """Colour and mark of a defense or measure."""
 
     number: int
@@ -69,7 +69,7 @@ def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> 
     axis.plot(x, y, color=DIM, linewidth=4.0, alpha=0.35, solid_capstyle="round", zorder=1.5)
     labels = []
     for row in rows:
-        look = Look(families.index(row["alternative"]))
+        look = SeriesStyle(families.index(row["alternative"]))
         here = {"auc": [row["auc"]] * 2, "ndcg@10": [row["ndcg@10"]] * 2}
         for name in here:
             if row[f"{name}_ci95"] is not None:
@@ -85,7 +85,7 @@ def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> 
             markeredgewidth=1.3,
             zorder=3,
         )
-        labels.append(Labelled(row["auc"], row["ndcg@10"], _label(row, rows), look.colour))
+        labels.append(PointLabel(row["auc"], row["ndcg@10"], _label(row, rows), look.colour))
     axis.set_xlabel("AUC of the best attack (lower is more private)")
     axis.set_ylabel("offline nDCG@10 (higher is better)")
     if rows:
@@ -114,7 +114,7 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
     rows = sorted(rows, key=lambda row: row["eps"]) if among else list(rows)
     shown = [*rows, *([plain] if plain is not None and plain not in rows else [])]
     for number, (name, label) in enumerate(MEASURES.items()):
-        _draw_measure(axis, shown, name, label, Look(number), joined=len(rows) if among else 0)
+        _draw_measure(axis, shown, name, label, SeriesStyle(number), joined=len(rows) if among else 0)
     if among:
         axis.set_xticks(
             range(len(shown)), ["none" if row["eps"] is None else epsilon(row["eps"]) for row in shown]
@@ -133,7 +133,9 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
     axis.grid(visible=False, axis="x")
 
 
-def _draw_measure(axis: Axes, rows: Sequence[Row], name: str, label: str, look: Look, *, joined: int) -> None:
+def _draw_measure(
+    axis: Axes, rows: Sequence[Row], name: str, label: str, look: SeriesStyle, *, joined: int
+) -> None:
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
     shift = 0.09 * (look.number - 1)
     found = [(place, row) for place, row in enumerate(rows) if known(row, name)]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.report.pictures.change_marks import Span, interrupted, mark_changes, spans
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.report.pictures.change_marks import IntentSpan, interrupted, mark_changes, spans
 from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
-from foltr_audit.report.results.base import Group, Row, groups
+from foltr_audit.report.results.base import Row, RunGroup, groups
 from foltr_audit.report.results.settings import setting_label
 from foltr_audit.report.results.twins import SPECIFIC, beside, held_against, ran, specific_rankers
 from foltr_audit.simulation.intent_metrics import evaluated_on
@@ -41,7 +41,7 @@ _LEGEND = 120  # letters that fit side by side below the panels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve:
+class LearningCurve:
     """A metric over the rounds of repeated runs; rounds without a value in any run are left out.
 
     Attributes:
@@ -62,12 +62,12 @@ class Curve:
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
     part: str = "the test part"
-    spans: tuple[Span, ...] = ()
+    spans: tuple[IntentSpan, ...] = ()
     beside: int | None = None
     number: int | None = None
 
     @classmethod
-    def of(cls, label: str, group: Group, metric: str) -> Curve:
+    def of(cls, label: str, group: RunGroup, metric: str) -> LearningCurve:
         """The curve of cells that are repetitions of each other."""
         values = np.array([_values(cell, metric) for cell in group.cells])
         return cls.over(label, values, group.cells[0])
@@ -77,9 +77,9 @@ class Curve:
         cls,
         label: str,
         values: NDArray[np.float64],
-        cell: Cell,
+        cell: RunResult,
         beside: int | None = None,
-    ) -> Curve:
+    ) -> LearningCurve:
         """The curve of values of each round, NaN where there is none, float64 (runs, rounds).
 
         `cell` is one of the runs.
@@ -102,17 +102,17 @@ class Curve:
         )
 
 
-def curves(cells: Sequence[Cell], metric: str) -> list[Curve]:
+def curves(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
     """One curve for each group of cells that differ in repetition and fold only.
 
     Rankers of one intent that others are held against have no curve of their own: `curves_beside` has them.
     """
     found = _shown(cells)
     settings = [group.setting for group in found]
-    return [Curve.of(setting_label(group.setting, settings), group, metric) for group in found]
+    return [LearningCurve.of(setting_label(group.setting, settings), group, metric) for group in found]
 
 
-def curves_beside(cells: Sequence[Cell], metric: str) -> list[Curve]:
+def curves_beside(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
     """For each of the `curves` with trained twins of one intent the curve of these, as far as they are seen.
 
     Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
@@ -127,11 +127,11 @@ def curves_beside(cells: Sequence[Cell], metric: str) -> list[Curve]:
             first = group.cells[0]
             name = SPECIFIC if specific_rankers(first, among) else "its leading intent alone"
             label = f"{setting_label(group.setting, settings)}: {name}" if len(shown) > 1 else name
-            found.append(Curve.over(label, np.array(known), first, beside=number))
+            found.append(LearningCurve.over(label, np.array(known), first, beside=number))
     return found
 
 
-def _shown(cells: Sequence[Cell]) -> list[Group]:
+def _shown(cells: Sequence[RunResult]) -> list[RunGroup]:
     hidden = held_against(cells)
     return groups([cell for cell in cells if cell.spec not in hidden])
 
@@ -157,7 +157,7 @@ def check_picture(path: Path, runs: Path | None = None) -> None:
         raise UsageError(f"--plot: {path}: {runs} is kept for Runs; expected a name outside of it")
 
 
-def save_curves(path: Path, cells: Sequence[Cell], dataset: Row) -> None:
+def save_curves(path: Path, cells: Sequence[RunResult], dataset: Row) -> None:
     """Draw the learning curves of some cells into a file; the same cells give the same bytes.
 
     Args:
@@ -172,7 +172,7 @@ def save_curves(path: Path, cells: Sequence[Cell], dataset: Row) -> None:
     save_picture(path, lambda: draw(panels, dataset))
 
 
-def draw(panels: Mapping[str, Sequence[Curve]], dataset: Row) -> Figure:
+def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: Row) -> Figure:
     """A figure with a panel for each metric; curves of one place in every panel share their line style."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -192,7 +192,7 @@ def draw(panels: Mapping[str, Sequence[Curve]], dataset: Row) -> Figure:
     return figure
 
 
-def draw_panel(axis: Axes, metric: str, found: Sequence[Curve]) -> None:
+def draw_panel(axis: Axes, metric: str, found: Sequence[LearningCurve]) -> None:
     """Curves of one metric on empty axes."""
     from matplotlib.ticker import MaxNLocator
 
@@ -238,7 +238,7 @@ def _marked(points: int, number: int) -> slice:
     return slice(step * (number % 4) // 4, None, step)
 
 
-def _bands(found: Sequence[Curve]) -> list[Patch]:
+def _bands(found: Sequence[LearningCurve]) -> list[Patch]:
     """The entry of the legend that says what lines and bands are; none where nothing was repeated."""
     from matplotlib.patches import Patch
 
@@ -250,6 +250,6 @@ def _bands(found: Sequence[Curve]) -> list[Patch]:
     return [Patch(facecolor="#777777", alpha=0.3, linewidth=0, label=text)]
 
 
-def _values(cell: Cell, metric: str) -> NDArray[np.float64]:
+def _values(cell: RunResult, metric: str) -> NDArray[np.float64]:
     """A metric of every round, NaN where it was not taken, float64 (rounds,)."""
     return np.array([row.get(metric, np.nan) for row in cell.trained.rounds], dtype=np.float64)

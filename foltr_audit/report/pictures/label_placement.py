@@ -18,7 +18,7 @@ _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 _NEAR = 7.0  # points from the middle of a mark
 
 
-class Labelled(NamedTuple):
+class PointLabel(NamedTuple):
     """A point in data coordinates, and its label."""
 
     x: float
@@ -27,20 +27,20 @@ class Labelled(NamedTuple):
     colour: str
 
 
-class _Box(NamedTuple):
+class _LabelBox(NamedTuple):
     left: float
     bottom: float
     right: float
     top: float
 
-    def shared(self, other: _Box) -> float:
+    def shared(self, other: _LabelBox) -> float:
         """Area in common with another box."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.top, other.top) - max(self.bottom, other.bottom)
         return max(width, 0.0) * max(height, 0.0)
 
 
-def place_labels(axis: Axes, labels: Sequence[Labelled]) -> None:
+def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
     """Write each label at the side of its point where least is in its way; limits are kept from now on.
 
     Positions are estimates, since letters are only measured when they are drawn.
@@ -83,7 +83,7 @@ def place_labels(axis: Axes, labels: Sequence[Labelled]) -> None:
         )
 
 
-def _in_points(axis: Axes, labels: Sequence[Labelled]) -> tuple[NDArray[np.float64], tuple[float, float]]:
+def _in_points(axis: Axes, labels: Sequence[PointLabel]) -> tuple[NDArray[np.float64], tuple[float, float]]:
     """Where the labelled points lie on the axes, in points (n, 2), and how large these are."""
     (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
     figure, box = axis.get_figure(root=True), axis.bbox
@@ -94,24 +94,24 @@ def _in_points(axis: Axes, labels: Sequence[Labelled]) -> tuple[NDArray[np.float
     return np.array([x, y], dtype=np.float64).reshape(2, -1).T, (width, height)
 
 
-def _around(x: float, y: float, width: float, height: float) -> _Box:
-    return _Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+def _around(x: float, y: float, width: float, height: float) -> _LabelBox:
+    return _LabelBox(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
 
-def _placed(x: float, y: float, side: tuple[int, int], far: float, size: tuple[float, float]) -> _Box:
+def _placed(x: float, y: float, side: tuple[int, int], far: float, size: tuple[float, float]) -> _LabelBox:
     step = _NEAR * far
     return _around(
         x + side[0] * (step + size[0] / 2), y + side[1] * (step * 0.6 + size[1] / 2), size[0], size[1]
     )
 
 
-def _outside(box: _Box, width: float, height: float) -> float:
+def _outside(box: _LabelBox, width: float, height: float) -> float:
     """Ten times the area that lies beyond the axes."""
     area = (box.right - box.left) * (box.top - box.bottom)
-    return 10 * (area - box.shared(_Box(0.0, 0.0, width, height)))
+    return 10 * (area - box.shared(_LabelBox(0.0, 0.0, width, height)))
 
 
-def _mistaken(box: _Box, x: float, y: float, others: NDArray[np.float64]) -> float:
+def _mistaken(box: _LabelBox, x: float, y: float, others: NDArray[np.float64]) -> float:
     """A price for a label that lies nearer to another point (n, 2) than to its own, if that is elsewhere."""
 
     def away(point: NDArray[np.float64]) -> float:

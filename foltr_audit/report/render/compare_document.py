@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from foltr_audit.report.pictures import compare_panels as panels
-from foltr_audit.report.pictures.compare_panels import Panelled, figure_of
+from foltr_audit.report.pictures.compare_panels import PanelPlot, figure_of
 from foltr_audit.report.render import compare_entries as sheets
 from foltr_audit.report.render.document import (
     Block,
-    Code,
-    Document,
-    Entry,
-    Heading,
-    Items,
-    Key,
+    BulletList,
+    CodeBlock,
+    ColumnHeading,
+    DocumentSection,
+    DocumentTable,
+    LegendKey,
     Notice,
-    Panel,
-    Part,
+    Paragraph,
+    PicturePanel,
     Pictures,
-    Section,
-    Table,
-    Words,
+    ReportDocument,
+    Subheading,
+    TableEntry,
 )
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import cells_done, summary
@@ -43,8 +43,8 @@ MOST_CELLS = 200
 MOST_ATTACKS = 1000
 """Rows of the tables of every attack; more are in JSON only."""
 
-_GUESSES = [Key("◆", 1, "attack"), Key("○", None, "guess without a message")]
-_BAR = [Key("■", 0, "a group of clients"), Key("|", 1, "all clients")]
+_GUESSES = [LegendKey("◆", 1, "attack"), LegendKey("○", None, "guess without a message")]
+_BAR = [LegendKey("■", 0, "a group of clients"), LegendKey("|", 1, "all clients")]
 
 _TRADE_OFF = (
     "Each point is a defense: to the left, the best attack finds less; further up, the ranker is better. "
@@ -63,7 +63,7 @@ _LEARNING = (
 _LADDER = "AUC of every attack, with 95 % intervals; the dashed line is chance."
 
 
-def document(report: CompareReport, provenance: Provenance, *, pictures: bool = True) -> Document:
+def document(report: CompareReport, provenance: Provenance, *, pictures: bool = True) -> ReportDocument:
     """The document of a comparison.
 
     Args:
@@ -71,21 +71,21 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         provenance: how to make it again.
         pictures: whether it has pictures, and tables with all columns.
     """
-    drawer = _Drawer() if pictures else None
+    drawer = _PictureDrawer() if pictures else None
     source = report.dataset.get("source", "no data yet")
     kind = "Synthetic data" if report.dataset.get("synthetic") else "Data"
-    return Document(
+    return ReportDocument(
         title="Defenses of federated online learning to rank, compared",
         subtitle=f"{kind} {source}",
         sections=[
-            Section("In short", "summary", list(_summary(report))),
-            Section("At a glance", "glance", _glance(report, marked=pictures)),
+            DocumentSection("In short", "summary", list(_summary(report))),
+            DocumentSection("At a glance", "glance", _glance(report, marked=pictures)),
             *([] if drawer is None else _pictures(report, drawer)),
-            Section("Groups of clients", "groups", _groups(report, drawer)),
-            Section("Claims", "claims", [sheets.claims(report)] if report.claims else []),
-            Section("All results", "results", _tables(report, every=pictures)),
-            Section("Warnings and gaps", "warnings", _gaps(report)),
-            Section("How it was made", "made", list(_made(report, provenance))),
+            DocumentSection("Groups of clients", "groups", _groups(report, drawer)),
+            DocumentSection("Claims", "claims", [sheets.claims(report)] if report.claims else []),
+            DocumentSection("All results", "results", _tables(report, every=pictures)),
+            DocumentSection("Warnings and gaps", "warnings", _gaps(report)),
+            DocumentSection("How it was made", "made", list(_made(report, provenance))),
         ],
         made_by=f"foltr-audit {provenance.versions['foltr-audit']}",
     )
@@ -96,34 +96,34 @@ def _summary(report: CompareReport) -> Iterator[Block]:
     if done < asked:
         yield Notice(f"Not finished: {done} of {asked} cells are done.")
     if report.dataset.get("synthetic"):
-        yield Words("The data are synthetic: what holds here need not hold for real users.")
+        yield Paragraph("The data are synthetic: what holds here need not hold for real users.")
     several = len(worlds(report)) > 1
     for said in summary(report):
         if several and said.world:
-            yield Part(said.world)
+            yield Subheading(said.world)
         if said.sentences:
-            yield Items(said.sentences)
+            yield BulletList(said.sentences)
 
 
 def _glance(report: CompareReport, *, marked: bool) -> list[Block]:
     return [sheets.at_a_glance(world, marked=marked) for world in worlds(report)]
 
 
-def _pictures(report: CompareReport, drawer: _Drawer) -> Iterator[Section]:
+def _pictures(report: CompareReport, drawer: _PictureDrawer) -> Iterator[DocumentSection]:
     defenses, at = panels.defense_keys(report), _smallest(report)
     drawn = drawer.drawn("trade-off", panels.trade_offs(report), _TRADE_OFF, defenses, wide=True)
-    yield Section("Privacy against utility", "trade-off", drawn)
+    yield DocumentSection("Privacy against utility", "trade-off", drawn)
     drawn = drawer.drawn("epsilon", panels.by_epsilon(report), _BY_EPSILON, panels.measure_keys())
-    yield Section("What epsilon buys", "epsilon", drawn)
-    yield Section(
+    yield DocumentSection("What epsilon buys", "epsilon", drawn)
+    yield DocumentSection(
         "Attack ladder", "ladder", drawer.drawn("ladder", panels.ladders(report), _LADDER + at, _GUESSES)
     )
     caption = _LEARNING.format(part=evaluated_part(report.results))
     drawn = drawer.drawn("learning", panels.learning(report), caption, defenses)
-    yield Section("Learning curves", "learning", drawn)
+    yield DocumentSection("Learning curves", "learning", drawn)
 
 
-def _groups(report: CompareReport, drawer: _Drawer | None) -> list[Block]:
+def _groups(report: CompareReport, drawer: _PictureDrawer | None) -> list[Block]:
     caption = f"By group of clients, worst first.{_smallest(report)}"
     bars = [] if drawer is None else drawer.drawn("groups", panels.group_bars(report), caption, _BAR)
     return [*bars, *(table for table in map(sheets.groups, worlds(report)) if table is not None)]
@@ -134,14 +134,20 @@ def _smallest(report: CompareReport) -> str:
     return f" At a claimed epsilon of {epsilon(min(every))}, the smallest." if every else ""
 
 
-class _Drawer:
+class _PictureDrawer:
     """Draws pictures until they fill the page."""
 
     def __init__(self) -> None:
         self.left = MOST_DRAWN
 
     def drawn(
-        self, name: str, found: Iterable[Panelled], caption: str, legend: Sequence[Key], *, wide: bool = False
+        self,
+        name: str,
+        found: Iterable[PanelPlot],
+        caption: str,
+        legend: Sequence[LegendKey],
+        *,
+        wide: bool = False,
     ) -> list[Block]:
         """A block of pictures; none where there is nothing to draw."""
         from foltr_audit.report.pictures.svg import inline_svg
@@ -153,17 +159,19 @@ class _Drawer:
             if self.left > 0:
                 svg = inline_svg(_figure(panel, width), f"{name}: {panel.title}", f"{name}-{number}")
                 self.left -= len(svg)
-                drawn.append(Panel(svg, panel.title))
+                drawn.append(PicturePanel(svg, panel.title))
         if not several:
             return []
         if not drawn:
-            return [Words(f"{len(several)} pictures are left out for their size; the tables tell the same.")]
+            return [
+                Paragraph(f"{len(several)} pictures are left out for their size; the tables tell the same.")
+            ]
         if len(drawn) < len(several):
             caption += f" {len(drawn)} of {len(several)} are drawn, for their size; the tables have all."
         return [Pictures(caption=caption, panels=drawn, legend=legend, wide=wide)]
 
 
-def _figure(panel: Panelled, width: float) -> Callable[[], Figure]:
+def _figure(panel: PanelPlot, width: float) -> Callable[[], Figure]:
     return lambda: figure_of(panel, width)
 
 
@@ -175,7 +183,7 @@ def _tables(report: CompareReport, *, every: bool) -> list[Block]:
         if told and world.attacks:
             found.append(sheets.attacks(world))
     if found and not told:
-        found.append(Words("Every attack, and not only the best one: see --to json."))
+        found.append(Paragraph("Every attack, and not only the best one: see --to json."))
     return found
 
 
@@ -184,7 +192,7 @@ def _gaps(report: CompareReport) -> list[Block]:
 
 
 def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
-    yield Part("Data")
+    yield Subheading("Data")
     folds = report.dataset.get("folds", [])
     if folds:
         names = ["fold", "fingerprint", "train", "vali", "test"]
@@ -193,33 +201,33 @@ def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
         yield _plain_table(f"{report.dataset['source']}: {facts}", names, rows)
     chains = dict.fromkeys((row["name"], row["defense"]) for row in report.results)
     if chains:
-        yield Part("What was run")
+        yield Subheading("What was run")
         yield _plain_table("Chains of defenses", ["defense", "chain"], list(chains))
         names = ["learner", "scenario", "click_model"]
         kinds = dict.fromkeys(tuple(row[name] for name in names) for row in report.results)
         yield _plain_table("Learners and clients", ["learner", "scenario", "clicks"], list(kinds))
-    yield Part("Versions and seeds")
-    yield Words(
+    yield Subheading("Versions and seeds")
+    yield Paragraph(
         f"Seed {', '.join(map(str, provenance.seeds))}; run i is repetition i of it. Versions are "
         "those that made this report."
     )
     yield _plain_table("Versions", ["package", "version"], [[*pair] for pair in provenance.versions.items()])
-    yield Part("Make it again")
-    yield Words("Inside of the folder of the comparison; the same seed gives the same numbers.")
-    yield Code(provenance.command)
-    yield Words("Its configuration, grid.toml:")
-    yield Code(provenance.grid)
-    yield Words("One cell by itself, with all that the command has to say on it:")
+    yield Subheading("Make it again")
+    yield Paragraph("Inside of the folder of the comparison; the same seed gives the same numbers.")
+    yield CodeBlock(provenance.command)
+    yield Paragraph("Its configuration, grid.toml:")
+    yield CodeBlock(provenance.grid)
+    yield Paragraph("One cell by itself, with all that the command has to say on it:")
     rows = [[one.name, one.command] for one in provenance.cells[:MOST_CELLS]]
     yield _plain_table("Cells", ["cell", "command"], rows)
     if len(provenance.cells) > MOST_CELLS:
         more = len(provenance.cells) - MOST_CELLS
-        yield Words(f"The other cells ({more}) alike; comparison.json names them.")
+        yield Paragraph(f"The other cells ({more}) alike; comparison.json names them.")
 
 
-def _plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    return Table(
+def _plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> DocumentTable:
+    return DocumentTable(
         caption=caption,
-        headings=[Heading(text, numeric=False) for text in headings],
-        rows=[[Entry(text) for text in row] for row in rows],
+        headings=[ColumnHeading(text, numeric=False) for text in headings],
+        rows=[[TableEntry(text) for text in row] for row in rows],
     )

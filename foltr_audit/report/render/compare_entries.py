@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.privacy.observers import VIEWS, sees
 from foltr_audit.report.pictures.compare_plots import short_method
-from foltr_audit.report.render.document import Entry, Heading, Mark, Table
+from foltr_audit.report.render.document import ColumnHeading, DocumentTable, Mark, TableEntry
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import LEAST, Leak, leaks, p_text, p_value
-from foltr_audit.report.results.compare_worlds import World
+from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, leaks, p_text, p_value
+from foltr_audit.report.results.compare_worlds import WorldRows
 from foltr_audit.report.results.wording import (
     CHOSEN,
     FIXED,
@@ -35,10 +35,10 @@ BEST = {
 }
 """What is shown of the best attack."""
 
-NONE = Entry("-", mark="dim")
+NONE = TableEntry("-", mark="dim")
 
 
-def at_a_glance(world: World, *, marked: bool = True) -> Table:
+def at_a_glance(world: WorldRows, *, marked: bool = True) -> DocumentTable:
     """One row per defense: its claim, what the best attack reads, and what it keeps.
 
     Args:
@@ -62,13 +62,13 @@ def at_a_glance(world: World, *, marked: bool = True) -> Table:
             ]
         )
     headings = [
-        Heading("defense", numeric=False),
-        Heading("its claim", numeric=False),
-        Heading("best attack, AUC"),
-        Heading("nDCG@10"),
-        Heading("against no defense"),
-        Heading("bytes per client"),
-        Heading("front", numeric=False),
+        ColumnHeading("defense", numeric=False),
+        ColumnHeading("its claim", numeric=False),
+        ColumnHeading("best attack, AUC"),
+        ColumnHeading("nDCG@10"),
+        ColumnHeading("against no defense"),
+        ColumnHeading("bytes per client"),
+        ColumnHeading("front", numeric=False),
     ]
     notes = (
         "Below a claim: where it is false or proven, by what the server sees. "
@@ -81,29 +81,31 @@ def at_a_glance(world: World, *, marked: bool = True) -> Table:
             " An AUC is red where the attack is shown to beat every guess without a message, green where it "
             "is not shown to beat one by position or at random."
         )
-    return Table(caption=_caption("Defenses at a glance", world), headings=headings, rows=rows, notes=notes)
+    return DocumentTable(
+        caption=_caption("Defenses at a glance", world), headings=headings, rows=rows, notes=notes
+    )
 
 
-def everything(world: World) -> Table:
+def everything(world: WorldRows) -> DocumentTable:
     """All columns of the results of a world."""
     views = [view for view in VIEWS if any(f"verdict_{view}" in row for row in world.results)]
     corrected, grouped = world.corrected(), any(row["groups"] for row in world.results)
-    headings = [Heading("defense", numeric=False), Heading("claimed", "epsilon")]
+    headings = [ColumnHeading("defense", numeric=False), ColumnHeading("claimed", "epsilon")]
     for view in views:
-        headings += [Heading(what, f"epsilon, {sees(view)}") for what in ("proven", "measured")]
-    headings += [Heading("method", "best attack", numeric=False)]
-    headings += [Heading(label, "best attack") for label in BEST.values()]
+        headings += [ColumnHeading(what, f"epsilon, {sees(view)}") for what in ("proven", "measured")]
+    headings += [ColumnHeading("method", "best attack", numeric=False)]
+    headings += [ColumnHeading(label, "best attack") for label in BEST.values()]
     for which in ("offline", "online"):
-        headings += [Heading(what, f"{which} nDCG@10") for what in ("mean", "difference", "p")]
-    headings += [Heading("bytes", "a client")]
-    headings += [Heading("worst group", "a client", numeric=False)] if grouped else []
-    headings += [Heading("runs", "this row"), Heading("front", "this row", numeric=False)]
+        headings += [ColumnHeading(what, f"{which} nDCG@10") for what in ("mean", "difference", "p")]
+    headings += [ColumnHeading("bytes", "a client")]
+    headings += [ColumnHeading("worst group", "a client", numeric=False)] if grouped else []
+    headings += [ColumnHeading("runs", "this row"), ColumnHeading("front", "this row", numeric=False)]
     rows = []
     for row in world.results:
         entries = [_name(world, row), _claimed(row)]
         for view in views:
             entries += [_eps(row, "proven", view), _eps(row, "measured", view)]
-        entries += [Entry(short_method(row["attack"])) if row["attack"] else NONE]
+        entries += [TableEntry(short_method(row["attack"])) if row["attack"] else NONE]
         entries += [with_interval(row, name) for name in BEST]
         entries += [with_interval(row, "ndcg@10"), _plain_difference(row, "ndcg@10")]
         entries += [_p(corrected.get((row["learner"], row["name"])))]
@@ -111,7 +113,7 @@ def everything(world: World) -> Table:
         entries += [_p(row["online_mean_p"])]
         entries += [_bytes(row)]
         entries += [_worst_group(row)] if grouped else []
-        rows.append([*entries, Entry(str(row["runs"])), _front(world, row, every=True)])
+        rows.append([*entries, TableEntry(str(row["runs"])), _front(world, row, every=True)])
     notes = (
         "Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of "
         f"online nDCG@10 over runs. The best attack is {CHOSEN}. An epsilon is of what the server sees. "
@@ -121,16 +123,16 @@ def everything(world: World) -> Table:
         f"{evaluated_part(world.results)}; its intervals and p (paired t-test, Bonferroni-corrected for the "
         f"tests of this table) are {FIXED}; online p: over runs, not corrected."
     )
-    return Table(caption=_caption("All columns", world), headings=headings, rows=rows, notes=notes)
+    return DocumentTable(caption=_caption("All columns", world), headings=headings, rows=rows, notes=notes)
 
 
-def claims(report: CompareReport) -> Table:
+def claims(report: CompareReport) -> DocumentTable:
     """Every claim that was checked, from both sides."""
     several = len({row["learner"] for row in report.claims}) > 1
     worlds = len({row["scenario"] for row in report.claims}) > 1
-    headings = [Heading("defense", numeric=False), Heading("the server sees", numeric=False)]
-    headings += [Heading(what) for what in ("claimed", "proven", "exact loss", "measured", "ceiling")]
-    headings += [Heading("verdict", numeric=False), Heading("why", numeric=False)]
+    headings = [ColumnHeading("defense", numeric=False), ColumnHeading("the server sees", numeric=False)]
+    headings += [ColumnHeading(what) for what in ("claimed", "proven", "exact loss", "measured", "ceiling")]
+    headings += [ColumnHeading("verdict", numeric=False), ColumnHeading("why", numeric=False)]
     rows = []
     for row in report.claims:
         parts = [row["learner"] if several else "", row["name"], row["scenario"] if worlds else ""]
@@ -138,15 +140,15 @@ def claims(report: CompareReport) -> Table:
         mark: Mark = "bad" if bad else "good" if row["verdict"] == "proven" else ""
         rows.append(
             [
-                Entry(", ".join(part for part in parts if part)),
-                Entry(row["sees"], f"one {row['unit']} differs, {row['canary']}"),
+                TableEntry(", ".join(part for part in parts if part)),
+                TableEntry(row["sees"], f"one {row['unit']} differs, {row['canary']}"),
                 _claimed(row),
-                Entry(eps_text(row["eps_upper"])),
-                NONE if row["eps_exact"] is None else Entry(eps_text(row["eps_exact"])),
-                Entry(eps_text(row["eps_lower"])),
-                Entry(eps_text(row["eps_ceiling"])),
-                Entry(verdict_text(row), mark=mark),
-                Entry(row["why"]),
+                TableEntry(eps_text(row["eps_upper"])),
+                NONE if row["eps_exact"] is None else TableEntry(eps_text(row["eps_exact"])),
+                TableEntry(eps_text(row["eps_lower"])),
+                TableEntry(eps_text(row["eps_ceiling"])),
+                TableEntry(verdict_text(row), mark=mark),
+                TableEntry(row["why"]),
             ]
         )
     notes = (
@@ -154,24 +156,29 @@ def claims(report: CompareReport) -> Table:
         "formula. Measured: a lower bound from trials with that pair, which can show the ceiling at most, "
         f"{measured(report.claims[0]['confidence'])}. A claim below the exact or the measured loss is false."
     )
-    return Table(caption="Claims, from above and from below", headings=headings, rows=rows, notes=notes)
+    return DocumentTable(
+        caption="Claims, from above and from below", headings=headings, rows=rows, notes=notes
+    )
 
 
-def attacks(world: World) -> Table:
+def attacks(world: WorldRows) -> DocumentTable:
     """Every guesser on every defense of a world."""
-    headings = [Heading("defense", numeric=False), Heading("method", numeric=False)]
-    headings += [Heading(label) for label in BEST.values()] + [Heading("exact lists"), Heading("lists")]
+    headings = [ColumnHeading("defense", numeric=False), ColumnHeading("method", numeric=False)]
+    headings += [ColumnHeading(label) for label in BEST.values()] + [
+        ColumnHeading("exact lists"),
+        ColumnHeading("lists"),
+    ]
     rows = []
     for row in world.results:
         for one in world.attacks_on(row):
             mark: Mark = "dim" if one["baseline"] else ""
             values = [with_interval(one, name) for name in (*BEST, "exact")]
-            name = Entry(one["method"], "needs no message" if one["baseline"] else "", mark)
-            rows.append([_name(world, row), name, *values, Entry(str(one["lists"]))])
-    return Table(caption=_caption("Every attack", world), headings=headings, rows=rows)
+            name = TableEntry(one["method"], "needs no message" if one["baseline"] else "", mark)
+            rows.append([_name(world, row), name, *values, TableEntry(str(one["lists"]))])
+    return DocumentTable(caption=_caption("Every attack", world), headings=headings, rows=rows)
 
 
-def groups(world: World) -> Table | None:
+def groups(world: WorldRows) -> DocumentTable | None:
     """How groups of clients are served and attacked; None where clients do not differ."""
     rows = []
     for row in world.results:
@@ -180,23 +187,23 @@ def groups(world: World) -> Table | None:
         for name in dict.fromkeys((*served, *hit)):
             online = short(served[name]["online_mean"]) if name in served else "-"
             auc = with_interval(hit[name], "auc") if name in hit else NONE
-            rows.append([_name(world, row), Entry(str(name)), Entry(online), auc])
-    headings = [Heading("defense", numeric=False), Heading("group", numeric=False)]
-    headings += [Heading("online nDCG@10"), Heading("AUC of the best attack")]
+            rows.append([_name(world, row), TableEntry(str(name)), TableEntry(online), auc])
+    headings = [ColumnHeading("defense", numeric=False), ColumnHeading("group", numeric=False)]
+    headings += [ColumnHeading("online nDCG@10"), ColumnHeading("AUC of the best attack")]
     if not rows:
         return None
-    return Table(
+    return DocumentTable(
         caption=_caption("Groups of clients, served worst first", world), headings=headings, rows=rows
     )
 
 
-def with_interval(row: Row, name: str) -> Entry:
+def with_interval(row: Row, name: str) -> TableEntry:
     """A value with its interval below."""
     value = row[name]
     if value is None or math.isnan(value):
         return NONE
     ends = row[f"{name}_ci95"]
-    return Entry(short(value), "" if ends is None else "–".join(short(end) for end in ends))  # noqa: RUF001
+    return TableEntry(short(value), "" if ends is None else "–".join(short(end) for end in ends))  # noqa: RUF001
 
 
 def eps_text(value: float) -> str:
@@ -208,35 +215,39 @@ def eps_text(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:.3g}"
 
 
-def _caption(text: str, world: World) -> str:
+def _caption(text: str, world: WorldRows) -> str:
     return f"{text}: {world.name}" if world.name else text
 
 
-def _name(world: World, row: Row) -> Entry:
-    return Entry(world.called(row))
+def _name(world: WorldRows, row: Row) -> TableEntry:
+    return TableEntry(world.called(row))
 
 
-def _claimed(row: Row) -> Entry:
+def _claimed(row: Row) -> TableEntry:
     value = row["eps_claimed"]
-    return Entry("none", mark="dim") if math.isinf(value) else Entry(eps_text(value), claimed_delta(row))
+    return (
+        TableEntry("none", mark="dim")
+        if math.isinf(value)
+        else TableEntry(eps_text(value), claimed_delta(row))
+    )
 
 
-def _claim(row: Row) -> Entry:
+def _claim(row: Row) -> TableEntry:
     if math.isinf(row["eps_claimed"]):
-        return Entry("none", mark="dim")
+        return TableEntry("none", mark="dim")
     delta, verdicts = claimed_delta(row), verdicts_on(row)
     claimed = f"epsilon {eps_text(row['eps_claimed'])}" + (f" ({delta})" if delta else "")
     if not verdicts:
-        return Entry(claimed, "not checked")
+        return TableEntry(claimed, "not checked")
     bad = [sees(view) for view, verdict in verdicts.items() if verdict in (*FALSE, CONTRADICTION)]
     if bad:
-        return Entry(claimed, f"false: {'; '.join(bad)}", "bad")
+        return TableEntry(claimed, f"false: {'; '.join(bad)}", "bad")
     if all(verdict == "proven" for verdict in verdicts.values()):
-        return Entry(claimed, f"proven: {'; '.join(map(sees, verdicts))}", "good")
-    return Entry(claimed, "not refuted, not proven")
+        return TableEntry(claimed, f"proven: {'; '.join(map(sees, verdicts))}", "good")
+    return TableEntry(claimed, "not refuted, not proven")
 
 
-def _auc(row: Row, leak: Leak | None) -> Entry:
+def _auc(row: Row, leak: StrongestLeak | None) -> TableEntry:
     found = with_interval(row, "auc")
     if leak is None or not leak.known:
         return found
@@ -245,19 +256,19 @@ def _auc(row: Row, leak: Leak | None) -> Entry:
     return found._replace(mark="good" if leak.held else "")
 
 
-def _difference(row: Row, name: str, p: float | None) -> Entry:
+def _difference(row: Row, name: str, p: float | None) -> TableEntry:
     found = _plain_difference(row, name)
     if found == NONE or p is None:
         return found
-    return Entry(found.text, p_text(p), "bad" if p < LEAST and row[f"{name}_difference"] < 0 else "")
+    return TableEntry(found.text, p_text(p), "bad" if p < LEAST and row[f"{name}_difference"] < 0 else "")
 
 
-def _plain_difference(row: Row, name: str) -> Entry:
+def _plain_difference(row: Row, name: str) -> TableEntry:
     value = row[f"{name}_difference"]
     if value is None or math.isnan(value):
         return NONE
     ends = row[f"{name}_difference_ci95"]
-    return Entry(_signed(value), "" if ends is None else " to ".join(_signed(end) for end in ends))
+    return TableEntry(_signed(value), "" if ends is None else " to ".join(_signed(end) for end in ends))
 
 
 def _signed(value: float) -> str:
@@ -265,47 +276,47 @@ def _signed(value: float) -> str:
     return sign + short(abs(value))
 
 
-def _p(p: float | None) -> Entry:
-    return NONE if p is None or math.isnan(p) else Entry(p_value(p))
+def _p(p: float | None) -> TableEntry:
+    return NONE if p is None or math.isnan(p) else TableEntry(p_value(p))
 
 
-def _bytes(row: Row) -> Entry:
+def _bytes(row: Row) -> TableEntry:
     value = row["bytes_per_client"]
-    return NONE if value is None else Entry(f"{value:,.0f}")
+    return NONE if value is None else TableEntry(f"{value:,.0f}")
 
 
-def _worst_group(row: Row) -> Entry:
+def _worst_group(row: Row) -> TableEntry:
     if row["worst_served_group"] is None:
         return NONE
     hit = row["worst_attacked_group"]
     below = f"online nDCG@10 {short(row['worst_served_online'])}"
     more = "" if hit is None else f"; hit hardest: {hit}, AUC {short(row['worst_attacked_auc'])}"
-    return Entry(str(row["worst_served_group"]), below + more)
+    return TableEntry(str(row["worst_served_group"]), below + more)
 
 
-def _front(world: World, row: Row, *, every: bool = False) -> Entry:
+def _front(world: WorldRows, row: Row, *, every: bool = False) -> TableEntry:
     if row["pareto"] is None:
         return NONE
     if row["pareto"]:
-        return Entry("on the front")
+        return TableEntry("on the front")
     if not row["dominated_by"]:
-        return Entry("not on the front", "claim refuted", "bad")
+        return TableEntry("not on the front", "claim refuted", "bad")
     first, *others = world.rivals(row)
     names = [first, f"{len(others)} more"] if others and not every else [first, *others]
-    return Entry("dominated", f"by {'; '.join(names) if every else ' and '.join(names)}", "dim")
+    return TableEntry("dominated", f"by {'; '.join(names) if every else ' and '.join(names)}", "dim")
 
 
-def _eps(row: Row, what: str, view: str) -> Entry:
+def _eps(row: Row, what: str, view: str) -> TableEntry:
     if f"verdict_{view}" not in row:
         return NONE
     value, ceiling = row[f"eps_{what}_{view}"], row[f"eps_ceiling_{view}"]
     bad = what == "measured" and row[f"verdict_{view}"] == "refuted"
-    return Entry(
+    return TableEntry(
         eps_text(value), f"of {eps_text(ceiling)}" if what == "measured" else "", "bad" if bad else ""
     )
 
 
-def notes_of(report: CompareReport) -> dict[str, Table]:
+def notes_of(report: CompareReport) -> dict[str, DocumentTable]:
     """What went wrong or was left out, by kind; only what there is."""
     found: dict[str, tuple[Sequence[Row], dict[str, str]]] = {
         "Warnings": (report.warnings, {"name": "defense", "warning": "warning"}),
@@ -330,10 +341,10 @@ def notes_of(report: CompareReport) -> dict[str, Table]:
         ),
     }
     return {
-        title: Table(
+        title: DocumentTable(
             caption=title,
-            headings=[Heading(text, numeric=False) for text in columns.values()],
-            rows=[[Entry(str(row[name])) for name in columns] for row in rows],
+            headings=[ColumnHeading(text, numeric=False) for text in columns.values()],
+            rows=[[TableEntry(str(row[name])) for name in columns] for row in rows],
         )
         for title, (rows, columns) in found.items()
         if rows

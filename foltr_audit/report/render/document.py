@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 Mark = Literal["", "good", "bad", "dim"]
 
 
-class Heading(NamedTuple):
+class ColumnHeading(NamedTuple):
     """Head of a column.
 
     Attributes:
@@ -23,7 +23,7 @@ class Heading(NamedTuple):
     numeric: bool = True
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """One entry of a table.
 
     Attributes:
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class DocumentTable:
     """A table whose first column names its rows.
 
     Attributes:
@@ -51,8 +51,8 @@ class Table:
     kind: ClassVar[str] = "table"
 
     caption: str
-    headings: Sequence[Heading]
-    rows: Sequence[Sequence[Entry]]
+    headings: Sequence[ColumnHeading]
+    rows: Sequence[Sequence[TableEntry]]
     notes: str = ""
 
     @property
@@ -67,7 +67,7 @@ class Table:
         return found if any(heading.group for heading in self.headings) else []
 
 
-class Key(NamedTuple):
+class LegendKey(NamedTuple):
     """One entry of a legend: a mark, the number of its colour (None for the colour of words), its meaning."""
 
     glyph: str
@@ -75,7 +75,7 @@ class Key(NamedTuple):
     text: str
 
 
-class Panel(NamedTuple):
+class PicturePanel(NamedTuple):
     """One picture.
 
     Attributes:
@@ -101,13 +101,13 @@ class Pictures:
     kind: ClassVar[str] = "pictures"
 
     caption: str
-    panels: Sequence[Panel]
-    legend: Sequence[Key] = ()
+    panels: Sequence[PicturePanel]
+    legend: Sequence[LegendKey] = ()
     wide: bool = False
 
 
 @dataclass(frozen=True)
-class Words:
+class Paragraph:
     """A paragraph."""
 
     kind: ClassVar[str] = "words"
@@ -125,7 +125,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Items:
+class BulletList:
     """A list."""
 
     kind: ClassVar[str] = "items"
@@ -134,7 +134,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeBlock:
     """Commands, or a file."""
 
     kind: ClassVar[str] = "code"
@@ -143,7 +143,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Part:
+class Subheading:
     """A heading below a section's."""
 
     kind: ClassVar[str] = "part"
@@ -151,11 +151,11 @@ class Part:
     title: str
 
 
-Block = Table | Pictures | Words | Notice | Items | Code | Part
+Block = DocumentTable | Pictures | Paragraph | Notice | BulletList | CodeBlock | Subheading
 
 
 @dataclass(frozen=True)
-class Section:
+class DocumentSection:
     """A heading and what stands below it.
 
     Attributes:
@@ -170,7 +170,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class ReportDocument:
     """A whole report.
 
     Attributes:
@@ -182,10 +182,10 @@ class Document:
 
     title: str
     subtitle: str
-    sections: Sequence[Section] = field(default_factory=list)
+    sections: Sequence[DocumentSection] = field(default_factory=list)
     made_by: str = ""
 
     @property
-    def shown(self) -> list[Section]:
+    def shown(self) -> list[DocumentSection]:
         """The sections that hold something."""
         return [section for section in self.sections if section.blocks]

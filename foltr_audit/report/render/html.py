@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from foltr_audit.report.pictures.style import COLOURS
-from foltr_audit.report.render.document import Document
+from foltr_audit.report.render.document import ReportDocument
 
 
-def html_page(document: Document) -> str:
+def html_page(document: ReportDocument) -> str:
     """The page; whatever it quotes is shown as text. The same document gives the same page."""
     import jinja2
 

@@ -8,18 +8,18 @@ from html import escape
 
 from foltr_audit.report.render.document import (
     Block,
-    Code,
-    Document,
-    Items,
+    BulletList,
+    CodeBlock,
+    DocumentTable,
     Notice,
-    Part,
+    Paragraph,
     Pictures,
-    Table,
-    Words,
+    ReportDocument,
+    Subheading,
 )
 
 
-def markdown(document: Document) -> str:
+def markdown(document: ReportDocument) -> str:
     """The text; what it quotes is shown as it is, and never as markup."""
     lines = [f"# {quoted(document.title)}", "", quoted(document.subtitle), ""]
     for section in document.shown:
@@ -58,22 +58,22 @@ def table_lines(
 
 
 def _lines(block: Block) -> Iterator[str]:
-    if isinstance(block, Table):
+    if isinstance(block, DocumentTable):
         yield from _table(block)
-    elif isinstance(block, Code):
+    elif isinstance(block, CodeBlock):
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
         yield from (fence, *block.text.rstrip("\n").split("\n"), fence)
-    elif isinstance(block, Items):
+    elif isinstance(block, BulletList):
         yield from (f"- {quoted(text)}" for text in block.texts)
-    elif isinstance(block, Part):
+    elif isinstance(block, Subheading):
         yield f"### {quoted(block.title)}"
     elif isinstance(block, Notice):
         yield f"**{quoted(block.text)}**"
-    elif isinstance(block, Words):
+    elif isinstance(block, Paragraph):
         yield quoted(block.text)
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: DocumentTable) -> Iterator[str]:
     yield f"**{quoted(table.caption)}**"
     yield ""
     names = [f"{one.group}: {one.text}" if one.group else one.text for one in table.headings]

@@ -9,16 +9,16 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.judge.evidence import Evidence, combined
-from foltr_audit.judge.protocol import Inquiries, combined_inquiries
-from foltr_audit.judge.scoring import METRICS, Scored, Scorer
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence, combined
+from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
+from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores
 from foltr_audit.report.results import attack_rows as beside
 from foltr_audit.report.results.base import (
-    Group,
     Report,
     Row,
+    RunGroup,
     dataset_table,
     groups,
     utility_rows,
@@ -90,7 +90,7 @@ class AttackReport(Report):
     results: list[Row]
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[Cell]) -> AttackReport:
+    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AttackReport:
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
         pieces = [rows for group in groups(cells) for rows in _rows(group)]
         rows = joined(pieces)
@@ -106,7 +106,7 @@ class AttackReport(Report):
         )
 
 
-def _rows(group: Group) -> Iterator[dict[str, list[Row]]]:
+def _rows(group: RunGroup) -> Iterator[dict[str, list[Row]]]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
     for click_model in group.cells[0].inquiries:
@@ -123,8 +123,8 @@ def joined(pieces: Iterable[dict[str, list[Row]]], kinds: Sequence[str] = KINDS)
 
 
 def rows_of(
-    clicks: Evidence | None,
-    inquiries: Inquiries,
+    clicks: ClickEvidence | None,
+    inquiries: TaskEvidence,
     click_model: str,
     setting: Row,
     streams: Streams,
@@ -139,7 +139,7 @@ def rows_of(
 
 
 def attack_rows(
-    evidence: Evidence, click_model: str, setting: Row, streams: Streams, queries: Sequence[str] = ()
+    evidence: ClickEvidence, click_model: str, setting: Row, streams: Streams, queries: Sequence[str] = ()
 ) -> dict[str, list[Row]]:
     """Rows of every kind for the individual view of judged lists, by the names of `KINDS`.
 
@@ -150,7 +150,7 @@ def attack_rows(
         streams: named random streams, of which the bootstrap is one.
         queries: names of queries whose attacked lists are told one by one.
     """
-    where, resamples = _where(click_model, setting), Resamples(evidence.query, streams)
+    where, resamples = _where(click_model, setting), QueryBootstrap(evidence.query, streams)
     return {
         "any_click": list(beside.any_click_rows(evidence, where, resamples)),
         "calibration": list(beside.calibration_rows(evidence, where, resamples)),
@@ -168,13 +168,13 @@ def _where(click_model: str, setting: Row) -> Row:
     return {"click_model": click_model, **setting, "view": "individual"}
 
 
-def result_rows(evidence: Evidence, click_model: str, setting: Row, streams: Streams) -> Iterator[Row]:
+def result_rows(evidence: ClickEvidence, click_model: str, setting: Row, streams: Streams) -> Iterator[Row]:
     """One row per guesser for the individual view of judged lists, baselines first.
 
     `lists` have a click and `skipped` have none. A FPR among their `unclicked_documents` moves in steps of
     `finest_fpr`.
     """
-    scorer = Scorer(evidence, streams)
+    scorer = AttackScorer(evidence, streams)
     judged = scorer.evidence
     lists = {
         "lists": int(judged.query.size),
@@ -195,7 +195,7 @@ def result_rows(evidence: Evidence, click_model: str, setting: Row, streams: Str
         }
 
 
-def _metric_columns(scored: Scored) -> Row:
+def _metric_columns(scored: AttackScores) -> Row:
     found = {name: scored.metrics[name] for name in METRICS if name in scored.metrics}
     row: Row = {name: found[name].value if name in found else None for name in METRICS}
     row["precision_undefined"] = scored.precision_undefined

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.judge.any_click import any_click_scores, base_rate
-from foltr_audit.judge.bootstrap import Resamples, Score
+from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
 from foltr_audit.judge.calibration import calibration
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.report.results.base import Row
 
 
-def any_click_rows(evidence: Evidence, where: Row, resamples: Resamples) -> Iterator[Row]:
+def any_click_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
     """One row per attack on whether a list has any click, over all lists; `resamples` of their queries.
 
     `base_rate` is the accuracy of always saying yes.
@@ -36,7 +36,7 @@ def any_click_rows(evidence: Evidence, where: Row, resamples: Resamples) -> Iter
         }
 
 
-def calibration_rows(evidence: Evidence, where: Row, resamples: Resamples) -> Iterator[Row]:
+def calibration_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
     """One row per attack whose scores are probabilities, over all lists; `resamples` of their queries."""
     for label in evidence.guessed:
         if label not in evidence.probabilities:
@@ -57,7 +57,7 @@ def calibration_rows(evidence: Evidence, where: Row, resamples: Resamples) -> It
         }
 
 
-def identifiability_row(evidence: Evidence, where: Row) -> Row:
+def identifiability_row(evidence: ClickEvidence, where: Row) -> Row:
     """What the messages can tell at all, whatever attack reads them.
 
     Ranks and unknowns are those of messages: equations that are no combination of others, and documents.
@@ -85,7 +85,7 @@ def identifiability_row(evidence: Evidence, where: Row) -> Row:
     }
 
 
-def query_rows(evidence: Evidence, where: Row, queries: Sequence[str]) -> Iterator[Row]:
+def query_rows(evidence: ClickEvidence, where: Row, queries: Sequence[str]) -> Iterator[Row]:
     """One row per attacked list of the named queries and attack.
 
     `list` counts the attacked lists of the setting from 0, `shown` holds each document's position inside
@@ -103,7 +103,7 @@ def query_rows(evidence: Evidence, where: Row, queries: Sequence[str]) -> Iterat
             yield {**beside, **where, "list": None, "message": None, **nothing}
 
 
-def _named(evidence: Evidence, where: Row, number: int, label: str) -> Row:
+def _named(evidence: ClickEvidence, where: Row, number: int, label: str) -> Row:
     here, answer = evidence.is_document[number], evidence.guessed[label]
     clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
     return {
@@ -121,13 +121,13 @@ def _named(evidence: Evidence, where: Row, number: int, label: str) -> Row:
     }
 
 
-def refused_rows(evidence: Evidence, where: Row) -> Iterator[Row]:
+def refused_rows(evidence: ClickEvidence, where: Row) -> Iterator[Row]:
     """One row per attack that could not run, with the reason."""
     for label, reason in evidence.refused.items():
         yield {"method": label, **where, "reason": reason}
 
 
-def columns(name: str, score: Score) -> Row:
+def columns(name: str, score: MetricEstimate) -> Row:
     """A score and its interval, None where unknown."""
     interval = score.ci95
     return {name: known(score.value), f"{name}_ci95": None if interval is None else list(interval)}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foltr_audit.auditing.audit import Finding
+from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observers import sees
 from foltr_audit.report.results.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
 
@@ -28,7 +28,7 @@ class AuditReport(Report):
     results: list[Row]
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[Cell]) -> AuditReport:
+    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AuditReport:
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
@@ -54,7 +54,7 @@ class AuditReport(Report):
         return all(row["verdict"] not in FALSE for row in self.results) and (proven or not require_proof)
 
 
-def finding_row(finding: Finding, setting: Row, rounds: int) -> Row:
+def finding_row(finding: AuditResult, setting: Row, rounds: int) -> Row:
     """One finding of a run of so many rounds as a plain row; infinities stand for what is not bounded."""
     return {
         **setting,

@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
@@ -61,7 +61,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Cells that differ in repetition and fold only: one row of a report pools them.
 
     Attributes:
@@ -70,16 +70,16 @@ class Group:
             of their own stand under their dotted name, e.g. `population.clients`.
     """
 
-    cells: list[Cell]
+    cells: list[RunResult]
     setting: Row
 
 
 _OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.methods")
 
 
-def groups(cells: Sequence[Cell]) -> list[Group]:
+def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     """The cells by everything but repetition and fold, in order."""
-    found: dict[str, list[Cell]] = {}
+    found: dict[str, list[RunResult]] = {}
     fields: dict[str, Row] = {}
     for cell in cells:
         table = flat(cell.spec.table()) | {"train.learner": cell.learner}
@@ -91,12 +91,12 @@ def groups(cells: Sequence[Cell]) -> list[Group]:
     names = dict.fromkeys(name for table in fields.values() for name in table if name not in _OWN_COLUMN)
     differ = [name for name in names if len({json_text(table.get(name)) for table in fields.values()}) > 1]
     return [
-        Group(cells, setting(cells[0]) | {name: fields[key].get(name) for name in differ})
+        RunGroup(cells, setting(cells[0]) | {name: fields[key].get(name) for name in differ})
         for key, cells in found.items()
     ]
 
 
-def setting(cell: Cell) -> Row:
+def setting(cell: RunResult) -> Row:
     """The columns that name what was run, and what the observer of its attacks sees."""
     attack = cell.spec.attack
     observer = {} if attack is None else {"sees": sees(attacked_view(attack.view, attack.hide))}
@@ -122,7 +122,7 @@ def dataset_table(facts: Sequence[Row]) -> Row:
     }
 
 
-def warning_rows(cells: Sequence[Cell]) -> list[Row]:
+def warning_rows(cells: Sequence[RunResult]) -> list[Row]:
     """Each wrong pairing of each chain, once."""
     found: dict[tuple[str, str], Row] = {}
     for cell in cells:
@@ -132,7 +132,7 @@ def warning_rows(cells: Sequence[Cell]) -> list[Row]:
     return list(found.values())
 
 
-def utility_rows(cells: Sequence[Cell]) -> list[Row]:
+def utility_rows(cells: Sequence[RunResult]) -> list[Row]:
     """One row per group: means over its runs."""
     rows = []
     for group in groups(cells):

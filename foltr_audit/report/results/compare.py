@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
-from foltr_audit.experiments.comparison.cells import StoredCell
-from foltr_audit.experiments.comparison.expansion import Label, Planned
+from foltr_audit.experiments.comparison.cells import CellRecord
+from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.runner import Failed
+from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.privacy.observers import sees
 from foltr_audit.report.results.base import Row, dataset_table
 from foltr_audit.report.results.compare_rows import (
-    Setting,
+    CellGroup,
     attack_rows_of,
     curve_row,
     group_attack_rows,
@@ -26,7 +26,7 @@ from foltr_audit.report.results.compare_rows import (
     served_rows,
     setting_row,
 )
-from foltr_audit.report.results.pareto import ByQuery, Choice, beaten_by, front_of
+from foltr_audit.report.results.pareto import ByQuery, ParetoChoice, beaten_by, front_of
 from foltr_audit.report.results.wording import verdicts_on
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
@@ -82,7 +82,7 @@ class CompareReport:
     def of(
         cls,
         folder: ComparisonFolder,
-        failed: Sequence[Failed] = (),
+        failed: Sequence[CellFailure] = (),
         progress: Progress = SILENT,
         *,
         partial: bool = False,
@@ -101,7 +101,7 @@ class CompareReport:
         lost = {one.spec for one in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
-        builder = _Builder(folder, done, progress, Counter(map(_pool, folder.cells())))
+        builder = _CompareReportBuilder(folder, done, progress, Counter(map(_pool, folder.cells())))
         _refuse_mixed_data(folder, builder.data)
         return cls(
             config=folder.grid.table(),
@@ -167,9 +167,9 @@ def with_front(rows: Sequence[Row], ndcg: Sequence[ByQuery]) -> list[Row]:
     return found
 
 
-def _choice(row: Row, ndcg: ByQuery) -> Choice:
+def _choice(row: Row, ndcg: ByQuery) -> ParetoChoice:
     ends = row["auc_ci95"]
-    return Choice(
+    return ParetoChoice(
         leak=_number(row["auc"]),
         utility=_number(row["ndcg@10"]),
         leak_ends=None if ends is None else (ends[0], ends[1]),
@@ -205,7 +205,7 @@ def failed_row(spec: Spec, why: str) -> Row:
     }
 
 
-def _failed_before(folder: ComparisonFolder, cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+def _failed_before(folder: ComparisonFolder, cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Row]:
     """Cells that are not done, and that the results that were written last call failed."""
     missing = [cell for cell in cells if cell not in done]
     told = folder.results().get("failed") if missing else None
@@ -219,7 +219,7 @@ def _failed_before(folder: ComparisonFolder, cells: Sequence[Planned], done: set
     return rows
 
 
-def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
+def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Row]:
     rows = []
     for group in _pooled(cells):
         finished = sum(cell in done for cell in group)
@@ -239,24 +239,28 @@ def _unfinished(cells: Sequence[Planned], done: set[Planned]) -> list[Row]:
     return rows
 
 
-def _pooled(cells: Sequence[Planned]) -> list[list[Planned]]:
+def _pooled(cells: Sequence[CellPlan]) -> list[list[CellPlan]]:
     """The cells by everything but repetition and fold."""
-    found: dict[str, list[Planned]] = {}
+    found: dict[str, list[CellPlan]] = {}
     for cell in cells:
         found.setdefault(_pool(cell), []).append(cell)
     return list(found.values())
 
 
-def _pool(cell: Planned) -> str:
+def _pool(cell: CellPlan) -> str:
     table = flat(cell.spec.table())
     return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
 
 
-class _Builder:
+class _CompareReportBuilder:
     """Reads the cells of a folder setting by setting, so that only one is in memory."""
 
     def __init__(
-        self, folder: ComparisonFolder, cells: Sequence[Planned], progress: Progress, asked: Mapping[str, int]
+        self,
+        folder: ComparisonFolder,
+        cells: Sequence[CellPlan],
+        progress: Progress,
+        asked: Mapping[str, int],
     ) -> None:
         self.folder = folder
         self.asked = asked
@@ -271,7 +275,7 @@ class _Builder:
         self.results: list[Row] = []
         self.ndcg: list[ByQuery] = []
         self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
-        self._bases: dict[str, Setting] = {}
+        self._bases: dict[str, CellGroup] = {}
         pooled = _pooled([cell for cell in cells if cell.kind == "attack"])
         for cell in (one for one in pooled if one[0].spec.defense == ("none",)):
             self._bases[self._world(cell[0])] = self._read(cell)
@@ -281,23 +285,23 @@ class _Builder:
                 tick()
 
     @staticmethod
-    def _world(cell: Planned) -> str:
+    def _world(cell: CellPlan) -> str:
         return json_text({name: v for name, v in flat(cell.spec.table()).items() if name in _SAME_WORLD})
 
     @staticmethod
-    def _claimed(cell: Planned) -> tuple[str, str, tuple[str, ...]]:
+    def _claimed(cell: CellPlan) -> tuple[str, str, tuple[str, ...]]:
         spec = cell.spec
         return spec.train.learner, spec.population.scenario, spec.defense
 
-    def _read(self, group: Sequence[Planned]) -> Setting:
+    def _read(self, group: Sequence[CellPlan]) -> CellGroup:
         audit = self._audits.get(self._claimed(group[0]))
-        return Setting(
+        return CellGroup(
             label=group[0].label,
             cells=[self.folder.read(cell.spec) for cell in group],
             findings=[] if audit is None else self.folder.read(audit.spec).facts["findings"],
         )
 
-    def _add(self, group: Sequence[Planned]) -> None:
+    def _add(self, group: Sequence[CellPlan]) -> None:
         setting = self._read(group)
         rows = attack_rows_of(setting)
         groups = group_attack_rows(setting)
@@ -314,14 +318,14 @@ class _Builder:
         self._add_claims(setting)
         self._add_warnings(setting.cells[0], setting.label)
 
-    def _add_claims(self, setting: Setting) -> None:
+    def _add_claims(self, setting: CellGroup) -> None:
         named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
         for finding in setting.findings:
             row = {**named, **_claim_row(finding)}
             if row not in self.claims:
                 self.claims.append(row)
 
-    def _add_warnings(self, cell: StoredCell, label: Label) -> None:
+    def _add_warnings(self, cell: CellRecord, label: DefenseLabel) -> None:
         for warning in cell.facts["warnings"]:
             row = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
             row |= {"learner": cell.facts["learner"], "warning": warning}

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.ranking_metrics import mean_of_rounds
-from foltr_audit.experiments.comparison.alternatives import Alternative
-from foltr_audit.experiments.comparison.cells import StoredCell
-from foltr_audit.experiments.comparison.expansion import Label
-from foltr_audit.judge.bootstrap import Resamples, Score
-from foltr_audit.judge.evidence import Evidence, combined
+from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
+from foltr_audit.experiments.comparison.cells import CellRecord
+from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence, combined
 from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.observers import VIEWS
 from foltr_audit.report.results.attack import result_rows
@@ -32,7 +32,7 @@ _ONLINE = "online_ndcg@10"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class CellGroup:
     """The cells of one defense in one world: they differ in repetition and fold only.
 
     Attributes:
@@ -41,8 +41,8 @@ class Setting:
         findings: what the audit of its claim found; empty without one.
     """
 
-    label: Label
-    cells: list[StoredCell]
+    label: DefenseLabel
+    cells: list[CellRecord]
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -71,7 +71,7 @@ class Setting:
 
     def _claimed(self) -> float:
         """What a chain is proven for if its name promises a proof, else what its parts claim."""
-        promised = Alternative(self.label.alternative).proven(self.label.eps, 0.0)
+        promised = DefenseAlternative(self.label.alternative).proven(self.label.eps, 0.0)
         return float(self.cells[0].facts["eps_claimed"] if promised is None else promised["claim"])
 
     @property
@@ -79,7 +79,7 @@ class Setting:
         """Streams of the bootstrap."""
         return Streams(self.cells[0].spec.seed)
 
-    def evidence(self) -> Evidence | None:
+    def evidence(self) -> ClickEvidence | None:
         """The judged lists of all repetitions."""
         pieces = [cell.evidence for cell in self.cells if cell.evidence is not None]
         return combined(pieces) if pieces else None
@@ -93,7 +93,7 @@ class Setting:
         """A fact of each repetition."""
         return np.array([float(cell.facts[name]) for cell in self.cells])
 
-    def paired(self, other: Setting) -> tuple[Setting, Setting]:
+    def paired(self, other: CellGroup) -> tuple[CellGroup, CellGroup]:
         """This setting and another one with the repetitions that both have, in the same order."""
         mine, theirs = self._by_run(), other._by_run()
         both = [run for run in mine if run in theirs]
@@ -102,7 +102,7 @@ class Setting:
             replace(other, cells=[theirs[run] for run in both]),
         )
 
-    def _by_run(self) -> dict[tuple[int, int], StoredCell]:
+    def _by_run(self) -> dict[tuple[int, int], CellRecord]:
         return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
 
     def query_ndcg(self) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
@@ -116,7 +116,7 @@ class Setting:
         return np.array(names, dtype=np.str_), np.array([float(np.mean(found[name])) for name in names])
 
 
-def setting_row(setting: Setting, attacks: Sequence[Row], base: Setting | None) -> Row:
+def setting_row(setting: CellGroup, attacks: Sequence[Row], base: CellGroup | None) -> Row:
     """The row of a setting.
 
     Args:
@@ -134,7 +134,7 @@ def setting_row(setting: Setting, attacks: Sequence[Row], base: Setting | None) 
     }
 
 
-def attack_rows_of(setting: Setting) -> list[Row]:
+def attack_rows_of(setting: CellGroup) -> list[Row]:
     """One row per guesser, baselines first, with the names of the setting."""
     evidence = setting.evidence()
     if evidence is None:
@@ -142,7 +142,7 @@ def attack_rows_of(setting: Setting) -> list[Row]:
     return list(result_rows(evidence, setting.where["click_model"], setting.where, setting.streams))
 
 
-def refused_rows_of(setting: Setting) -> list[Row]:
+def refused_rows_of(setting: CellGroup) -> list[Row]:
     """One row per attack that could not run on the setting, with the reason."""
     evidence = setting.evidence()
     return [] if evidence is None else list(refused_rows(evidence, setting.where))
@@ -198,14 +198,18 @@ def _auc(row: Row) -> float:
     return -1.0 if value is None or np.isnan(value) else float(value)
 
 
-def _utility(setting: Setting, base: Setting | None) -> Row:
+def _utility(setting: CellGroup, base: CellGroup | None) -> Row:
     """Offline and online nDCG@10 with intervals, and against no defense.
 
     Offline: interval by bootstrap over queries, test over queries that both have. Online: Student's, over
     three or more runs.
     """
     names, values = setting.query_ndcg()
-    offline = Resamples(names, setting.streams).share(values) if names.size else Score(float("nan"), None)
+    offline = (
+        QueryBootstrap(names, setting.streams).share(values)
+        if names.size
+        else MetricEstimate(float("nan"), None)
+    )
     row = {
         **columns("ndcg@10", offline),
         "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
@@ -222,7 +226,7 @@ def _utility(setting: Setting, base: Setting | None) -> Row:
     return row | _differences(*setting.paired(base))
 
 
-def _differences(setting: Setting, base: Setting) -> Row:
+def _differences(setting: CellGroup, base: CellGroup) -> Row:
     """What a setting is above no defense, over the same repetitions of both; nothing where there is none."""
     if not setting.cells:
         empty = np.empty(0)
@@ -250,13 +254,13 @@ def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -
     return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
 
 
-def _over_runs(values: NDArray[np.float64]) -> Score:
+def _over_runs(values: NDArray[np.float64]) -> MetricEstimate:
     """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
     values = values[np.isfinite(values)]
-    return Score(float(values.mean()) if values.size else float("nan"), mean_interval(values))
+    return MetricEstimate(float(values.mean()) if values.size else float("nan"), mean_interval(values))
 
 
-def _worst_group(setting: Setting) -> Row:
+def _worst_group(setting: CellGroup) -> Row:
     """The group of clients that is served worst."""
     rows = served_rows(setting)
     worst = rows[0] if rows else None
@@ -267,7 +271,7 @@ def _worst_group(setting: Setting) -> Row:
     }
 
 
-def served_rows(setting: Setting) -> list[Row]:
+def served_rows(setting: CellGroup) -> list[Row]:
     """Mean online nDCG@10 of each group of clients, served worst first; none where clients do not differ."""
     served = {
         name: float(np.mean([mean_of_rounds(cell.rounds[f"{_ONLINE}/{name}"]) for cell in setting.cells]))
@@ -280,7 +284,7 @@ def served_rows(setting: Setting) -> list[Row]:
     ]
 
 
-def group_attack_rows(setting: Setting) -> list[Row]:
+def group_attack_rows(setting: CellGroup) -> list[Row]:
     """Attack success by group of clients, hit hardest first; none where clients do not differ."""
     evidence = setting.evidence()
     if evidence is None:
@@ -288,7 +292,7 @@ def group_attack_rows(setting: Setting) -> list[Row]:
     return list(group_rows(evidence, setting.where, setting.streams))
 
 
-def curve_row(setting: Setting) -> Row:
+def curve_row(setting: CellGroup) -> Row:
     """Means over runs of online and offline nDCG@10 by round."""
     first = setting.cells[0].rounds
     curves = {

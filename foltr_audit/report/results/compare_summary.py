@@ -11,7 +11,7 @@ from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.claim_sentences import claims_said, contradictions_said, lists_said
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_worlds import World, worlds
+from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.meaning import sure_auc
 from foltr_audit.report.results.wording import counted, is_or_are, listed, shortened, verdicts_on
@@ -24,7 +24,7 @@ _KNOWS_GRADES = "relevance-prior"
 """The guess of a server that has the grades of the documents; the others know positions at most."""
 
 
-class Said(NamedTuple):
+class WorldSummary(NamedTuple):
     """Sentences on one world.
 
     Attributes:
@@ -36,15 +36,15 @@ class Said(NamedTuple):
     sentences: list[str]
 
 
-def summary(report: CompareReport) -> list[Said]:
+def summary(report: CompareReport) -> list[WorldSummary]:
     """The sentences, those on everything first."""
     claims = report.claims
     first = [scope(report), *progress_of(report), claims_said(claims), lists_said(claims)]
     first.append(contradictions_said(claims))
-    said = [Said("", [sentence for sentence in first if sentence])]
+    said = [WorldSummary("", [sentence for sentence in first if sentence])]
     for world in worlds(report):
         sentences = [*leaks_said(world), kept_said(world), front_said(world), groups_said(world)]
-        said.append(Said(world.name, [sentence for sentence in sentences if sentence]))
+        said.append(WorldSummary(world.name, [sentence for sentence in sentences if sentence]))
     return said
 
 
@@ -92,7 +92,7 @@ def cells_done(report: CompareReport) -> tuple[int, int]:
     return asked, asked - sum(row["cells"] - row["done"] for row in report.unfinished)
 
 
-class Leak(NamedTuple):
+class StrongestLeak(NamedTuple):
     """What the best attack on one setting tells beyond guesses without a message.
 
     Attributes:
@@ -119,7 +119,7 @@ class Leak(NamedTuple):
         return f"{self.name} (AUC {short(self.row['auc'])})"
 
 
-def leaks(world: World) -> list[Leak]:
+def leaks(world: WorldRows) -> list[StrongestLeak]:
     """The settings of a world that an attack ran on."""
     found = []
     for row in world.results:
@@ -130,19 +130,19 @@ def leaks(world: World) -> list[Leak]:
         guesses = [one for one in rows if one["baseline"] and one["auc"] is not None]
         unbeaten = [one for one in guesses if not _beats(best, one, row["attacks"])]
         bound = min(unbeaten, key=lambda one: (float(one["auc"]), str(one["method"])), default=None)
-        found.append(Leak(row, world.called(row), bound))
+        found.append(StrongestLeak(row, world.called(row), bound))
     return found
 
 
-def _by_defense(several: Sequence[Leak]) -> list[str]:
+def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
     """Leaks in words, those of one defense together: `published, eps 1.2, 4.5 and 10 (AUC .98 to 1.000)`."""
-    found: dict[tuple[str, str], list[Leak]] = {}
+    found: dict[tuple[str, str], list[StrongestLeak]] = {}
     for leak in several:
         found.setdefault((str(leak.row["learner"]), str(leak.row["alternative"])), []).append(leak)
     return [_together(leaks) if len(leaks) > 1 else str(leaks[0]) for leaks in found.values()]
 
 
-def _together(several: Sequence[Leak]) -> str:
+def _together(several: Sequence[StrongestLeak]) -> str:
     first = several[0]
     name = first.name.replace(str(first.row["name"]), str(first.row["alternative"]))
     eps = listed([epsilon(leak.row["eps"]) for leak in several])
@@ -163,7 +163,7 @@ def _beats(best: Row, guess: Row, choices: int) -> bool:
     return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])
 
 
-def leaks_said(world: World) -> list[str]:
+def leaks_said(world: WorldRows) -> list[str]:
     """Under which defenses the best attack reads clicks, and under which it does no better than a guess."""
     found = leaks(world)
     if not found:
@@ -203,7 +203,7 @@ def leaks_said(world: World) -> list[str]:
     return [*sentences, few.strip()] if few else sentences
 
 
-def kept_said(world: World) -> str:
+def kept_said(world: WorldRows) -> str:
     """Which defense under which no attack is shown to beat a guess keeps the most nDCG@10, at what price.
 
     If its claim was checked and is not proven, the best one with a proven claim too.
@@ -235,11 +235,11 @@ def _claim_said(row: Row) -> str:
     return "but its claim is false" if verdicts & set(FALSE) else "its claim is neither refuted nor proven"
 
 
-def _most_useful(several: Sequence[Leak]) -> Leak:
+def _most_useful(several: Sequence[StrongestLeak]) -> StrongestLeak:
     return max(several, key=lambda leak: float(leak.row["ndcg@10"]))
 
 
-def _price(leak: Leak, world: World) -> str:
+def _price(leak: StrongestLeak, world: WorldRows) -> str:
     row, difference = leak.row, leak.row["ndcg@10_difference"]
     text = f"{leak.name} keeps the most nDCG@10, {short(row['ndcg@10'])}"
     if difference is None:
@@ -249,7 +249,7 @@ def _price(leak: Leak, world: World) -> str:
     return f"{text}, which is {_apart(difference)} no defense ({test})"
 
 
-def front_said(world: World) -> str:
+def front_said(world: WorldRows) -> str:
     """Which settings no other beats in both privacy and utility."""
     known = [row for row in world.results if row["pareto"] is not None]
     if len(known) < 2:
@@ -262,7 +262,7 @@ def front_said(world: World) -> str:
     return f"On the front of attack AUC and nDCG@10: {shortened(front, 8) or 'no row'}{rest}."
 
 
-def groups_said(world: World) -> str:
+def groups_said(world: WorldRows) -> str:
     """Which group of clients is served worst, under the first defense that tells."""
     rows = [row for row in world.results if row["worst_served_group"] is not None]
     if not rows:

@@ -13,7 +13,7 @@ from foltr_audit.report.results.settings import short_scenario
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class WorldRows:
     """Rows that share data, scenario and click model.
 
     Attributes:
@@ -68,11 +68,11 @@ class World:
         return {(row["learner"], row["name"]): value for row, value in zip(tested, p, strict=True)}
 
 
-def worlds(report: CompareReport) -> list[World]:
+def worlds(report: CompareReport) -> list[WorldRows]:
     """The worlds of a report, in the order of its results."""
     keys = list(dict.fromkeys(_key(row) for row in report.results))
     return [
-        World(
+        WorldRows(
             name=_name(key, keys),
             results=[row for row in report.results if _key(row) == key],
             attacks=[row for row in report.attacks if _key(row) == key],

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.group_scores import GROUP_METRICS, RANDOM, GroupScore, group_scores
-from foltr_audit.judge.scoring import Scorer
+from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.tables.layout import below, by_method, table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = {"f1": "F1", "exact": "exact", "auc": "AUC"}
 
 
-def group_rows(evidence: Evidence, where: Row, streams: Streams) -> Iterator[Row]:
+def group_rows(evidence: ClickEvidence, where: Row, streams: Streams) -> Iterator[Row]:
     """One row per guesser and group of clients, hit hardest first; none where clients do not differ.
 
     Beside each metric, `_all` is that of all groups' lists and `_difference` the group's less that.
@@ -30,7 +30,7 @@ def group_rows(evidence: Evidence, where: Row, streams: Streams) -> Iterator[Row
     """
     if len(evidence.groups) < 2:
         return
-    for found in group_scores(Scorer(evidence, streams)):
+    for found in group_scores(AttackScorer(evidence, streams)):
         for place, group in enumerate(found.groups, start=1):
             yield {
                 "method": found.method,

@@ -12,8 +12,8 @@ from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records.population import Population
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.judge.bootstrap import Score
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.judge.bootstrap import MetricEstimate
 from foltr_audit.judge.significance import FEWEST, mean_interval
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row, groups
@@ -31,7 +31,7 @@ _ONLINE, _OFFLINE = "online_ndcg@10", "offline_ndcg@10"
 _METRICS = ("online_mean", "online_last", "ndcg@10")
 
 
-class Played(NamedTuple):
+class TrainingHistory(NamedTuple):
     """One training.
 
     Attributes:
@@ -43,18 +43,18 @@ class Played(NamedTuple):
     rounds: Sequence[Mapping[str, float]]
 
 
-def utility_group_rows(cells: Sequence[Cell]) -> list[Row]:
+def utility_group_rows(cells: Sequence[RunResult]) -> list[Row]:
     """The rows of all settings; none of settings in which clients do not differ."""
     return [
         row
         for group in groups(cells)
         for row in rows_of_trainings(
-            [Played(cell.population, cell.trained.rounds) for cell in group.cells], group.setting
+            [TrainingHistory(cell.population, cell.trained.rounds) for cell in group.cells], group.setting
         )
     ]
 
 
-def rows_of_trainings(trainings: Sequence[Played], setting: Row) -> list[Row]:
+def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Row) -> list[Row]:
     """One row per group of clients, worst served (lowest online nDCG@10) first; none of a single group.
 
     `online_mean` is the mean of the rounds in which the group played, `online_last` that of the last tenth
@@ -86,7 +86,7 @@ def rows_of_trainings(trainings: Sequence[Played], setting: Row) -> list[Row]:
     ]
 
 
-def _of_everybody(played: Played) -> tuple[float, ...]:
+def _of_everybody(played: TrainingHistory) -> tuple[float, ...]:
     """The metrics of all clients, in the order of `_METRICS`."""
     online = _values(played.rounds, _ONLINE)
     return (
@@ -96,7 +96,7 @@ def _of_everybody(played: Played) -> tuple[float, ...]:
     )
 
 
-def _of_group(played: Played, name: str) -> tuple[float, ...]:
+def _of_group(played: TrainingHistory, name: str) -> tuple[float, ...]:
     """The metrics of one group, in the order of `_METRICS`; NaN where they are not known."""
     online = _values(played.rounds, f"{_ONLINE}/{name}")
     intent = _intent(played.population, name)
@@ -134,10 +134,11 @@ def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -
     both = ~np.isnan(mine) & ~np.isnan(every)
     mine, every = mine[both], every[both]
     return {
-        **columns(name, Score(mean_of_rounds(mine), mean_interval(mine))),
+        **columns(name, MetricEstimate(mean_of_rounds(mine), mean_interval(mine))),
         f"{name}_all": known(mean_of_rounds(every)),
         **columns(
-            f"{name}_difference", Score(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0))
+            f"{name}_difference",
+            MetricEstimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
         ),
     }
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.judge.evidence import Evidence
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def information_rows(evidence: Evidence, where: Row, resamples: Resamples) -> Iterator[Row]:
+def information_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
     """One row per attack that weighs click patterns, over all lists; `resamples` of their queries.
 
     Baselines read no message and have none. See `Information` for the columns.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import Resamples
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.counts import CountEvidence
-from foltr_audit.judge.protocol import Inquiries
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence
 from foltr_audit.report.results.attack_rows import columns
 from foltr_audit.report.results.base import Row
@@ -22,7 +22,7 @@ _DIGITS = 2  # estimates that agree in so many are tied
 
 
 def inquiry_rows(
-    inquiries: Inquiries, click_model: str, setting: Row, streams: Streams
+    inquiries: TaskEvidence, click_model: str, setting: Row, streams: Streams
 ) -> dict[str, list[Row]]:
     """Rows by kind: those of `report.attack.INQUIRIES`, and `refused` for attacks that could not run.
 
@@ -51,7 +51,7 @@ def query_id_rows(evidence: QueryEvidence, where: Row, streams: Streams) -> Iter
     of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round has
     no more. With `_with_pairs`: over messages from whose clicks anything was learnt.
     """
-    resamples, sizes = Resamples(evidence.query, streams), evidence.choices
+    resamples, sizes = QueryBootstrap(evidence.query, streams), evidence.choices
     chance_mrr = [float(np.mean(1.0 / np.arange(1, size + 1))) for size in sizes.tolist()]
     for label, placed in evidence.placed.items():
         row: Row = {
@@ -89,7 +89,7 @@ def count_rows(evidence: CountEvidence, where: Row, streams: Streams) -> Iterato
     `position-prior:median` what errs least in absolute value of that, `relevance-prior` what is expected
     where grades are known.
     """
-    resamples = Resamples(evidence.query, streams)
+    resamples = QueryBootstrap(evidence.query, streams)
     here = evidence.is_document
     for label, estimates in (*evidence.baselines.items(), *evidence.estimates.items()):
         yield {
@@ -105,7 +105,7 @@ def count_rows(evidence: CountEvidence, where: Row, streams: Streams) -> Iterato
         }
 
 
-def _count_metrics(evidence: CountEvidence, estimates: Floats, resamples: Resamples) -> Row:
+def _count_metrics(evidence: CountEvidence, estimates: Floats, resamples: QueryBootstrap) -> Row:
     here = evidence.is_document
     documents = here.sum(axis=1).astype(np.float64)
     errors = np.where(here, (estimates - evidence.counts) / evidence.clients[:, np.newaxis], 0.0)

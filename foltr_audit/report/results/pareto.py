@@ -22,7 +22,7 @@ ByQuery = tuple[NDArray[np.str_], NDArray[np.float64]]
 """Names of queries in rising order, and the nDCG of each."""
 
 
-class Choice(NamedTuple):
+class ParetoChoice(NamedTuple):
     """One choice.
 
     Attributes:
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
         """Whether AUC and nDCG are."""
         return self.leak is not None and self.utility is not None
 
-    def beats(self, other: Choice) -> bool:
+    def beats(self, other: ParetoChoice) -> bool:
         """Whether it is as good in both as printed, and shown to be better in one.
 
         Values are compared in three digits, as they are printed, and a leak below chance counts as chance.
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
             return False
         return (mine < theirs and self._leaks_less(other)) or (gain > 0 and self._is_more_useful(other))
 
-    def _leaks_less(self, other: Choice) -> bool:
+    def _leaks_less(self, other: ParetoChoice) -> bool:
         """Whether the 95 % interval of the difference of both AUCs lies on one side of 0.
 
         From the interval of each (Zou & Donner 2008, "Construction of confidence limits about effect
@@ -70,7 +70,7 @@ class Choice(NamedTuple):
         apart = other.leak - max(self.leak, CHANCE)
         return apart > math.hypot(other.leak - other.leak_ends[0], max(0.0, self.leak_ends[1] - self.leak))
 
-    def _is_more_useful(self, other: Choice) -> bool:
+    def _is_more_useful(self, other: ParetoChoice) -> bool:
         """Whether the 95 % interval of the mean difference in nDCG over queries lies above 0."""
         both = np.intersect1d(self.queries[0], other.queries[0])
         mine, theirs = (values[np.isin(names, both)] for names, values in (self.queries, other.queries))
@@ -78,7 +78,7 @@ class Choice(NamedTuple):
         return ends is not None and ends[0] > 0.0
 
 
-def front_of(choices: Sequence[Choice]) -> list[bool | None]:
+def front_of(choices: Sequence[ParetoChoice]) -> list[bool | None]:
     """Whether each choice is on the front: its claim is not false, and no other beats it; None: not known."""
     beaten = beaten_by(choices)
     return [
@@ -87,7 +87,7 @@ def front_of(choices: Sequence[Choice]) -> list[bool | None]:
     ]
 
 
-def beaten_by(choices: Sequence[Choice]) -> list[list[int]]:
+def beaten_by(choices: Sequence[ParetoChoice]) -> list[list[int]]:
     """For each choice the numbers of those that beat it, most useful first; of the front where one does."""
     winners = [[n for n, other in enumerate(choices) if other.beats(one)] for one in choices]
     found = []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.results.base import Row, groups
 from foltr_audit.report.results.twins import Ran, fixed_intents, ran
 from foltr_audit.simulation.intent_metrics import deltas, drops, offline_ends, online_means
@@ -15,7 +15,7 @@ from foltr_audit.simulation.intent_metrics import deltas, drops, offline_ends, o
 Floats = NDArray[np.float64]
 
 
-def period_rows(cells: Sequence[Cell], among: Ran | None = None) -> list[Row]:
+def period_rows(cells: Sequence[RunResult], among: Ran | None = None) -> list[Row]:
     """One row per group and period where the leading intent changes; the first period has no drop.
 
     Twins are looked for `among` all that was run, or else among the cells themselves.
@@ -46,7 +46,7 @@ def period_rows(cells: Sequence[Cell], among: Ran | None = None) -> list[Row]:
     return rows
 
 
-def _of_run(cell: Cell, among: Ran) -> Mapping[str, Floats]:
+def _of_run(cell: RunResult, among: Ran) -> Mapping[str, Floats]:
     """Every metric of `intent_metrics.PERIOD` of one run, float64 (periods,) each."""
     if cell.environment is None:
         return {}

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import Resamples
-from foltr_audit.judge.intents import IntentEvidence, Told
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
-from foltr_audit.judge.queries import Placed
+from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.results.attack_rows import columns
 from foltr_audit.report.results.base import Row
 from foltr_audit.rng import Streams
@@ -27,9 +27,9 @@ def intent_rows(evidence: IntentEvidence, where: Row, streams: Streams) -> Itera
     `shown_balanced`, what naming the intent gives whose relevant documents were shown most.
     """
     for label, told in evidence.told.items():
-        resamples, intents = Resamples(told.client, streams), told.probability.shape[1]
+        resamples, intents = QueryBootstrap(told.client, streams), told.probability.shape[1]
         counts = np.bincount(told.intent, minlength=intents)
-        named, shown = Placed.of(told.probability, told.intent), Placed.of(told.shown, told.intent)
+        named, shown = TruthRanks.of(told.probability, told.intent), TruthRanks.of(told.shown, told.intent)
         weights = 1.0 / counts[told.intent]
         yield {
             "method": label,
@@ -51,7 +51,7 @@ def intent_rows(evidence: IntentEvidence, where: Row, streams: Streams) -> Itera
         }
 
 
-def bits(told: Told) -> Floats:
+def bits(told: IntentDecisions) -> Floats:
     """What each decision says of the intent, beyond even odds: log2 of its probability times I, (D,)."""
     own = np.take_along_axis(told.probability, told.intent[:, np.newaxis], axis=1)[:, 0]
     return np.asarray(np.log2(np.maximum(own, np.finfo(np.float64).tiny) * told.probability.shape[1]))
@@ -67,7 +67,7 @@ def link_rows(evidence: LinkEvidence, where: Row, streams: Streams) -> Iterator[
     """
     if not evidence.client.size:
         return
-    resamples, sizes = Resamples(evidence.client, streams), evidence.choices
+    resamples, sizes = QueryBootstrap(evidence.client, streams), evidence.choices
     chance_mrr = [float(np.mean(1.0 / np.arange(1, size + 1))) for size in sizes.tolist()]
     for label, placed in (*evidence.baselines.items(), *evidence.placed.items()):
         yield {

@@ -17,7 +17,7 @@ PACKAGES = (
 """Packages that numbers or pictures depend on."""
 
 
-class Repeated(NamedTuple):
+class CellCommand(NamedTuple):
     """How one cell is run by itself.
 
     Attributes:
@@ -45,7 +45,7 @@ class Provenance:
     grid: str
     seeds: Sequence[int]
     versions: Mapping[str, str]
-    cells: Sequence[Repeated]
+    cells: Sequence[CellCommand]
 
     @classmethod
     def of(cls, folder: ComparisonFolder) -> Provenance:
@@ -60,7 +60,7 @@ class Provenance:
             seeds=sorted({cell.spec.seed for cell in planned}),
             versions=versions(),
             cells=[
-                Repeated(
+                CellCommand(
                     ", ".join(
                         (
                             cell.label.alternative

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Overridden(NamedTuple):
+class ParameterOverride(NamedTuple):
     """A parameter of a published study that was given another value.
 
     Attributes:
@@ -28,7 +28,7 @@ class Overridden(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extent:
+class StudyExtent:
     """How much of a published study was run, and on what.
 
     Attributes:
@@ -41,7 +41,7 @@ class Extent:
     data: str
     synthetic: bool
     scale: float = 1.0
-    overridden: tuple[Overridden, ...] = ()
+    overridden: tuple[ParameterOverride, ...] = ()
 
     @property
     def label(self) -> str:
@@ -61,7 +61,7 @@ class Extent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PresetComparison:
     """Published figures beside those found; a subclass finds the rows and prints them.
 
     Attributes:
@@ -71,7 +71,7 @@ class Comparison:
     """
 
     preset: Preset
-    extent: Extent
+    extent: StudyExtent
     rows: list[Row]
 
     @property

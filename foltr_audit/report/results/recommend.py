@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.recommend.candidates import Judged
-from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.candidates import CandidateResult
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import Recommendation
 from foltr_audit.report.results.base import Row, dataset_table
 from foltr_audit.report.results.compare import CompareReport
@@ -110,12 +110,12 @@ class RecommendReport:
         return json_text({"schema": self.SCHEMA, **table})
 
 
-def candidate_rows(judged: Sequence[Judged], limits: Limits) -> list[Row]:
+def candidate_rows(judged: Sequence[CandidateResult], limits: PrivacyLimits) -> list[Row]:
     """One row per candidate: what is proven for it, and what it gave on the validation part."""
     return [_candidate_row(number, one, limits) for number, one in enumerate(judged, start=1)]
 
 
-def _candidate_row(number: int, one: Judged, limits: Limits) -> Row:
+def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> Row:
     proven, leak = one.proven, one.leak
     row: Row = {
         "candidate": number,
@@ -137,13 +137,13 @@ def _candidate_row(number: int, one: Judged, limits: Limits) -> Row:
     return row | {"outcome": _outcome(one, limits), "why": one.refused.why if one.refused else one.failed}
 
 
-def _eps(one: Judged) -> float | None:
+def _eps(one: CandidateResult) -> float | None:
     if one.proven is not None:
         return one.proven.upper.epsilon
     return None if one.refused is None else one.refused.eps_proven
 
 
-def _outcome(one: Judged, limits: Limits) -> str:
+def _outcome(one: CandidateResult, limits: PrivacyLimits) -> str:
     if one.refused is not None:
         return "refused"
     if one.score is None:

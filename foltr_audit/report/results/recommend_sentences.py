@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.experiments.recommend.limits import Limits
+from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
@@ -14,7 +14,7 @@ from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.utils.formatting import epsilon, short
 
 
-def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: Limits) -> list[str]:
+def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: PrivacyLimits) -> list[str]:
     """What the confirmation shows against a recommended defense, in words; empty where nothing.
 
     Args:
@@ -30,7 +30,7 @@ def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: L
     return [*_leaks(rows, limits), *_claims(evidence, limits)]
 
 
-def _leaks(rows: Sequence[Row], limits: Limits) -> list[str]:
+def _leaks(rows: Sequence[Row], limits: PrivacyLimits) -> list[str]:
     if limits.max_auc is None:
         return []
     real = [row for row in rows if not row["baseline"]]
@@ -43,7 +43,7 @@ def _leaks(rows: Sequence[Row], limits: Limits) -> list[str]:
     return [f"the AUC of {worst} may be {short(uppers[worst])}, above {short(limits.max_auc)}"]
 
 
-def _claims(evidence: Row, limits: Limits) -> list[str]:
+def _claims(evidence: Row, limits: PrivacyLimits) -> list[str]:
     proven, verdict = evidence.get(f"eps_proven_{limits.view}"), evidence.get(f"verdict_{limits.view}")
     if proven is None:
         return ["its epsilon was not audited"]
@@ -59,7 +59,7 @@ def sentence(
     broken: Sequence[str],
     nearest: Sequence[Row],
     search: Row,
-    limits: Limits,
+    limits: PrivacyLimits,
 ) -> str:
     """The answer in words.
 
@@ -95,7 +95,7 @@ def sentence(
     return f"{told}. The limits hold there too.{few}"
 
 
-def _none(nearest: Sequence[Row], search: Row, limits: Limits) -> str:
+def _none(nearest: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
     if not search["candidates"]:
         return (
             f"No defense keeps to the limits: of none is an epsilon of at most {epsilon(limits.max_eps)} "

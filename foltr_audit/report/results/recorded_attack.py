@@ -8,21 +8,21 @@ from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.recorded_attack import Recorded
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import data_facts
 from foltr_audit.privacy.observers import attacked_view, sees
 from foltr_audit.report.results.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.results.base import Row, dataset_table
 from foltr_audit.report.results.doubts import doubt_rows
 from foltr_audit.report.results.fact_warnings import fact_warnings
-from foltr_audit.report.results.group_utility import Played, rows_of_trainings
+from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.progress import SILENT, Progress
 
 
-def recorded_report(recorded: Recorded, progress: Progress = SILENT) -> AttackReport:
+def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> AttackReport:
     """Check the facts against the messages, then judge the attacks; the utility is what a Run recorded.
 
     Raises:
@@ -58,7 +58,7 @@ def recorded_report(recorded: Recorded, progress: Progress = SILENT) -> AttackRe
     )
 
 
-def _utility(recorded: Recorded) -> tuple[list[Row], list[Row]]:
+def _utility(recorded: TraceAttack) -> tuple[list[Row], list[Row]]:
     """What a Run's training rounds recorded of its utility, and by group; nothing for a bare trace."""
     training = recorded.training()
     if training is None:
@@ -75,10 +75,10 @@ def _utility(recorded: Recorded) -> tuple[list[Row], list[Row]]:
             "clipped": mean_of_rounds(np.array([row["clipped"] for row in rounds])),
         }
     ]
-    return utility, rows_of_trainings([Played(recorded.population, rounds)], facts)
+    return utility, rows_of_trainings([TrainingHistory(recorded.population, rounds)], facts)
 
 
-def _dataset(recorded: Recorded) -> Row:
+def _dataset(recorded: TraceAttack) -> Row:
     if recorded.collection is not None:
         return dataset_table([data_facts(recorded.collection)])
     dataset = recorded.header.dataset

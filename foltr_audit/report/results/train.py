@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.core.defense_chain import Chain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import WireDefense
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import writing
 from foltr_audit.report.results.base import (
-    Group,
     Report,
     Row,
+    RunGroup,
     dataset_table,
     groups,
     utility_rows,
@@ -54,7 +54,7 @@ class TrainReport(Report):
     rounds: list[Row]
 
     @classmethod
-    def of(cls, plan: Plan, cells: Sequence[Cell]) -> TrainReport:
+    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> TrainReport:
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
@@ -88,7 +88,7 @@ class TrainReport(Report):
 
 
 @dataclass(frozen=True)
-class Speed:
+class TrainSpeed:
     """What the clock says of the rounds, start-up and reading excluded.
 
     No part of the report, which has the same bytes each time: it is printed beside it.
@@ -104,7 +104,7 @@ class Speed:
     later: tuple[int, float]
 
     @classmethod
-    def of(cls, cells: Sequence[Cell]) -> Speed:
+    def of(cls, cells: Sequence[RunResult]) -> TrainSpeed:
         """The speed of all rounds of some Specs."""
         trained = [cell.trained for cell in cells]
         later = sum(run.later[0] for run in trained), sum(run.later[1] for run in trained)
@@ -127,7 +127,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class WireCost:
-    """What a wire defense costs a client in a round; its seconds, like `Speed`, are no part of a report.
+    """What a wire defense costs a client in a round; its seconds, like `TrainSpeed`, are no part of a report.
 
     Attributes:
         name: of the defense.
@@ -142,11 +142,11 @@ class WireCost:
     aborted: float
 
     @classmethod
-    def of(cls, cell: Cell) -> Iterator[WireCost]:
+    def of(cls, cell: RunResult) -> Iterator[WireCost]:
         """One for each wire defense of a Spec that was run."""
         spec, rounds, size = cell.spec, cell.trained.rounds, cell.trained.parameters.size
         names = [name for name in rounds[-1] if name.startswith("bytes_")]
-        for wire in Chain(parse_chain(spec.defense)).links(WireDefense):
+        for wire in DefenseChain(parse_chain(spec.defense)).links(WireDefense):
             yield cls(
                 name=wire.name,
                 bytes={name.removeprefix("bytes_"): _mean(rounds, name) for name in names},
@@ -162,7 +162,7 @@ class WireCost:
         )
 
 
-def _populations(cells: Sequence[Cell]) -> list[Row]:
+def _populations(cells: Sequence[RunResult]) -> list[Row]:
     """Each population once, as the first run of a setting has it."""
     made = [group.cells[0].described for group in groups(cells)]
     return list({json_text(each): each for each in made if each is not None}.values())
@@ -177,7 +177,7 @@ def _flat(value: object) -> object:
     return json_text(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rounds(group: Group) -> list[Row]:
+def _rounds(group: RunGroup) -> list[Row]:
     return [
         {
             "run": cell.spec.repetition,

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
-from foltr_audit.report.results.base import Group, Row, groups
+from foltr_audit.report.results.base import Row, RunGroup, groups
 from foltr_audit.simulation.intent_metrics import (
     OFFLINE,
     ONLINE,
@@ -27,16 +27,16 @@ SPECIFIC = "one ranker per intent"
 """What the rankers together are called of which each learns one intent alone."""
 
 Floats = NDArray[np.float64]
-Ran = Mapping[Spec, Cell]
+Ran = Mapping[Spec, RunResult]
 """Every Spec that was run."""
 
 
-def ran(cells: Sequence[Cell]) -> Ran:
+def ran(cells: Sequence[RunResult]) -> Ran:
     """The cells by their Spec."""
     return {cell.spec: cell for cell in cells}
 
 
-def fixed_intents(cell: Cell, among: Ran) -> dict[int, Cell]:
+def fixed_intents(cell: RunResult, among: Ran) -> dict[int, RunResult]:
     """Of a cell whose leading intent changes the twins with one intent all along, by the intent, from 0."""
     if cell.environment is None or not cell.environment.change_points:
         return {}
@@ -44,7 +44,7 @@ def fixed_intents(cell: Cell, among: Ran) -> dict[int, Cell]:
     return {intent: twin for twin in twins if (intent := _only_intent(twin.environment)) is not None}
 
 
-def specific_rankers(cell: Cell, among: Ran) -> list[Cell]:
+def specific_rankers(cell: RunResult, among: Ran) -> list[RunResult]:
     """The rankers that learn each intent of a cell alone, in the order of intents; none if one is missing."""
     twins = [among[spec] for spec in cell.twins.values() if spec in among]
     kept = {
@@ -62,7 +62,7 @@ def _only_intent(environment: Environment | None) -> int | None:
     return environment.periods[0].intent
 
 
-def beside(cell: Cell, metric: str, among: Ran) -> Floats | None:
+def beside(cell: RunResult, metric: str, among: Ran) -> Floats | None:
     """What a cell's metric is drawn beside, or None: that of its rankers of one intent, float64 (rounds,).
 
     Where intents take turns it is the twin of the leading one, NaN without; where they are mixed, all of them
@@ -85,7 +85,7 @@ def beside(cell: Cell, metric: str, among: Ran) -> Floats | None:
     return found
 
 
-def held_against(cells: Sequence[Cell]) -> set[Spec]:
+def held_against(cells: Sequence[RunResult]) -> set[Spec]:
     """The Specs that are nothing but what others are drawn beside."""
     among = ran(cells)
     twins = [twin for cell in cells for twin in fixed_intents(cell, among).values()]
@@ -93,7 +93,7 @@ def held_against(cells: Sequence[Cell]) -> set[Spec]:
     return {each.spec for each in (*twins, *rankers)}
 
 
-def played(rankers: Sequence[Cell]) -> NDArray[np.int64]:
+def played(rankers: Sequence[RunResult]) -> NDArray[np.int64]:
     """Interactions that each ranker played in each round, int64 (I, rounds)."""
     counts = [[row.get(PLAYED, ranker.per_round) for row in ranker.trained.rounds] for ranker in rankers]
     return np.array(counts, dtype=np.int64)
@@ -102,7 +102,7 @@ def played(rankers: Sequence[Cell]) -> NDArray[np.int64]:
 # --- pairs ----------------------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
+class TwinPair(NamedTuple):
     """Final offline and mean online nDCG@10 of a run and of what it is held against."""
 
     name: str
@@ -110,7 +110,7 @@ class Pair(NamedTuple):
     twin: Mapping[str, float]
 
 
-def twin_rows(cells: Sequence[Cell]) -> list[Row]:
+def twin_rows(cells: Sequence[RunResult]) -> list[Row]:
     """One row per group, twin and metric, with a paired t-test over its runs where there are two or more."""
     among, rows = ran(cells), []
     for group in groups(cells):
@@ -123,29 +123,29 @@ def twin_rows(cells: Sequence[Cell]) -> list[Row]:
     return rows
 
 
-def _pairs(cell: Cell, among: Ran) -> Iterator[Pair]:
+def _pairs(cell: RunResult, among: Ran) -> Iterator[TwinPair]:
     rankers, ours = specific_rankers(cell, among), _own(cell)
     if rankers:
         rows, counts = [each.trained.rounds for each in rankers], played(rankers)
         online = np.array([[row[ONLINE] for row in each] for each in rows])
         known = np.where(np.isnan(online), 0, counts)
         mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))
-        yield Pair(SPECIFIC, ours, {OFFLINE: float(specific_offline(rows)[-1]), "online_mean": mean})
+        yield TwinPair(SPECIFIC, ours, {OFFLINE: float(specific_offline(rows)[-1]), "online_mean": mean})
     left_out = {each.spec for each in (*rankers, *fixed_intents(cell, among).values())}
     for name, spec in cell.twins.items():
         if spec in among and spec not in left_out and not _alone(among[spec]):
-            yield Pair(name, ours, _own(among[spec]))
+            yield TwinPair(name, ours, _own(among[spec]))
 
 
-def _alone(cell: Cell) -> bool:
+def _alone(cell: RunResult) -> bool:
     return cell.environment is not None and cell.environment.kept is not None
 
 
-def _own(cell: Cell) -> dict[str, float]:
+def _own(cell: RunResult) -> dict[str, float]:
     return {OFFLINE: cell.trained.ndcg, "online_mean": cell.trained.online_mean}
 
 
-def _row(group: Group, name: str, metric: str, pairs: Sequence[Pair]) -> Row:
+def _row(group: RunGroup, name: str, metric: str, pairs: Sequence[TwinPair]) -> Row:
     ours = np.array([pair.ours[metric] for pair in pairs])
     twin = np.array([pair.twin[metric] for pair in pairs])
     test = _test(ours, twin)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from foltr_audit.auditing.noise_for_target import Calibrated, in_sums
-from foltr_audit.privacy.accounting import Situation
+from foltr_audit.auditing.noise_for_target import NoiseCalibration, in_sums
+from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observers import sees, with_article
 from foltr_audit.report.results.wording import listed
 from foltr_audit.report.tables.layout import table
@@ -23,7 +23,7 @@ SCHEMA = "foltr-audit/calibrate/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationReport:
+class NoiseCalibrationReport:
     """What was asked for, and each mechanism's answer.
 
     Attributes:
@@ -33,8 +33,8 @@ class CalibrationReport:
     """
 
     target: float
-    situation: Situation
-    found: Sequence[Calibrated]
+    situation: AccountingContext
+    found: Sequence[NoiseCalibration]
 
     def json(self) -> str:
         """Everything as one JSON object; an infinite bound is `"inf"`."""
@@ -131,7 +131,7 @@ class CalibrationReport:
 _SUM_ONLY = "sum only"
 
 
-def _place(one: Calibrated) -> str:
+def _place(one: NoiseCalibration) -> str:
     """Where the noise is that the bound rests on."""
     if in_sums(one.mechanism) and (one.why_not or "in the sum of" in one.upper.how):
         return _SUM_ONLY
@@ -140,14 +140,14 @@ def _place(one: Calibrated) -> str:
     return "clicks" if one.average_sd is None else "message"
 
 
-def _cells(one: Calibrated) -> tuple[str, str]:
+def _cells(one: NoiseCalibration) -> tuple[str, str]:
     if one.why_not:
         return "-", "-"
     sd = "-" if one.average_sd is None else f"{one.average_sd:.4g}"
     return f"{one.upper.epsilon:.4f}", sd
 
 
-def _row(one: Calibrated) -> dict[str, Any]:
+def _row(one: NoiseCalibration) -> dict[str, Any]:
     return {
         "mechanism": one.mechanism,
         "sum_only": _place(one) == _SUM_ONLY,

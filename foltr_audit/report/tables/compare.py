@@ -15,7 +15,7 @@ from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import p_value
-from foltr_audit.report.results.compare_worlds import World, worlds
+from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.wording import (
     CHOSEN,
     FIXED,
@@ -131,7 +131,7 @@ def without_message(row: Row) -> str:
     )
 
 
-def _prices(world: World, narrow: bool) -> Table:
+def _prices(world: WorldRows, narrow: bool) -> Table:
     rows, corrected = world.results, world.corrected()
     first = rows[0]
     over = ", interval over runs" if any(row["online_mean_ci95"] for row in rows) else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.experiments.comparison.estimate import Estimate
+from foltr_audit.experiments.comparison.estimate import CostEstimate
 from foltr_audit.report.tables.layout import table
 from foltr_audit.utils.formatting import json_text
 
@@ -17,7 +17,7 @@ SCHEMA = "foltr-audit/estimate/1"
 _MIB = 2.0**20
 
 
-def estimate_json(found: Estimate) -> str:
+def estimate_json(found: CostEstimate) -> str:
     """One JSON object; seconds and bytes."""
     return json_text(
         {
@@ -44,7 +44,7 @@ def estimate_json(found: Estimate) -> str:
     )
 
 
-def print_estimate(found: Estimate, console: Console) -> None:
+def print_estimate(found: CostEstimate, console: Console) -> None:
     """Cells by kind, and what all of them take."""
     cells = table("what it will take", "work: of one worker; disk: what the cells are stored in")
     cells.add_column("kind")

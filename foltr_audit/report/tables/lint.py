@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.report.tables.layout import percent, table
-from foltr_audit.trace.lint import Finding, Linted, Outcome
+from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult
 from foltr_audit.trace.lint.findings import number
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-def lint_table(title: str, linted: Linted) -> Table:
+def lint_table(title: str, linted: LintResult) -> Table:
     """The findings of one trace, leaks first."""
     size = f"{number(linted.messages, 'message')} in {number(linted.rounds, 'round')}"
     found = table(f"{escape(title)}: {size}", space=2)
@@ -29,7 +29,7 @@ def lint_table(title: str, linted: Linted) -> Table:
     return found
 
 
-def _share(finding: Finding) -> str:
+def _share(finding: LintFinding) -> str:
     """The share and what of, on two lines."""
     if finding.share is None:
         return ""
@@ -37,11 +37,11 @@ def _share(finding: Finding) -> str:
     return f"{amount} of\n{finding.of}"
 
 
-def _told(finding: Finding) -> str:
+def _told(finding: LintFinding) -> str:
     return finding.text if finding.example is None else f"{finding.text} First: {finding.example}."
 
 
-def lint_lines(linted: Linted) -> Iterator[str]:
+def lint_lines(linted: LintResult) -> Iterator[str]:
     """What was looked for in vain, what was not looked at, and the sum of it."""
     if not linted.rounds:
         yield "no round with messages is recorded: there is nothing to look at"
@@ -62,7 +62,7 @@ def lint_lines(linted: Linted) -> Iterator[str]:
     yield _sum(linted)
 
 
-def _in_part(outcome: Outcome) -> str:
+def _in_part(outcome: LintOutcome) -> str:
     """One check that looked in part: what it left out, by the reason."""
     parts: dict[str, list[str]] = {}
     for gap in outcome.gaps:
@@ -72,11 +72,11 @@ def _in_part(outcome: Outcome) -> str:
     return f"looked in part for {outcome.name}: {seen}{left}"
 
 
-def _power(outcome: Outcome) -> str:
+def _power(outcome: LintOutcome) -> str:
     return f" ({outcome.power})" if outcome.power else ""
 
 
-def _sum(linted: Linted) -> str:
+def _sum(linted: LintResult) -> str:
     """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
     leaks = linted.leaks
     found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"

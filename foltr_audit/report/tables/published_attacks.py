@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
-from foltr_audit.experiments.runner import Cell
-from foltr_audit.judge.evidence import Evidence
-from foltr_audit.report.results.base import Group, Row, groups
-from foltr_audit.report.results.published_extent import Comparison, Extent
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.report.results.base import Row, RunGroup, groups
+from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
 from foltr_audit.report.tables.layout import method_text, print_fitting, table
 from foltr_audit.utils.formatting import epsilon, short
 
@@ -29,14 +29,16 @@ COMPARED = ("accuracy", "precision", "recall")
 Metrics = dict[str, float]
 
 
-class AttackComparison(Comparison):
+class AttackComparison(PresetComparison):
     """Published figures of attacks beside those found, averaged alike: means of folds, then their mean.
 
     There is one row per cell of the preset, setting, click model and method.
     """
 
     @classmethod
-    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Cell]], extent: Extent) -> AttackComparison:
+    def of(
+        cls, preset: Preset, cells: Mapping[str, Sequence[RunResult]], extent: StudyExtent
+    ) -> AttackComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
         return cls(
             preset=preset,
@@ -123,7 +125,7 @@ def _name(method: str) -> str:
     return method if method.startswith(RANDOM) else method.partition(":")[0]
 
 
-def _group_rows(preset: Preset, cell: str, group: Group) -> Iterator[Row]:
+def _group_rows(preset: Preset, cell: str, group: RunGroup) -> Iterator[Row]:
     """Rows of the Specs of a cell that differ in fold and repetition only."""
     setting = {name: group.setting[name] for name in ("trained_on", "eps_claimed", "defense", "pdgd")}
     sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
@@ -146,18 +148,18 @@ def _group_rows(preset: Preset, cell: str, group: Group) -> Iterator[Row]:
             }
 
 
-def _with_click(evidence: Evidence) -> Evidence:
+def _with_click(evidence: ClickEvidence) -> ClickEvidence:
     return evidence.at(evidence.has_click)
 
 
-def _is_compared(method: str, lists: Evidence, published: AttackFigures | None) -> bool:
+def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | None) -> bool:
     """Whether a method answered, and is no baseline that nothing was published on."""
     if method.startswith(RANDOM):
         return True
     return method in lists.guessed and (published is not None or method not in lists.baselines)
 
 
-def _metrics(method: str, lists: Evidence) -> Metrics:
+def _metrics(method: str, lists: ClickEvidence) -> Metrics:
     """Means over lists with a click of one fold; NaN where no list defines one."""
     clicked = lists.clicks.sum(axis=1).astype(np.float64)
     length = lists.is_document.sum(axis=1).astype(np.float64)

@@ -12,11 +12,11 @@ from rich.markup import escape
 from foltr_audit.core.ranking_metrics import online_sum
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.experiments.plan import Table
-from foltr_audit.experiments.presets import Figure, Preset
-from foltr_audit.experiments.runner import Cell
+from foltr_audit.experiments.presets import Preset, PublishedFigure
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.results.base import Row, groups, utility_rows
 from foltr_audit.report.results.periods import period_rows
-from foltr_audit.report.results.published_extent import Comparison, Extent
+from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
 from foltr_audit.report.results.twins import Ran, ran
 from foltr_audit.report.tables.layout import table
 from foltr_audit.utils.formatting import short
@@ -33,17 +33,21 @@ PERIOD = "period"
 """The column that only rows of periods have."""
 
 
-class FigureComparison(Comparison):
+class FigureComparison(PresetComparison):
     """One row per published number, with the mean of what was found in its place, None of nothing."""
 
     @classmethod
-    def of(cls, preset: Preset, cells: Mapping[str, Sequence[Cell]], extent: Extent) -> FigureComparison:
+    def of(
+        cls, preset: Preset, cells: Mapping[str, Sequence[RunResult]], extent: StudyExtent
+    ) -> FigureComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
         among = ran([cell for mine in cells.values() for cell in mine])
         return cls.of_rows(preset, {name: list(_found(mine, among)) for name, mine in cells.items()}, extent)
 
     @classmethod
-    def of_rows(cls, preset: Preset, found: Mapping[str, Sequence[Row]], extent: Extent) -> FigureComparison:
+    def of_rows(
+        cls, preset: Preset, found: Mapping[str, Sequence[Row]], extent: StudyExtent
+    ) -> FigureComparison:
         """The comparison with the rows of reports, by the cell of the preset."""
         full = {name: _rounds(mine) for name, mine in preset.tables().items()}
         rows = [
@@ -115,7 +119,7 @@ def _number(value: float | None, row: Row) -> str:
     return short(value, 2 if row["metric"] == SUM else 3)
 
 
-def _found(cells: Sequence[Cell], among: Ran) -> Iterator[Row]:
+def _found(cells: Sequence[RunResult], among: Ran) -> Iterator[Row]:
     """Rows of a cell's reports, beside the Spec fields of what they are of; among all that was run."""
     for group in groups(cells):
         fields = flat(group.cells[0].spec.table())
@@ -129,7 +133,7 @@ def _rounds(tables: Sequence[Table]) -> int | None:
     return rounds.pop() if len(rounds) == 1 else None
 
 
-def _row(figure: Figure, found: Sequence[Row], full: int | None) -> Row:
+def _row(figure: PublishedFigure, found: Sequence[Row], full: int | None) -> Row:
     """A number beside the mean of all rows that stand in its place; `full`: rounds at scale 1."""
     there = [row for row in found if figure.metric in row and _is_at(row, figure.where)]
     values = [row[figure.metric] for row in there if row[figure.metric] is not None]
@@ -148,7 +152,7 @@ def _row(figure: Figure, found: Sequence[Row], full: int | None) -> Row:
     }
 
 
-def _a_round(figure: Figure, value: float | None, rounds: int | None) -> float | None:
+def _a_round(figure: PublishedFigure, value: float | None, rounds: int | None) -> float | None:
     """A discounted sum as a mean over its rounds; None of anything else."""
     if figure.metric != SUM or value is None or rounds is None:
         return None

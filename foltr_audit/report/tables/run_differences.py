@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from foltr_audit.experiments.runs.differences import RunDiff
-from foltr_audit.experiments.runs.stored import StoredRun
+from foltr_audit.experiments.runs.stored import RunReader
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.tables.layout import table
 from foltr_audit.utils.formatting import json_text
@@ -71,7 +71,7 @@ def models_line(diff: RunDiff) -> str:
     return f"The global models of {diff.common_rounds} rounds are equal byte for byte."
 
 
-def _run(run: StoredRun) -> Row:
+def _run(run: RunReader) -> Row:
     return {
         "path": str(run.path),
         "spec_hash": run.spec.hash,

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.stored import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
-from foltr_audit.experiments.runs.systems import System, matched
+from foltr_audit.experiments.runs.systems import RankingSystem, matched
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.tables.layout import print_fitting, table
@@ -49,13 +49,13 @@ class SignificanceReport:
 
     @classmethod
     def of(
-        cls, systems: Sequence[System], metrics: Sequence[str] = (), *, paired_only: bool = False
+        cls, systems: Sequence[RankingSystem], metrics: Sequence[str] = (), *, paired_only: bool = False
     ) -> SignificanceReport:
         """Compare every two systems.
 
         Args:
             systems: at least two.
-            metrics: names of `StoredRun.metrics`, or `final`; none for the default ones.
+            metrics: names of `RunReader.metrics`, or `final`; none for the default ones.
             paired_only: leave Runs without a partner out, instead of refusing them.
 
         Raises:
@@ -111,13 +111,13 @@ class SignificanceReport:
         return found
 
 
-def _default(systems: Sequence[System]) -> tuple[str, ...]:
+def _default(systems: Sequence[RankingSystem]) -> tuple[str, ...]:
     """The default metrics; the mean in the place of the sum where numbers of rounds differ."""
     same = len({one.rounds for one in systems}) == 1
     return DEFAULT_METRICS if same else (OFFLINE, ONLINE_MEAN)
 
 
-def _mean(system: System, metric: str) -> Row:
+def _mean(system: RankingSystem, metric: str) -> Row:
     values = np.array([run.value(metric) for run in system.runs.values()])
     return {
         "metric": metric,
@@ -128,7 +128,7 @@ def _mean(system: System, metric: str) -> Row:
     }
 
 
-def _comparisons(systems: Sequence[System], metric: str, paired_only: bool) -> list[Row]:
+def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: bool) -> list[Row]:
     pairs = list(combinations(systems, 2))
     tests = [_test(a, b, metric, paired_only) for a, b in pairs]
     corrected = bonferroni([test.p for test in tests])
@@ -151,7 +151,7 @@ def _comparisons(systems: Sequence[System], metric: str, paired_only: bool) -> l
     ]
 
 
-def _test(a: System, b: System, metric: str, paired_only: bool) -> PairedTest:
+def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) -> PairedTest:
     repetitions = matched(a, b, paired_only=paired_only)
     first, second = (
         np.array([system.runs[repetition].value(metric) for repetition in repetitions]) for system in (a, b)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.core.plugins import CentralLearner, Learnt, Users
+from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.searches import searches
 
@@ -55,7 +55,7 @@ class COLTR(CentralLearner):
         queries: NDArray[np.int64],
         parameters: NDArray[np.float64],
         state: NDArray[np.float64],
-    ) -> Learnt:
+    ) -> CentralResult:
         """See `CentralLearner.learn`.
 
         The state holds the number of updates and the ids of the last winners: their round, client and place,
@@ -76,4 +76,4 @@ class COLTR(CentralLearner):
         rules = COLTRRules(self.learning_rate, self.decay, self.gamma, self.tau, self.step)
         model, after = np.array(parameters[np.newaxis], dtype=np.float64), np.array(state, dtype=np.float64)
         play_coltr(searched, names, rules, queries, clients, model, after, seen)
-        return Learnt(parameters=model[0], state=after, shown=seen.shown, clicks=seen.clicks)
+        return CentralResult(parameters=model[0], state=after, shown=seen.shown, clicks=seen.clicks)

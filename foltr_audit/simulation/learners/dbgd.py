@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.core.plugins import CentralLearner, Learnt, Users
+from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.simulation.learners.searches import searches
 
 
@@ -46,7 +46,7 @@ class DBGD(CentralLearner):
         queries: NDArray[np.int64],
         parameters: NDArray[np.float64],
         state: NDArray[np.float64],
-    ) -> Learnt:
+    ) -> CentralResult:
         """See `CentralLearner.learn`; it remembers nothing beside the model."""
         from foltr_audit.kernels.dbgd import DBGDRules, play_dbgd
 
@@ -54,4 +54,4 @@ class DBGD(CentralLearner):
         rules = DBGDRules(self.delta, self.learning_rate, self.interleaving == "probabilistic")
         model = np.array(parameters, dtype=np.float64)
         play_dbgd(searched, names, rules, queries, users.context.clients, model, seen)
-        return Learnt(parameters=model, state=state, shown=seen.shown, clicks=seen.clicks)
+        return CentralResult(parameters=model, state=state, shown=seen.shown, clicks=seen.clicks)

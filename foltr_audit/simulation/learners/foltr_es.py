@@ -12,7 +12,7 @@ from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learners import Fact
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimiser
+from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
 
 
 class FOLtRES(MetricLearner):
@@ -134,5 +134,5 @@ class FOLtRES(MetricLearner):
         return total / (sides * seeds.size * self.sigma)
 
     @property
-    def _ascent(self) -> Optimiser:
+    def _ascent(self) -> Optimizer:
         return Adam(self.learning_rate) if self.optimiser == "adam" else SGD(self.learning_rate)

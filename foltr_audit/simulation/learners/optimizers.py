@@ -13,7 +13,7 @@ from foltr_audit.errors import UsageError
 Floats = NDArray[np.float64]
 
 
-class Optimiser(Protocol):
+class Optimizer(Protocol):
     """One step at a time towards larger values."""
 
     def first_state(self, parameters: int) -> Floats:
@@ -30,7 +30,7 @@ class Optimiser(Protocol):
 
 
 @dataclass(frozen=True)
-class SGD(Optimiser):
+class SGD(Optimizer):
     """Plain gradient ascent: `theta + learning_rate g`; it remembers nothing.
 
     Attributes:
@@ -45,13 +45,13 @@ class SGD(Optimiser):
         return np.empty(0)
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """See `Optimiser.step`."""
+        """See `Optimizer.step`."""
         _expect_state("sgd", state, 0)
         return parameters + self.learning_rate * gradient, state.copy()
 
 
 @dataclass(frozen=True)
-class Adam(Optimiser):
+class Adam(Optimizer):
     """Steps along the running mean of gradients, by their running root mean square.
 
     Source: Kingma & Ba 2015, "Adam: a method for stochastic optimization", algorithm 1, ascending.
@@ -72,7 +72,7 @@ class Adam(Optimiser):
         return np.zeros(1 + 2 * parameters)
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """See `Optimiser.step`."""
+        """See `Optimizer.step`."""
         from foltr_audit.kernels.elementary import power
 
         P = parameters.size

@@ -11,19 +11,21 @@ from foltr_audit.core.plugins import Users
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.users import Names, Searched, Seen
+    from foltr_audit.kernels.users import UserInteractions, UserQueries, UserStreamKeys
 
 
-def searches(users: Users, queries: NDArray[np.int64], direction: str) -> tuple[Searched, Names, Seen]:
+def searches(
+    users: Users, queries: NDArray[np.int64], direction: str
+) -> tuple[UserQueries, UserStreamKeys, UserInteractions]:
     """Data and click model of some users, the names of their streams, and room for lists of `queries` (N,).
 
     `direction` is the purpose of the learner's own random numbers.
     """
-    from foltr_audit.kernels.users import Names, Searched, Seen
+    from foltr_audit.kernels.users import UserInteractions, UserQueries, UserStreamKeys
 
     data, show = users.data, users.streams("show")
-    searched = Searched(data.features, users.grades, users.lifts, data.offsets, users.click, users.stop)
-    names = Names(
+    searched = UserQueries(data.features, users.grades, users.lifts, data.offsets, users.click, users.stop)
+    names = UserStreamKeys(
         show.round,
         show.purpose_code,
         users.streams(users.clicks).purpose_code,
@@ -31,4 +33,8 @@ def searches(users: Users, queries: NDArray[np.int64], direction: str) -> tuple[
         np.uint64(show.key),
     )
     shape = (queries.size, LIST_LENGTH)
-    return searched, names, Seen(np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.bool_))
+    return (
+        searched,
+        names,
+        UserInteractions(np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.bool_)),
+    )

@@ -8,23 +8,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.defense_chain import Chain
+from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.records.population import Asked
+from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import DataError
-from foltr_audit.simulation.client import Interactions
-from foltr_audit.simulation.client_data import World
-from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.client import CohortInteractions
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 
 
 class Senders(Protocol):
     """Clients that search one data set and send what they have."""
 
-    def send(self, asked: Asked, context: RoundContext) -> Sent:
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Every client asks its queries, (C, B), and sends one message.
 
         Raises:
@@ -33,14 +33,16 @@ class Senders(Protocol):
         ...
 
 
-class Training(Protocol):
+class TrainingServer(Protocol):
     """The rounds of one learner on the training part."""
 
     def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
         """What the server starts with, from a first model (P,)."""
         ...
 
-    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
         """One round: what a cohort sends that asks queries (C, B), and what the server goes on with.
 
         Raises:
@@ -69,8 +71,8 @@ def in_format(
 
 def play_in_score_order(
     setup: Setup,
-    world: World,
-    asked: Asked,
+    world: ClientData,
+    asked: QueryAssignment,
     models: Callable[[int], NDArray[np.float64]],
     context: RoundContext,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -96,7 +98,7 @@ def play_in_score_order(
 
 
 def reported_clicks(
-    chain: Chain, shown: NDArray[np.int64], clicks: NDArray[np.bool_], context: RoundContext
+    chain: DefenseChain, shown: NDArray[np.int64], clicks: NDArray[np.bool_], context: RoundContext
 ) -> NDArray[np.bool_]:
     """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other."""
     steps = range(clicks.shape[1])
@@ -108,10 +110,10 @@ def not_clipped(
     shown: NDArray[np.int64],
     clicks: NDArray[np.bool_],
     reported: NDArray[np.bool_],
-) -> Interactions:
+) -> CohortInteractions:
     """Interactions of clients without local steps: queries (C, B), lists and clicks (C, B, k)."""
     nothing = np.zeros(queries.shape, dtype=np.bool_)
-    return Interactions(queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=nothing)
+    return CohortInteractions(queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=nothing)
 
 
 def finite(parameters: NDArray[np.float64], round_: int) -> NDArray[np.float64]:

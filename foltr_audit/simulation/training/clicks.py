@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.click_mixture import declared_tables
-from foltr_audit.core.plugins import CentralLearner, Learnt, RoundContext, Users
+from foltr_audit.core.plugins import CentralLearner, CentralResult, RoundContext, Users
 from foltr_audit.core.plugins.answers import array_of, one_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.records.population import Asked
-from foltr_audit.core.records.wire import Wired
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.client import ClientRules, Clients, Interactions
-from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.client import ClientRules, ClientSimulator, CohortInteractions
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.learners.central_pdgd import PDGD
-from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import (
     finite,
@@ -32,24 +32,24 @@ from foltr_audit.simulation.training.base import (
 T = TypeVar("T", bound=np.generic)
 
 
-def sent_clicks(setup: Setup, done: Interactions, context: RoundContext) -> Sent:
+def sent_clicks(setup: Setup, done: CohortInteractions, context: RoundContext) -> CohortMessages:
     """What the server sees of interactions: one message a client, its reported clicks (C, B k) as 0 and 1."""
     C, B, k = done.clicks.shape
     reported, truth = (clicks.reshape(C, B * k).astype(np.float64) for clicks in (done.reported, done.clicks))
     messages = in_format(reported, setup.spec.trace.dtype, context.round)
-    wired = Wired(messages=reported, survivors=np.ones(C, dtype=np.bool_))
-    return Sent(messages=messages, wired=wired, updates=truth, interactions=done)
+    wired = WireMessages(messages=reported, survivors=np.ones(C, dtype=np.bool_))
+    return CohortMessages(messages=messages, wired=wired, updates=truth, interactions=done)
 
 
 class ClickSenders:
     """Users of a server who are shown the lists of its model in score order, and click."""
 
-    def __init__(self, setup: Setup, world: World) -> None:
+    def __init__(self, setup: Setup, world: ClientData) -> None:
         """Nothing is played yet."""
         self.setup = setup
         self.world = world
 
-    def send(self, asked: Asked, context: RoundContext) -> Sent:
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """The clicks of users who ask queries (C, B)."""
         model = context.parameters[np.newaxis]
         shown, clicks = play_in_score_order(self.setup, self.world, asked, lambda _: model, context)
@@ -57,13 +57,13 @@ class ClickSenders:
         return sent_clicks(self.setup, not_clipped(asked.queries, shown, clicks, reported), context)
 
 
-class Central:
+class CentralServer:
     """A server that learns from the interactions of a round one after the other.
 
     It takes the first interaction of every client, then the second of every client, and so on.
     """
 
-    def __init__(self, setup: Setup, world: World) -> None:
+    def __init__(self, setup: Setup, world: ClientData) -> None:
         """Nothing is played yet.
 
         Raises:
@@ -73,7 +73,7 @@ class Central:
         self.setup = setup
         self.learner = learner
         self.world = world
-        self._steps = _Steps.of(setup, learner, world) if isinstance(learner, PDGD) else None
+        self._steps = _PDGDSteps.of(setup, learner, world) if isinstance(learner, PDGD) else None
         self._tables = declared_tables(world.click_model, world.largest_label)
         if self._steps is None and self._tables is None:
             raise UsageError(
@@ -86,23 +86,25 @@ class Central:
         who = f"learner {self.learner.name}: first_state"
         return GlobalModel(parameters, array_of(who, state, (np.size(state),)))
 
-    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
         """See `Training.play`."""
         places = _in_turns(asked.queries)
         queries, ways = (each[places.client, places.step] for each in (asked.queries, asked.ways))
         each = replace(context, clients=places.turn, counts=np.ones(queries.size, dtype=np.int64))
         state = np.empty(0) if before.state is None else before.state
         if not queries.size:
-            parameters, lists = before.parameters, _Lists.none()
+            parameters, lists = before.parameters, _InteractionRows.none()
         elif self._steps is not None:
             parameters, lists = self._steps.learn(queries, ways, each)
         else:
             learnt = one_of(
                 f"learner {self.learner.name}: learn",
                 self.learner.learn(self._users(each, ways), queries, before.parameters, state),
-                Learnt,
+                CentralResult,
             )
-            parameters, state, lists = learnt.parameters, learnt.state, _Lists.of(learnt)
+            parameters, state, lists = learnt.parameters, learnt.state, _InteractionRows.of(learnt)
         shown, clicks, reported = (
             places.spread(lists.shown),
             places.spread(lists.clicks),
@@ -127,7 +129,7 @@ class Central:
         )
 
 
-class _Turns(NamedTuple):
+class _PlayOrder(NamedTuple):
     """The interactions of a round in the order in which they are played, N in all.
 
     Attributes:
@@ -148,13 +150,13 @@ class _Turns(NamedTuple):
         return out
 
 
-def _in_turns(queries: NDArray[np.int64]) -> _Turns:
+def _in_turns(queries: NDArray[np.int64]) -> _PlayOrder:
     """The first interaction of every client, then the second of every client, and so on."""
     step, client = np.nonzero(queries.T >= 0)
-    return _Turns(client, step, step * queries.shape[0] + client, queries.shape)
+    return _PlayOrder(client, step, step * queries.shape[0] + client, queries.shape)
 
 
-class _Lists(NamedTuple):
+class _InteractionRows(NamedTuple):
     """What was shown, clicked and reported of N interactions, each (N, k)."""
 
     shown: NDArray[np.int64]
@@ -162,25 +164,25 @@ class _Lists(NamedTuple):
     reported: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, learnt: Learnt) -> _Lists:
+    def of(cls, learnt: CentralResult) -> _InteractionRows:
         """Lists whose clicks the server saw as they were."""
         return cls(learnt.shown, learnt.clicks, learnt.clicks)
 
     @classmethod
-    def none(cls) -> _Lists:
+    def none(cls) -> _InteractionRows:
         """Lists of a round in which nobody asked anything."""
         clicks = np.empty((0, LIST_LENGTH), dtype=np.bool_)
         return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
 
 
-class _Steps(NamedTuple):
+class _PDGDSteps(NamedTuple):
     """PDGD on one model: the local steps of a single client, or summed steps of the clients of a batch."""
 
-    clients: Clients
+    clients: ClientSimulator
     batch: int
 
     @classmethod
-    def of(cls, setup: Setup, learner: PDGD, world: World) -> _Steps:
+    def of(cls, setup: Setup, learner: PDGD, world: ClientData) -> _PDGDSteps:
         """The steps of a learner on the training part.
 
         Raises:
@@ -201,26 +203,26 @@ class _Steps(NamedTuple):
             sampled=True,
             acts_without_pairs=True,
         )
-        return cls(Clients(rules, world), learner.batch)
+        return cls(ClientSimulator(rules, world), learner.batch)
 
     def learn(
         self, queries: NDArray[np.int64], ways: NDArray[np.int64], context: RoundContext
-    ) -> tuple[NDArray[np.float64], _Lists]:
+    ) -> tuple[NDArray[np.float64], _InteractionRows]:
         """The model (P,) and lists of interactions that ask queries (N,) and click in some ways (N,)."""
         if self.batch == 1:
             alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
             local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
-            return local.models[0], _Lists(done.shown[0], done.clicks[0], done.reported[0])
+            return local.models[0], _InteractionRows(done.shown[0], done.clicks[0], done.reported[0])
         parameters, pieces = context.parameters, []
         for first in range(0, queries.size, self.batch):
             rows = np.arange(first, min(first + self.batch, queries.size))
             some = replace(context.at(rows), parameters=parameters)
             local, done = self.clients.play(_asked(queries[rows, np.newaxis], ways[rows, np.newaxis]), some)
             parameters = parameters + local.steps.sum(axis=0)
-            pieces.append(_Lists(done.shown[:, 0], done.clicks[:, 0], done.reported[:, 0]))
-        return parameters, _Lists(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+            pieces.append(_InteractionRows(done.shown[:, 0], done.clicks[:, 0], done.reported[:, 0]))
+        return parameters, _InteractionRows(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
-def _asked(queries: NDArray[np.int64], ways: NDArray[np.int64]) -> Asked:
+def _asked(queries: NDArray[np.int64], ways: NDArray[np.int64]) -> QueryAssignment:
     """Queries and ways to click, (C, B); a server that learns from clicks has no use for the intents."""
-    return Asked(queries, np.zeros_like(queries), ways)
+    return QueryAssignment(queries, np.zeros_like(queries), ways)

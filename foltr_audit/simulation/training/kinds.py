@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.client_data import World
+from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training.base import Senders, Training
-from foltr_audit.simulation.training.clicks import Central, ClickSenders
-from foltr_audit.simulation.training.metrics import Evolution, MetricSenders
-from foltr_audit.simulation.training.models import FedAvg, ModelSenders
+from foltr_audit.simulation.training.base import Senders, TrainingServer
+from foltr_audit.simulation.training.clicks import CentralServer, ClickSenders
+from foltr_audit.simulation.training.metrics import EvolutionServer, MetricSenders
+from foltr_audit.simulation.training.models import FedAvgServer, ModelSenders
 
 
-def training(setup: Setup, world: World) -> Training:
+def training(setup: Setup, world: ClientData) -> TrainingServer:
     """The rounds of a setup's learner in a world.
 
     Raises:
@@ -19,14 +19,14 @@ def training(setup: Setup, world: World) -> Training:
     """
     match setup.learner.sends:
         case "metrics":
-            return Evolution(setup, world)
+            return EvolutionServer(setup, world)
         case "clicks":
-            return Central(setup, world)
+            return CentralServer(setup, world)
         case _:
-            return FedAvg(setup, world)
+            return FedAvgServer(setup, world)
 
 
-def senders(setup: Setup, world: World, *, sampled: bool = False) -> Senders:
+def senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
     """Fresh clients of a setup's learner, who are shown deterministic or sampled lists.
 
     Raises:

@@ -10,12 +10,12 @@ from foltr_audit.core.plugins import MetricLearner, RoundContext
 from foltr_audit.core.plugins.answers import array_of, arrays_of
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.records.population import Asked
-from foltr_audit.core.records.wire import Wired
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client_data import World
-from foltr_audit.simulation.rounds import Sent
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import (
     finite,
@@ -32,13 +32,13 @@ class MetricSenders:
     The seed says how the model was perturbed and nothing else: queries and clicks have streams of their own.
     """
 
-    def __init__(self, setup: Setup, world: World) -> None:
+    def __init__(self, setup: Setup, world: ClientData) -> None:
         """Nothing is compiled or played yet."""
         self.setup = setup
         self.learner = setup.learner_as(MetricLearner)
         self.world = world
 
-    def send(self, asked: Asked, context: RoundContext) -> Sent:
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
         values = _values(learner)
@@ -51,8 +51,10 @@ class MetricSenders:
             reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
         dtype = self.setup.spec.trace.dtype
         messages = in_format(self._means(reported, counts), dtype, context.round)
-        wired = Wired(messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_))
-        return Sent(
+        wired = WireMessages(
+            messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_)
+        )
+        return CohortMessages(
             messages=messages,
             wired=wired,
             updates=self._means(_outcomes(learner, clicks), counts),
@@ -71,7 +73,7 @@ class MetricSenders:
         return means
 
     def _play(
-        self, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
+        self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Lists (C, B, k) and clicks (C, B, k)."""
         tables = declared_tables(self.world.click_model, self.world.largest_label)
@@ -80,7 +82,7 @@ class MetricSenders:
         return self._step_by_step(asked, context, seeds)
 
     def _in_kernel(
-        self, tables: Tables, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
+        self, tables: Tables, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         from foltr_audit.kernels.evolution import play_perturbed
 
@@ -104,7 +106,7 @@ class MetricSenders:
         return shown, clicks
 
     def _step_by_step(
-        self, asked: Asked, context: RoundContext, seeds: NDArray[np.uint64]
+        self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         who, size = f"learner {self.learner.name}: perturbations", context.parameters.size
         perturbed: NDArray[np.float64] = array_of(
@@ -137,10 +139,10 @@ def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
     return np.asarray((halves[:, 0] << np.uint64(32)) | halves[:, 1])
 
 
-class Evolution:
+class EvolutionServer:
     """A server that ascends the gradient that seeds and metrics estimate."""
 
-    def __init__(self, setup: Setup, world: World) -> None:
+    def __init__(self, setup: Setup, world: ClientData) -> None:
         """Nothing is played yet.
 
         Raises:
@@ -163,7 +165,9 @@ class Evolution:
         found = self.learner.first_state(parameters)
         return array_of(f"learner {self.learner.name}: first_state", found, (np.size(found),))
 
-    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
         """See `Training.play`: one step of the optimiser."""
         sent = self.senders.send(asked, context)
         state = self._first_state(before.parameters.size) if before.state is None else before.state

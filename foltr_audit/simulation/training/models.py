@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel, Payload
-from foltr_audit.core.records.population import Asked
-from foltr_audit.simulation.client import Clients
-from foltr_audit.simulation.client_data import World
-from foltr_audit.simulation.rounds import Sent
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.simulation.client import ClientSimulator
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import finite, in_format
 
@@ -18,12 +18,12 @@ from foltr_audit.simulation.training.base import finite, in_format
 class ModelSenders:
     """Clients that take local steps, defend their model and send it."""
 
-    def __init__(self, setup: Setup, world: World, *, sampled: bool) -> None:
+    def __init__(self, setup: Setup, world: ClientData, *, sampled: bool) -> None:
         """Nothing is compiled or played yet."""
         self.setup = setup
-        self.clients = Clients(setup.rules(world.click_model, sampled=sampled), world)
+        self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
-    def send(self, asked: Asked, context: RoundContext) -> Sent:
+    def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Local steps, message and wire stage of clients that ask queries (C, B).
 
         What the wire stage encodes as integers is not rounded to another number format before.
@@ -44,13 +44,13 @@ class ModelSenders:
         messages: Payload = wired.messages
         if not wired.is_encoded:
             messages = sent if wired.messages is plain else in_format(wired.messages, dtype, context.round)
-        return Sent(messages=messages, wired=wired, updates=local.steps, interactions=interactions)
+        return CohortMessages(messages=messages, wired=wired, updates=local.steps, interactions=interactions)
 
 
-class FedAvg:
+class FedAvgServer:
     """A server that averages the models of its cohort."""
 
-    def __init__(self, setup: Setup, world: World) -> None:
+    def __init__(self, setup: Setup, world: ClientData) -> None:
         """Nothing is played yet."""
         self.setup = setup
         self.senders = ModelSenders(setup, world, sampled=True)
@@ -59,7 +59,9 @@ class FedAvg:
         """The first model (P,), and nothing beside it."""
         return GlobalModel(parameters)
 
-    def play(self, asked: Asked, context: RoundContext, before: GlobalModel) -> tuple[Sent, GlobalModel]:
+    def play(
+        self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
+    ) -> tuple[CohortMessages, GlobalModel]:
         """See `Training.play`. Where nothing arrives, or nobody asked anything, the model stays."""
         sent = self.senders.send(asked, context)
         if not context.counts[sent.wired.survivors].any():

@@ -4,25 +4,25 @@ Each check is a class in a module of its own, and stands in `CHECKS`. A check th
 everything that it promises, says so: only what was compared is called clean.
 """
 
-from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.base import LintCheck
 from foltr_audit.trace.lint.checks import CHECKS
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding
-from foltr_audit.trace.lint.linter import Linted, Linter, lint
-from foltr_audit.trace.lint.outcome import Gap, Outcome
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import LintFinding
+from foltr_audit.trace.lint.linter import Linter, LintResult, lint
+from foltr_audit.trace.lint.outcome import CoverageGap, LintOutcome
 from foltr_audit.trace.lint.probabilities import concentration, probability_within
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.rounds import ServerView
 
 __all__ = [
     "CHECKS",
-    "Check",
-    "DeclaredNoise",
-    "Finding",
-    "Gap",
-    "Linted",
+    "CoverageGap",
+    "LintCheck",
+    "LintFinding",
+    "LintOutcome",
+    "LintResult",
     "Linter",
-    "Outcome",
-    "Seen",
+    "NoiseDeclaration",
+    "ServerView",
     "concentration",
     "lint",
     "probability_within",

@@ -8,14 +8,14 @@ from typing import Literal
 
 from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
 from foltr_audit.privacy.events import (
-    Bounded,
-    Noised,
-    Opaque,
-    RandomisedClicks,
-    RandomisedMetrics,
-    Resized,
-    Rounded,
-    Summed,
+    ClickRandomization,
+    GridRounding,
+    MessageAggregation,
+    MetricRandomization,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    OpaqueChange,
 )
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
@@ -40,7 +40,7 @@ CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknow
 
 
 @dataclass(frozen=True)
-class Act:
+class ChainAction:
     """One thing that happens to a message.
 
     Attributes:
@@ -62,29 +62,29 @@ class Act:
 _NOISE: tuple[Kind, ...] = ("noise", "grid noise", "unknown noise")
 
 
-def acts_of_events(texts: Sequence[str]) -> tuple[Act, ...]:
+def acts_of_events(texts: Sequence[str]) -> tuple[ChainAction, ...]:
     """What the fact `events` says, in order."""
     return tuple(_act(text) for text in texts)
 
 
-def _act(text: str) -> Act:
+def _act(text: str) -> ChainAction:
     kind: Kind = "unknown"
     match parse_event(text):
-        case Noised(law=law):
-            return Act("grid noise" if hasattr(law, "step") else "noise", text, law.text)
+        case NoiseAddition(law=law):
+            return ChainAction("grid noise" if hasattr(law, "step") else "noise", text, law.text)
         case UnknownNoise(law=unknown):
-            return Act("unknown noise", text, unknown)
-        case Rounded():
+            return ChainAction("unknown noise", text, unknown)
+        case GridRounding():
             kind = "rounding"
-        case Bounded() | Resized():
+        case NormBound() | NormScaling():
             kind = "reduction"
-        case Opaque():
+        case OpaqueChange():
             kind = "opaque"
-        case RandomisedClicks() | RandomisedMetrics():
+        case ClickRandomization() | MetricRandomization():
             kind = "randomisation"
-        case Summed():
+        case MessageAggregation():
             kind = "sum"
-    return Act(kind, text)
+    return ChainAction(kind, text)
 
 
 _OF_NAMES: dict[str, tuple[Kind, ...]] = {
@@ -107,7 +107,7 @@ _OF_NAMES: dict[str, tuple[Kind, ...]] = {
 """Built-in defenses of the time when headers had no events."""
 
 
-def acts_of_names(chain: Sequence[str], noise: str | None) -> tuple[Act, ...]:
+def acts_of_names(chain: Sequence[str], noise: str | None) -> tuple[ChainAction, ...]:
     """What the defenses of a header without events do; the laws of its `noise` belong to them in order."""
     texts = [part.strip() for text in chain for part in parts(text)]
     kinds = [(kind, text) for text in texts for kind in _OF_NAMES.get(text.partition(":")[0], ("unknown",))]
@@ -118,13 +118,13 @@ def acts_of_names(chain: Sequence[str], noise: str | None) -> tuple[Act, ...]:
     for kind, text in kinds:
         law = next(own, None) if kind in _NOISE else None
         fits = law is not None and is_lattice(law) == (kind == "grid noise")
-        acts.append(Act(kind, text, law if fits else None))
+        acts.append(ChainAction(kind, text, law if fits else None))
     return tuple(acts)
 
 
-def trailing_noise(acts: Sequence[Act]) -> tuple[Act, ...]:
+def trailing_noise(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
     """The noise that is added last: what comes after any other change of a message."""
-    found: list[Act] = []
+    found: list[ChainAction] = []
     for act in reversed(acts):
         if act.kind in CHANGES_MESSAGES:
             break
@@ -133,7 +133,7 @@ def trailing_noise(acts: Sequence[Act]) -> tuple[Act, ...]:
     return tuple(reversed(found))
 
 
-def since_density(acts: Sequence[Act]) -> tuple[Act, ...]:
+def since_density(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
     """What comes after the last noise with a density, which makes all numbers different; all without any."""
     places = [place for place, act in enumerate(acts) if act.kind == "noise"]
     return tuple(acts[places[-1] + 1 :] if places else acts)

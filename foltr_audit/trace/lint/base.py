@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import LintFinding
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import ServerView
 
 
-class Check:
+class LintCheck:
     """Looks at the rounds of one trace one after the other, then says what it found.
 
     Attributes:
@@ -27,7 +27,7 @@ class Check:
     of_integers: ClassVar[bool] = False
     of_anything: ClassVar[bool] = False
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         self.header = header
         self.declared = declared
 
@@ -39,15 +39,15 @@ class Check:
         """Why this cannot be looked for in the trace with this header; None where it can."""
         return None
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Take one round that has messages."""
         raise NotImplementedError
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """What was found in all rounds."""
         raise NotImplementedError
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """What was not looked at in the rounds taken; nothing by default."""
         yield from ()
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally, number
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Bools, Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import Bools, ServerView
 
 LEAST_SHARE = 1e-4
 """Fewer coordinates than this share may be equal by chance."""
@@ -25,7 +25,7 @@ MOST_ON_GRID = 0.5
 """On a grid noise of 0 is part of the law; from this share on, most coordinates are untouched."""
 
 
-class BitEqual(Check):
+class BitEqualityCheck(LintCheck):
     """What the declared law leaves untouched, what stands still, and what several messages share.
 
     On a grid equal numbers prove nothing by themselves; `WeakNoise` and `ReusedNoise` count them there.
@@ -37,17 +37,17 @@ class BitEqual(Check):
     name: ClassVar[str] = "bit-equal"
     tells: ClassVar[str] = "coordinates whose value is the one without noise"
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.still, self.shared = Tally(), Tally()
-        self.expected = _Expected(np.dtype(header.dtype) if header.kind != "masked" else None)
+        self.still, self.shared = FindingTally(), FindingTally()
+        self.expected = _UnchangedRate(np.dtype(header.dtype) if header.kind != "masked" else None)
         self.rounds = self.on_grid = 0
 
     def not_applicable(self) -> str | None:
         """Nothing without noise."""
         return "the header declares no noise" if self.declared.is_none else None
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Compare each coordinate with the global model, and with the other messages."""
         self.expected.look(seen)
         self.rounds += 1
@@ -61,7 +61,7 @@ class BitEqual(Check):
         if not seen.on_grid:
             self.shared.coordinates_of(seen.round, _repeated(seen) & judged & ~still, looked)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """What follows from the law, then what was seen."""
         yield from self._by_law()
         if self.still.share >= LEAST_SHARE:
@@ -79,24 +79,28 @@ class BitEqual(Check):
             )
             yield self.shared.finding(self.name, "leak", "coordinates", text)
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Numbers that are equal for another reason, and laws that are not known."""
         cause_of_equality = self.declared.cause_of_equality
         if cause_of_equality is not None and self.declared.why_not is not None:
-            yield Gap(part="equal numbers", why=f"{cause_of_equality.text} may make them equal by itself")
+            yield CoverageGap(
+                part="equal numbers", why=f"{cause_of_equality.text} may make them equal by itself"
+            )
         elif cause_of_equality is None and self.on_grid:
             some = f"in {number(self.on_grid, 'round')} of {self.rounds:,}"
-            yield Gap(part=f"numbers that several messages share {some}", why="they lie on a grid there")
+            yield CoverageGap(
+                part=f"numbers that several messages share {some}", why="they lie on a grid there"
+            )
         if self.expected.share(self.declared) is None:
             law = self.declared.text
             why = "the header declares no noise law" if law is None else f"the law {law} is not known here"
-            yield Gap(part="what the law leaves untouched", why=why)
+            yield CoverageGap(part="what the law leaves untouched", why=why)
 
-    def _by_law(self) -> Iterator[Finding]:
+    def _by_law(self) -> Iterator[LintFinding]:
         share = self.expected.share(self.declared)
         if share is None or share < (MOST_ON_GRID if self.declared.is_on_grid else LEAST_EXPECTED):
             return
-        yield Finding(
+        yield LintFinding(
             check=self.name,
             severity="leak",
             text=f"noise of the declared law {self.declared.text} is often so small that about this share "
@@ -110,7 +114,7 @@ class BitEqual(Check):
         )
 
 
-def _repeated(seen: Seen) -> Bools:
+def _repeated(seen: ServerView) -> Bools:
     """Coordinates that another message of the round has bit for bit, (M, P)."""
     order = np.argsort(seen.messages, axis=0, kind="stable")
     ordered = np.take_along_axis(seen.messages, order, axis=0)
@@ -121,7 +125,7 @@ def _repeated(seen: Seen) -> Bools:
     return found
 
 
-class _Expected:
+class _UnchangedRate:
     """The share of coordinates that a law leaves untouched at the sizes that occur: |noise| < ulp / 2."""
 
     def __init__(self, dtype: np.dtype[np.floating] | None) -> None:
@@ -129,7 +133,7 @@ class _Expected:
         self.sizes: dict[int, int] = {}
         self.rounds = self.messages = 0
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Count the binary exponents of a round's numbers; zeros have none."""
         size: NDArray[np.float64] = np.maximum(np.abs(seen.messages.astype(np.float64)), np.abs(seen.start))
         exponents, counts = np.unique(np.frexp(size[size > 0])[1], return_counts=True)
@@ -138,7 +142,7 @@ class _Expected:
         self.rounds += 1
         self.messages += seen.messages.shape[0]
 
-    def share(self, declared: DeclaredNoise) -> float | None:
+    def share(self, declared: NoiseDeclaration) -> float | None:
         """The mean over all coordinates; None for an unknown law."""
         if self.dtype is None or not self.sizes:
             return None

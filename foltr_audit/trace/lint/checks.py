@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.bit_equal import BitEqual
-from foltr_audit.trace.lint.clear_fields import ClearFields
-from foltr_audit.trace.lint.counts import Counts
-from foltr_audit.trace.lint.grid import Grid
-from foltr_audit.trace.lint.reused_noise import ReusedNoise
-from foltr_audit.trace.lint.reused_seeds import ReusedSeeds
-from foltr_audit.trace.lint.silent import Silent
-from foltr_audit.trace.lint.sparsity import Sparsity
-from foltr_audit.trace.lint.unmasked import Unmasked
-from foltr_audit.trace.lint.weak_noise import WeakNoise
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.bit_equal import BitEqualityCheck
+from foltr_audit.trace.lint.clear_fields import ClearFieldCheck
+from foltr_audit.trace.lint.counts import CountCheck
+from foltr_audit.trace.lint.grid import GridCheck
+from foltr_audit.trace.lint.reused_noise import NoiseReuseCheck
+from foltr_audit.trace.lint.reused_seeds import SeedReuseCheck
+from foltr_audit.trace.lint.silent import SilentClientCheck
+from foltr_audit.trace.lint.sparsity import SparsityCheck
+from foltr_audit.trace.lint.unmasked import MaskCheck
+from foltr_audit.trace.lint.weak_noise import WeakNoiseCheck
 
-CHECKS: tuple[type[Check], ...] = (
-    BitEqual,
-    Silent,
-    Counts,
-    ReusedNoise,
-    ReusedSeeds,
-    WeakNoise,
-    Sparsity,
-    Unmasked,
-    ClearFields,
-    Grid,
+CHECKS: tuple[type[LintCheck], ...] = (
+    BitEqualityCheck,
+    SilentClientCheck,
+    CountCheck,
+    NoiseReuseCheck,
+    SeedReuseCheck,
+    WeakNoiseCheck,
+    SparsityCheck,
+    MaskCheck,
+    ClearFieldCheck,
+    GridCheck,
 )
-"""A new check is a module with a subclass of `Check`, and its name here."""
+"""A new check is a module with a subclass of `LintCheck`, and its name here."""

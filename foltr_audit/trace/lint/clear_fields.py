@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, number
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import LintFinding, number
+from foltr_audit.trace.lint.rounds import ServerView
 
 
-class ClearFields(Check):
+class ClearFieldCheck(LintCheck):
     """Queries, shown lists, features and drop-outs; a header that declares no noise."""
 
     name: ClassVar[str] = "clear-fields"
@@ -20,14 +20,14 @@ class ClearFields(Check):
     of_integers: ClassVar[bool] = True
     of_anything: ClassVar[bool] = True
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
         self.rounds = self.messages = self.listed_rounds = self.interactions = self.lost = 0
         self.lost_rounds = 0
         self.features = False
         self.first_lost: str | None = None
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Count what is recorded beside the payload."""
         self.rounds += 1
         self.messages += seen.messages.shape[0]
@@ -40,7 +40,7 @@ class ClearFields(Check):
         if lost and self.first_lost is None:
             self.first_lost = f"round {seen.round}, message {int(seen.survivors.argmin())}"
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """One for each kind of field."""
         if not self.rounds:
             return
@@ -49,7 +49,7 @@ class ClearFields(Check):
         if self.interactions:
             what = "query, shown list and order of display"
             what += ", with the documents' features," if self.features else ""
-            yield Finding(
+            yield LintFinding(
                 check=self.name,
                 severity="note",
                 text=f"{what} of {number(self.interactions, 'interaction')} are recorded as known to the "
@@ -58,7 +58,7 @@ class ClearFields(Check):
                 messages=self.messages,
             )
         if self.lost:
-            yield Finding(
+            yield LintFinding(
                 check=self.name,
                 severity="note",
                 text=f"{number(self.lost, 'message')} did not enter the average, and the server knows which"
@@ -70,7 +70,7 @@ class ClearFields(Check):
                 example=self.first_lost,
             )
 
-    def _noise(self) -> Iterator[Finding]:
+    def _noise(self) -> Iterator[LintFinding]:
         declared = self.declared
         chain = declared.chain or "not told"
         if declared.text is not None:
@@ -80,7 +80,7 @@ class ClearFields(Check):
             text = f"the payload itself travels in clear, without any noise (defenses: {chain})."
         elif declared.is_none:
             text = f"the header declares no noise law; whether {chain} hides enough, this lint cannot tell."
-        yield Finding(
+        yield LintFinding(
             check=self.name,
             severity="leak" if declared.in_clear else "note",
             text=text,

@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding
+from foltr_audit.trace.lint.rounds import ServerView
 
 
-class Counts(Check):
+class CountCheck(LintCheck):
     """Counts n_c that differ between clients of one round."""
 
     name: ClassVar[str] = "counts"
@@ -22,12 +22,12 @@ class Counts(Check):
     of_integers: ClassVar[bool] = True
     of_anything: ClassVar[bool] = True
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.tally = Tally()
+        self.tally = FindingTally()
         self.range: tuple[int, int] | None = None
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Compare the counts of a round with the first of them."""
         differ = seen.counts != seen.counts[0]
         self.tally.messages_of(seen.round, np.broadcast_to(differ.any(), differ.shape))
@@ -36,7 +36,7 @@ class Counts(Check):
             self.range = (low, high) if self.range is None else self.range
             self.range = (min(low, self.range[0]), max(high, self.range[1]))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """One where counts differ in some round."""
         if self.range is None:
             return

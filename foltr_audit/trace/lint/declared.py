@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.privacy.noise import AddedNoise, parse_law
+from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.lint.acts import (
     CHANGES_MESSAGES,
-    Act,
+    ChainAction,
     acts_of_events,
     acts_of_names,
     is_lattice,
@@ -21,7 +21,7 @@ from foltr_audit.trace.lint.acts import (
     trailing_noise,
 )
 from foltr_audit.trace.lint.probabilities import concentration, half_widths, probability_within, with_variance
-from foltr_audit.trace.lint.windows import Window
+from foltr_audit.trace.lint.windows import NoiseWindow
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
 """Shares of the noise outside of the smallest window that windows leave outside."""
@@ -30,7 +30,7 @@ _NEXT_TO_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeclaredNoise:
+class NoiseDeclaration:
     """What a header says about the noise of one message.
 
     Attributes:
@@ -41,10 +41,10 @@ class DeclaredNoise:
 
     text: str | None
     chain: str | None = None
-    acts: tuple[Act, ...] | None = None
+    acts: tuple[ChainAction, ...] | None = None
 
     @classmethod
-    def of(cls, header: TraceHeader) -> DeclaredNoise:
+    def of(cls, header: TraceHeader) -> NoiseDeclaration:
         """What a header declares: by its events, or else by the names of its defenses."""
         noise, events = header.knowledge.get("noise"), header.knowledge.get("events")
         law = noise if isinstance(noise, str) and noise != "none" else None
@@ -75,7 +75,7 @@ class DeclaredNoise:
         return tuple(act.law or "" for act in trailing_noise(self.acts))
 
     @cached_property
-    def laws(self) -> tuple[AddedNoise, ...]:
+    def laws(self) -> tuple[AdditiveNoise, ...]:
         """The laws of the noise that is added last; empty where one of them is not known here."""
         return _known(self.last_noise)
 
@@ -101,13 +101,13 @@ class DeclaredNoise:
         return bool(self.text) and all(is_lattice(text) for text in parts(self.text or ""))
 
     @cached_property
-    def cause_of_equality(self) -> Act | None:
+    def cause_of_equality(self) -> ChainAction | None:
         """The first act that may make coordinates equal by itself, so that equal ones prove nothing."""
         kinds = (*CHANGES_MESSAGES, "grid noise", "unknown noise")
         return next((act for act in self._open if act.kind in kinds), None)
 
     @cached_property
-    def _open(self) -> tuple[Act, ...]:
+    def _open(self) -> tuple[ChainAction, ...]:
         return since_density(self.acts or ())
 
     def chance_of_equal(self, coordinates: int) -> float | None:
@@ -123,7 +123,7 @@ class DeclaredNoise:
         return float(self.windows[0].probability ** coordinates)
 
     @cached_property
-    def rounding(self) -> Act | None:
+    def rounding(self) -> ChainAction | None:
         """Rounding that no noise follows: an unchanged message is then not the global model itself."""
         found = None
         for act in self.acts or ():
@@ -131,7 +131,7 @@ class DeclaredNoise:
         return found
 
     @cached_property
-    def after_noise(self) -> Act | None:
+    def after_noise(self) -> ChainAction | None:
         """What makes patterns of its own after the first noise: whatever it reads has been noised."""
         noised = False
         for act in self.acts or ():
@@ -141,7 +141,7 @@ class DeclaredNoise:
         return None
 
     @property
-    def unknown(self) -> Act | None:
+    def unknown(self) -> ChainAction | None:
         """The first act that cannot be read and whose traces no noise with a density covers."""
         return next((act for act in self._open if act.kind == "unknown"), None)
 
@@ -165,7 +165,7 @@ class DeclaredNoise:
         return _product([probability_within(law, np.divide(size, max(1, len(laws)))) for law in laws])
 
     @cached_property
-    def windows(self) -> tuple[Window, ...]:
+    def windows(self) -> tuple[NoiseWindow, ...]:
         """Windows from the smallest one that says something to one that holds nearly all noise."""
         if not self.laws:
             return ()
@@ -176,7 +176,7 @@ class DeclaredNoise:
         first = float(probabilities[0])
         places = np.searchsorted(probabilities, first + (1.0 - first) * (1.0 - np.array(_TAILS)))
         found = [
-            Window(half=float(halves[place]), probability=float(probabilities[place]))
+            NoiseWindow(half=float(halves[place]), probability=float(probabilities[place]))
             for place in places.tolist()
             if place < halves.size and 1.0 - probabilities[place] > _NEXT_TO_NOTHING
         ]
@@ -212,7 +212,7 @@ def _canonical(text: str) -> str:
     return text if law is None else law.text
 
 
-def _known(texts: tuple[str, ...]) -> tuple[AddedNoise, ...]:
+def _known(texts: tuple[str, ...]) -> tuple[AdditiveNoise, ...]:
     """The laws that texts name; none of them where one is not known here."""
     laws = [parse_law(text) for text in texts]
     known = tuple(law for law in laws if law is not None and probability_within(law, law.scale) is not None)

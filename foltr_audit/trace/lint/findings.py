@@ -13,7 +13,7 @@ Unit = Literal["messages", "coordinates", "rounds"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class LintFinding:
     """One thing that messages give away.
 
     Attributes:
@@ -37,7 +37,7 @@ class Finding:
     example: str | None = None
 
 
-class Tally:
+class FindingTally:
     """Counts messages and coordinates concerned, and keeps the first place.
 
     Attributes:
@@ -81,10 +81,10 @@ class Tally:
         """Share of what was looked at; 0 where nothing was."""
         return self.hits / self.looked if self.looked else 0.0
 
-    def finding(self, check: str, severity: Severity, of: Unit, text: str) -> Finding:
+    def finding(self, check: str, severity: Severity, of: Unit, text: str) -> LintFinding:
         """The finding of these counts."""
         counts: dict[str, Any] = {"rounds": self.rounds, "messages": self.messages, "share": self.share}
-        return Finding(check=check, severity=severity, of=of, text=text, example=self.example, **counts)
+        return LintFinding(check=check, severity=severity, of=of, text=text, example=self.example, **counts)
 
 
 def number(count: int, what: str) -> str:

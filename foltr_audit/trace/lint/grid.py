@@ -8,28 +8,28 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally, number
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import LEAST_VALUES, Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import LEAST_VALUES, ServerView
 
 _LEAST_MOVES = 8
 _LEAST_SHARE = 0.5  # of a round's messages; single ones have few values where documents look alike
 
 
-class Grid(Check):
+class GridCheck(LintCheck):
     """Quantised messages or signs: no leak by themselves."""
 
     name: ClassVar[str] = "grid"
     tells: ClassVar[str] = "that values lie on few numbers, such as signs or steps"
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.tally = Tally()
+        self.tally = FindingTally()
         self.rounds = self.small = 0
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Count messages that take few values, alone or all together."""
         moves = (~seen.still).sum(axis=1)
         self.rounds += 1
@@ -39,15 +39,15 @@ class Grid(Check):
         together = seen.active & (moves > 0) & seen.on_grid
         self.tally.messages_of(seen.round, few | np.asarray(together))
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Rounds with too few numbers to judge."""
         if self.small:
-            yield Gap(
+            yield CoverageGap(
                 part=f"{number(self.small, 'round')} of {self.rounds:,}",
                 why=f"fewer than {LEAST_VALUES} numbers, and no message with {_LEAST_MOVES}, are changed",
             )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """One where messages lie on a grid."""
         if self.tally.hits:
             text = (

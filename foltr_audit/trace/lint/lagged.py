@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.trace.lint.findings import Finding
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Floats, Seen
-from foltr_audit.trace.lint.windows import Crowding, Window, inside, too_many
+from foltr_audit.trace.lint.findings import LintFinding
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import Floats, ServerView
+from foltr_audit.trace.lint.windows import NoiseWindow, WindowCounter, inside, too_many
 
 FARTHEST = 16
 """Messages of one place are compared over so many rounds, messages of a round over so many places."""
@@ -31,7 +31,7 @@ OPPOSITE = (
 )
 
 
-class LaggedDifferences:
+class LagDifferences:
     """Differences, or sums, of two numbers whose noise should be independent, by how far apart they stand.
 
     Given one of the two, the other lies near it, or near its opposite, no more often than the law allows
@@ -39,9 +39,9 @@ class LaggedDifferences:
     """
 
     def __init__(
-        self, windows: tuple[Window, ...], farthest: int, words: Callable[[int], str], shows: str = ALIKE
+        self, windows: tuple[NoiseWindow, ...], farthest: int, words: Callable[[int], str], shows: str = ALIKE
     ) -> None:
-        self.crowding = Crowding(windows, farthest)
+        self.crowding = WindowCounter(windows, farthest)
         self.words = words
         self.shows = shows
         self.rounds = self.messages = 0
@@ -66,11 +66,11 @@ class LaggedDifferences:
         """Whether numbers at some distance are too much alike."""
         return bool(self.crowding.too_many.any())
 
-    def findings(self, check: str) -> Iterator[Finding]:
+    def findings(self, check: str) -> Iterator[LintFinding]:
         """One where too many differences are small."""
         if self.found:
             apart = int(np.argmax(self.crowding.too_many)) + 1
-            yield Finding(
+            yield LintFinding(
                 check=check,
                 severity="leak",
                 text=f"{self.words(apart)} {self.shows}",
@@ -86,7 +86,7 @@ class LaggedDifferences:
         return not self.crowding.part(np.arange(self.crowding.trials.size) == 0).would_detect(ratios)
 
 
-class _Past(NamedTuple):
+class _EarlierRound(NamedTuple):
     """Some coordinates of an earlier round."""
 
     shape: tuple[int, ...]
@@ -100,17 +100,17 @@ class LagTests:
     Neighbours are compared in all numbers, those further apart in some where there are very many.
     """
 
-    def __init__(self, windows: tuple[Window, ...]) -> None:
-        self.rounds_apart = LaggedDifferences(windows, FARTHEST, _rounds_apart)
-        self.places_apart = LaggedDifferences(windows, FARTHEST, _places_apart)
-        self.coordinates_apart = LaggedDifferences(windows, _MOST_COORDINATES, _coordinates_apart)
-        self.rounds_against = LaggedDifferences(windows, FARTHEST, _rounds_apart, OPPOSITE)
-        self.places_against = LaggedDifferences(windows, FARTHEST, _places_apart, OPPOSITE)
-        self.past: deque[_Past] = deque(maxlen=FARTHEST)
+    def __init__(self, windows: tuple[NoiseWindow, ...]) -> None:
+        self.rounds_apart = LagDifferences(windows, FARTHEST, _rounds_apart)
+        self.places_apart = LagDifferences(windows, FARTHEST, _places_apart)
+        self.coordinates_apart = LagDifferences(windows, _MOST_COORDINATES, _coordinates_apart)
+        self.rounds_against = LagDifferences(windows, FARTHEST, _rounds_apart, OPPOSITE)
+        self.places_against = LagDifferences(windows, FARTHEST, _places_apart, OPPOSITE)
+        self.past: deque[_EarlierRound] = deque(maxlen=FARTHEST)
         self.last: Floats = np.empty((0, 0))
         self.coordinates = 0
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Take a round."""
         changes, margin = seen.residuals, 2.0 * seen.resolution
         M, P = changes.shape
@@ -129,10 +129,10 @@ class LagTests:
                 margin = seen.resolution + past.resolution
                 self.rounds_apart.add(seen.round, apart, now - then, margin)
                 self.rounds_against.add(seen.round, apart, now + then, margin)
-        self.past.append(_Past(changes.shape, some, seen.resolution))
+        self.past.append(_EarlierRound(changes.shape, some, seen.resolution))
         self.last, self.coordinates = changes, P
 
-    def findings(self, check: str) -> Iterator[Finding]:
+    def findings(self, check: str) -> Iterator[LintFinding]:
         """Messages that are too much alike; where they are, their coordinates cannot be judged."""
         for alike, opposite in (
             (self.places_apart, self.places_against),
@@ -140,7 +140,7 @@ class LagTests:
         ):
             yield from (alike if alike.found else opposite).findings(check)
 
-    def gaps(self, ratios: NDArray[np.float64]) -> Iterator[Gap]:
+    def gaps(self, ratios: NDArray[np.float64]) -> Iterator[CoverageGap]:
         """Comparisons that could not tell shared noise, and numbers that were not compared."""
         for family, what in (
             (self.places_apart, "all messages of a round"),
@@ -149,10 +149,10 @@ class LagTests:
         ):
             if family.lacks_power(ratios):
                 why = "too few numbers, or clients change too much, for noise of that size"
-                yield Gap(part=f"noise that {what} share", why=why)
+                yield CoverageGap(part=f"noise that {what} share", why=why)
         if self.coordinates > _MOST_COORDINATES + 1:
             part = f"noise that coordinates more than {_MOST_COORDINATES} apart share"
-            yield Gap(part=part, why="there are too many to compare all")
+            yield CoverageGap(part=part, why="there are too many to compare all")
 
 
 def spread(count: int, most: int) -> NDArray[np.int64]:

@@ -10,16 +10,16 @@ from typing import Any
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import NO_MODELS, TraceHeader
-from foltr_audit.trace.lint.base import Check
+from foltr_audit.trace.lint.base import LintCheck
 from foltr_audit.trace.lint.checks import CHECKS
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding
-from foltr_audit.trace.lint.outcome import Outcome
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import LintFinding
+from foltr_audit.trace.lint.outcome import LintOutcome
+from foltr_audit.trace.lint.rounds import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linted:
+class LintResult:
     """What was looked for in a trace, and what was found.
 
     Attributes:
@@ -35,8 +35,8 @@ class Linted:
     rounds_without: int
     messages: int
     declared: str | None
-    findings: tuple[Finding, ...]
-    outcomes: tuple[Outcome, ...]
+    findings: tuple[LintFinding, ...]
+    outcomes: tuple[LintOutcome, ...]
 
     @property
     def leaks(self) -> int:
@@ -61,7 +61,7 @@ class Linted:
         }
 
 
-def lint(folder: Path) -> Linted:
+def lint(folder: Path) -> LintResult:
     """What the messages of a trace give away; reads `observed/` alone, and holds one part at a time.
 
     Raises:
@@ -80,14 +80,14 @@ class Linter:
     """The checks of a trace with some header, while its rounds are taken."""
 
     header: TraceHeader
-    declared: DeclaredNoise = field(init=False)
-    checks: tuple[Check, ...] = field(init=False)
+    declared: NoiseDeclaration = field(init=False)
+    checks: tuple[LintCheck, ...] = field(init=False)
     rounds: int = 0
     rounds_without: int = 0
     messages: int = 0
 
     def __post_init__(self) -> None:
-        self.declared = DeclaredNoise.of(self.header)
+        self.declared = NoiseDeclaration.of(self.header)
         self.checks = tuple(check(self.header, self.declared) for check in CHECKS)
         self._refused = [self._why_not(check) for check in self.checks]
 
@@ -100,15 +100,15 @@ class Linter:
         if not record.n_messages:
             self.rounds_without += 1
             return
-        seen = Seen.of(record, self.header.kind)
+        seen = ServerView.of(record, self.header.kind)
         self.rounds, self.messages = self.rounds + 1, self.messages + record.n_messages
         for check in self._running:
             check.look(seen)
 
-    def done(self) -> Linted:
+    def done(self) -> LintResult:
         """What came of it."""
         found = {check.name: list(check.findings()) for check in self._running}
-        return Linted(
+        return LintResult(
             rounds=self.rounds,
             rounds_without=self.rounds_without,
             messages=self.messages,
@@ -123,10 +123,10 @@ class Linter:
         )
 
     @property
-    def _running(self) -> list[Check]:
+    def _running(self) -> list[LintCheck]:
         return [check for check, why in zip(self.checks, self._refused, strict=True) if why is None]
 
-    def _why_not(self, check: Check) -> str | None:
+    def _why_not(self, check: LintCheck) -> str | None:
         kind = self.header.kind
         if check.not_applicable() is not None:
             return check.not_applicable()
@@ -136,10 +136,10 @@ class Linter:
             return f"messages of kind {kind} are no models"
         return check.why_not()
 
-    def _outcomes(self, found: dict[str, list[Finding]]) -> Sequence[Outcome]:
+    def _outcomes(self, found: dict[str, list[LintFinding]]) -> Sequence[LintOutcome]:
         nothing = None if self.rounds else "no message is recorded"
         return [
-            Outcome(
+            LintOutcome(
                 name=check.name,
                 tells=check.tells,
                 found=bool(found.get(check.name)),

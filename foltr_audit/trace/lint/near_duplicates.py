@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.trace.lint.findings import Finding, number
+from foltr_audit.trace.lint.findings import LintFinding, number
 from foltr_audit.trace.lint.lagged import FARTHEST, spread
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Bools, Floats, Seen
-from foltr_audit.trace.lint.windows import SURE, Window, enough_trials, inside, too_many
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import Bools, Floats, ServerView
+from foltr_audit.trace.lint.windows import SURE, NoiseWindow, enough_trials, inside, too_many
 
 MOST_COORDINATES = 256
 """So many coordinates of each message are compared, evenly spread."""
@@ -25,7 +25,7 @@ _CELL = 0.6  # probability of the widest cells
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-class NearDuplicates:
+class NearDuplicateSearch:
     """Finds pairs of messages that differ by less than two independent draws would.
 
     All pairs are too many to compare. Messages that share their noise fall into the same cells of a coarse
@@ -36,13 +36,13 @@ class NearDuplicates:
     the search.
     """
 
-    def __init__(self, windows: tuple[Window, ...]) -> None:
+    def __init__(self, windows: tuple[NoiseWindow, ...]) -> None:
         self.windows = windows
         self._rows: list[Floats] = []
         self._where: list[tuple[int, NDArray[np.int64], float]] = []
         self.count = self.left_out = self.coordinates = self.width = 0
 
-    def look(self, seen: Seen, counted: Bools) -> None:
+    def look(self, seen: ServerView, counted: Bools) -> None:
         """Keep the messages of a round that count."""
         which = np.flatnonzero(counted)
         P = seen.messages.shape[1]
@@ -64,7 +64,7 @@ class NearDuplicates:
         """Whether two messages with the same noise could not be told from others."""
         return self.count > 1 and not enough_trials(self.windows, self.width, self._sure)
 
-    def findings(self, check: str) -> Iterator[Finding]:
+    def findings(self, check: str) -> Iterator[LintFinding]:
         """One where some message shares its noise with one before it."""
         if self.count < 2 or self.lacks_power:
             return
@@ -80,7 +80,7 @@ class NearDuplicates:
         rounds = np.concatenate([np.full(places.size, round_) for round_, places, _ in self._where])
         places = np.concatenate([places for _, places, _ in self._where])
         first, other = int(later_ones[0]), int(earlier[later_ones[0]])
-        yield Finding(
+        yield LintFinding(
             check=check,
             severity="leak",
             text=text,
@@ -92,19 +92,21 @@ class NearDuplicates:
             f"{places[other]}",
         )
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Messages and coordinates that were left out, or all of them."""
         if self.lacks_power:
             far = f"messages more than {FARTHEST} places or rounds apart"
             why = f"{number(self.width, 'coordinate')} are too few for noise that is mostly so small"
-            yield Gap(part=f"noise that two single messages or {far} share", why=why)
+            yield CoverageGap(part=f"noise that two single messages or {far} share", why=why)
             return
         if self.left_out:
             part = f"noise that the last {number(self.left_out, 'message')} share with messages far from them"
-            yield Gap(part=part, why=f"only the first {self.count:,} are compared with all before them")
+            yield CoverageGap(
+                part=part, why=f"only the first {self.count:,} are compared with all before them"
+            )
         if self.width < self.coordinates:
             part = f"noise shared outside of {self.width} of {self.coordinates:,} coordinates"
-            yield Gap(part=part, why="there are too many to compare all")
+            yield CoverageGap(part=part, why="there are too many to compare all")
 
     def _earlier(self) -> NDArray[np.int64]:
         """For each message the row of an earlier one that it shares its noise with, -1 without, (R,)."""

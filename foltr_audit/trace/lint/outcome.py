@@ -9,7 +9,7 @@ State = Literal["found", "clean", "not looked"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap:
+class CoverageGap:
     """Something that a check did not look at.
 
     Attributes:
@@ -22,7 +22,7 @@ class Gap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class LintOutcome:
     """What became of one check on one trace.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outcome:
     found: bool = False
     applies: bool = True
     reason: str | None = None
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[CoverageGap, ...] = ()
     power: str | None = None
 
     @property

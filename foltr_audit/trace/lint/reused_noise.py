@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally, number
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
 from foltr_audit.trace.lint.lagged import LagTests
-from foltr_audit.trace.lint.near_duplicates import NearDuplicates
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Bools, Seen
+from foltr_audit.trace.lint.near_duplicates import NearDuplicateSearch
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import Bools, ServerView
 from foltr_audit.trace.lint.windows import SURE, inside, too_many
 
 _LEAST_COORDINATES = 4
 
 
-class ReusedNoise(Check):
+class NoiseReuseCheck(LintCheck):
     """Equal messages, equal changes in two rounds, one shift for all coordinates.
 
     Where the law is known, also differences that are too small for two independent draws. Given one of them,
@@ -34,16 +34,21 @@ class ReusedNoise(Check):
     tells: ClassVar[str] = "noise that can be taken off, as several numbers share it"
     of_integers: ClassVar[bool] = True
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
         by_law = header.kind != "masked" and declared.why_not is None
         self.windows = declared.windows if by_law else ()
-        self.equal, self.again, self.constant, self.common = Tally(), Tally(), Tally(), Tally()
-        self.lags, self.duplicates = LagTests(self.windows), NearDuplicates(self.windows)
+        self.equal, self.again, self.constant, self.common = (
+            FindingTally(),
+            FindingTally(),
+            FindingTally(),
+            FindingTally(),
+        )
+        self.lags, self.duplicates = LagTests(self.windows), NearDuplicateSearch(self.windows)
         self.met: set[bytes] = set()
         self.rounds = self.coarse = self.messages = 0
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Compare the messages of a round with each other and with those before."""
         counted = ~seen.silent if seen.is_real else seen.survivors
         self.rounds, self.messages = self.rounds + 1, self.messages + seen.messages.shape[0]
@@ -57,7 +62,7 @@ class ReusedNoise(Check):
                 self.constant.messages_of(seen.round, (seen.levels == 1) & counted)
             self._by_law(seen, counted)
 
-    def _by_law(self, seen: Seen, counted: Bools) -> None:
+    def _by_law(self, seen: ServerView, counted: Bools) -> None:
         if not self.windows:
             return
         if seen.is_too_coarse(self.windows[-1].half):
@@ -69,7 +74,7 @@ class ReusedNoise(Check):
         self.lags.look(seen)
         self.duplicates.look(seen, counted)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """What is shared, from the plainest to the subtlest."""
         whole = [
             (
@@ -88,7 +93,7 @@ class ReusedNoise(Check):
         if self.windows:
             yield from self._found_by_law()
 
-    def _found_by_law(self) -> Iterator[Finding]:
+    def _found_by_law(self) -> Iterator[LintFinding]:
         if self.common.hits > self.constant.hits:
             text = (
                 f"within {number(self.common.hits, 'message')} the coordinates move too much alike for "
@@ -98,31 +103,31 @@ class ReusedNoise(Check):
         alike = list(self.lags.findings(self.name))
         yield from alike or (() if self.common.hits else self._found_apart())
 
-    def _found_apart(self) -> Iterator[Finding]:
+    def _found_apart(self) -> Iterator[LintFinding]:
         """What neither all coordinates of a message share, nor neighbouring messages."""
         coordinates = list(self.lags.coordinates_apart.findings(self.name))
         yield from coordinates or self.duplicates.findings(self.name)
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Comparisons that prove nothing here, and those by the law where it is not known."""
         why = self._why_equal()
         if why is not None:
-            yield Gap(part="messages that are equal bit for bit", why=why)
+            yield CoverageGap(part="messages that are equal bit for bit", why=why)
         if self.header.kind == "masked":
-            yield Gap(part="noise below the masks", why="masked messages hold integers")
+            yield CoverageGap(part="noise below the masks", why="masked messages hold integers")
             return
         if self.header.parameters < _LEAST_COORDINATES:
             few = f"messages hold fewer than {_LEAST_COORDINATES} numbers"
-            yield Gap(part="one shift for all coordinates", why=few)
+            yield CoverageGap(part="one shift for all coordinates", why=few)
         if self.declared.is_none:
             return
         if self.declared.why_not is not None:
-            yield Gap(part="noise shared by messages that differ", why=self.declared.why_not)
+            yield CoverageGap(part="noise shared by messages that differ", why=self.declared.why_not)
             return
         if self.coarse:
             some = f"{number(self.coarse, 'round')} of {self.rounds:,}"
             why = "numbers are rounded more coarsely than the noise is wide"
-            yield Gap(part=f"noise shared by messages that differ, in {some}", why=why)
+            yield CoverageGap(part=f"noise shared by messages that differ, in {some}", why=why)
         yield from self.lags.gaps(self.declared.ratios_of_shared())
         yield from self.duplicates.gaps()
 

@@ -8,29 +8,29 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding
+from foltr_audit.trace.lint.rounds import ServerView
 
 
-class ReusedSeeds(Check):
+class SeedReuseCheck(LintCheck):
     """Seeds that stand in several messages, of one round or of different ones."""
 
     name: ClassVar[str] = "reused-seeds"
     tells: ClassVar[str] = "which messages come from the same client, or from a weak generator"
     of_anything: ClassVar[bool] = True
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.tally = Tally()
+        self.tally = FindingTally()
         self.met = np.empty(0, dtype=np.uint64)
 
     def not_applicable(self) -> str | None:
         """Nothing but of messages with seeds."""
         return None if self.header.kind == "es" else "messages have no seeds"
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Compare the seeds of a round with each other and with all before."""
         if seen.seeds is None:
             return
@@ -39,7 +39,7 @@ class ReusedSeeds(Check):
         self.tally.messages_of(seen.round, again)
         self.met = np.union1d(self.met, different)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """One where a seed came twice."""
         if not self.tally.hits:
             return

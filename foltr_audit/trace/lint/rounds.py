@@ -27,7 +27,7 @@ _LARGEST, _COARSE = 1e300, 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
+class ServerView:
     """What an honest-but-curious server sees of one round; M messages of P numbers, none of it truth.
 
     Attributes:
@@ -57,7 +57,7 @@ class Seen:
     seeds: NDArray[np.uint64] | None = None
 
     @classmethod
-    def of(cls, record: RoundRecord, kind: str) -> Seen:
+    def of(cls, record: RoundRecord, kind: str) -> ServerView:
         """A recorded round of messages of some kind.
 
         Raises:

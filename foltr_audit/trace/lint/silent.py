@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally, number
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import ServerView
 
 
-class Silent(Check):
+class SilentClientCheck(LintCheck):
     """Messages without any change, and messages that are not there."""
 
     name: ClassVar[str] = "silent"
     tells: ClassVar[str] = "who had nothing to send, such as a client without clicks"
     of_integers: ClassVar[bool] = True
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.whole, self.nearly = Tally(), Tally()
+        self.whole, self.nearly = FindingTally(), FindingTally()
         self.missing = self.missing_rounds = self.expected = 0
         self.first_missing: str | None = None
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Count silent messages, and those that are missing."""
         if seen.is_real:
             self.whole.messages_of(seen.round, seen.silent)
@@ -39,15 +39,15 @@ class Silent(Check):
             if missing and self.first_missing is None:
                 self.first_missing = f"round {seen.round}"
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Messages without a change that do not look like it."""
         if self.header.kind == "masked":
-            yield Gap(part="messages without any change", why="masked messages hold integers")
+            yield CoverageGap(part="messages without any change", why="masked messages hold integers")
         elif self.declared.rounding is not None:
             why = f"{self.declared.rounding.text} moves them away from the global model"
-            yield Gap(part="messages without any change", why=why)
+            yield CoverageGap(part="messages without any change", why=why)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """Silent, nearly silent and missing messages."""
         if self.whole.hits:
             what = "are zero" if self.header.kind == "update" else "are the global model as it was"
@@ -62,7 +62,7 @@ class Silent(Check):
             )
             yield self.nearly.finding(self.name, "leak", "messages", text)
         if self.missing:
-            yield Finding(
+            yield LintFinding(
                 check=self.name,
                 severity="leak",
                 text=f"{number(self.missing, 'message')} fewer than the clients that the round reckons with: "

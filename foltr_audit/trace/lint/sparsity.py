@@ -8,27 +8,27 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import ServerView
 
 LEAST_SHARE = 1e-3
 """Fewer coordinates than this share that stand still are no pattern."""
 
 
-class Sparsity(Check):
+class SparsityCheck(LintCheck):
     """Coordinates that stand still in some messages of a round and not in others."""
 
     name: ClassVar[str] = "sparsity"
     tells: ClassVar[str] = "which coordinates a client changed"
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.differ, self.lags = Tally(), Tally()
+        self.differ, self.lags = FindingTally(), FindingTally()
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Tell coordinates that nobody changes from those that some leave."""
         if not seen.active.any():
             return
@@ -37,16 +37,18 @@ class Sparsity(Check):
         self.lags.coordinates_of(seen.round, nobody, int(active.sum()) * nobody.shape[1])
         self.differ.coordinates_of(seen.round, seen.still & active & ~nobody, int((active & ~nobody).sum()))
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Coordinates without a change that do not look like it, and patterns of unknown origin."""
         rounding, unknown = self.declared.rounding, self.declared.unknown
         if rounding is not None:
             why = f"{rounding.text} moves them away from the global model"
-            yield Gap(part="coordinates without any change", why=why)
+            yield CoverageGap(part="coordinates without any change", why=why)
         if unknown is not None and self.differ.share >= LEAST_SHARE:
-            yield Gap(part="whether the pattern tells of clicks", why=f"{unknown.text} is not known here")
+            yield CoverageGap(
+                part="whether the pattern tells of clicks", why=f"{unknown.text} is not known here"
+            )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """A pattern of each message's own, and one that all share."""
         if self.differ.share >= LEAST_SHARE:
             cause, unknown = self.declared.after_noise, self.declared.unknown

@@ -9,34 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally, number
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Seen
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import ServerView
 
 _BINS = 16
 _LEAST_EXPECTED = 5
 _SURE = 1e-9
 
 
-class Unmasked(Check):
+class MaskCheck(LintCheck):
     """Masked numbers must be uniform modulo 2^b, with the b that the header names."""
 
     name: ClassVar[str] = "unmasked"
     tells: ClassVar[str] = "masked numbers that are not spread evenly, so that masks are missing or weak"
     of_integers: ClassVar[bool] = True
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
-        self.tally = Tally()
+        self.tally = FindingTally()
         self.rounds = self.small = 0
 
     def not_applicable(self) -> str | None:
         """Nothing but of masked messages."""
         return None if self.header.kind == "masked" else "messages are not masked"
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Test the leading bits of all messages of a round that arrived."""
         values = seen.messages[seen.survivors]
         encoding = self.header.encoding
@@ -47,15 +47,15 @@ class Unmasked(Check):
         uneven = _chance_of_even(values, encoding.bits) < _SURE
         self.tally.messages_of(seen.round, seen.survivors & uneven)
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Rounds too small to test."""
         if self.small:
-            yield Gap(
+            yield CoverageGap(
                 part=f"{number(self.small, 'round')} of {self.rounds:,}",
                 why=f"fewer than {_BINS * _LEAST_EXPECTED} numbers arrived",
             )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """One where some round is uneven."""
         if self.tally.hits:
             text = (

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import Check
-from foltr_audit.trace.lint.declared import DeclaredNoise
-from foltr_audit.trace.lint.findings import Finding, Tally, number
-from foltr_audit.trace.lint.outcome import Gap
-from foltr_audit.trace.lint.rounds import Seen
-from foltr_audit.trace.lint.windows import Crowding, enough_trials, inside, too_many
+from foltr_audit.trace.lint.base import LintCheck
+from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.outcome import CoverageGap
+from foltr_audit.trace.lint.rounds import ServerView
+from foltr_audit.trace.lint.windows import WindowCounter, enough_trials, inside, too_many
 
 HALF = 0.5
 """Noise with at most this share of the declared variance must be told from it."""
@@ -21,7 +21,7 @@ HALF = 0.5
 _SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, HALF)
 
 
-class WeakNoise(Check):
+class WeakNoiseCheck(LintCheck):
     """Too many small changes for the declared law: of single clients, of single coordinates, or of all.
 
     Whatever a client learns, its change plus the noise lies in a window around 0 no more often than the noise
@@ -32,10 +32,10 @@ class WeakNoise(Check):
     name: ClassVar[str] = "weak-noise"
     tells: ClassVar[str] = "fields without noise, or with less of it than the header declares"
 
-    def __init__(self, header: TraceHeader, declared: DeclaredNoise) -> None:
+    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
         super().__init__(header, declared)
         windows = () if declared.why_not else declared.windows
-        self.bare, self.columns = Tally(), Crowding(windows, header.parameters)
+        self.bare, self.columns = FindingTally(), WindowCounter(windows, header.parameters)
         self.first = self.rounds = self.messages = self.coarse = 0
 
     def not_applicable(self) -> str | None:
@@ -46,7 +46,7 @@ class WeakNoise(Check):
         """Only where the law of a whole message is known."""
         return self.declared.why_not
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: ServerView) -> None:
         """Count the small changes of each message, and of each coordinate in the others."""
         windows = self.columns.windows
         self.first = self.first if self.rounds else seen.round
@@ -61,7 +61,7 @@ class WeakNoise(Check):
         self.columns.add(inside(windows, rest, 0, seen.resolution), rest.shape[0])
         self.messages += M
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LintFinding]:
         """Bare messages, bare coordinates, or weak noise everywhere else."""
         law = self.declared.text
         if self.bare.hits:
@@ -81,22 +81,22 @@ class WeakNoise(Check):
             text = f"coordinates {named} change too little to carry noise of the declared law {law}."
             yield self._finding(text, float(bad.mean()), f", coordinate {which[0]}")
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[CoverageGap]:
         """Rounds with coarse numbers, and what too few numbers cannot tell."""
         if self.coarse:
             some = f"{number(self.coarse, 'round')} of {self.rounds:,}"
-            yield Gap(part=some, why="numbers are rounded more coarsely than the noise is wide")
+            yield CoverageGap(part=some, why="numbers are rounded more coarsely than the noise is wide")
         if not self.messages:
             return
         windows, P = self.columns.windows, self.header.parameters
         if not enough_trials(windows, P):
-            yield Gap(part="noise missing in one message", why=_too_few(P))
+            yield CoverageGap(part="noise missing in one message", why=_too_few(P))
         rows = int(self.columns.trials.max())
         if not enough_trials(windows, rows):
-            yield Gap(part="noise missing in one coordinate", why=_too_few(rows))
+            yield CoverageGap(part="noise missing in one coordinate", why=_too_few(rows))
         if self._told() is None:
             why = f"{_too_few(rows * P)}, or clients change too much"
-            yield Gap(part="noise of half the declared variance", why=why)
+            yield CoverageGap(part="noise of half the declared variance", why=why)
 
     def power(self) -> str | None:
         """The weakest fault of all noise that would have been found."""
@@ -110,8 +110,8 @@ class WeakNoise(Check):
         pooled, ratios = self.columns.pooled(), self.declared.ratios_of_weaker
         return next((share for share in _SHARES if pooled.would_detect(ratios(share))), None)
 
-    def _finding(self, text: str, share: float, more: str = "") -> Finding:
-        return Finding(
+    def _finding(self, text: str, share: float, more: str = "") -> LintFinding:
+        return LintFinding(
             check=self.name,
             severity="leak",
             text=text,

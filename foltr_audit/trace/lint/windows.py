@@ -15,7 +15,7 @@ _DEVIATIONS = 2.0  # by how many a count may fall short of what is expected, whe
 
 
 @dataclass(frozen=True)
-class Window:
+class NoiseWindow:
     """Noise lies less than `half` from 0, or from any other point, with at most this probability."""
 
     half: float
@@ -23,7 +23,7 @@ class Window:
 
 
 def inside(
-    windows: Sequence[Window],
+    windows: Sequence[NoiseWindow],
     values: NDArray[np.float64],
     axis: int | None,
     margin: float | NDArray[np.float64] = 0.0,
@@ -38,7 +38,7 @@ def inside(
 
 
 def too_many(
-    windows: Sequence[Window], hits: NDArray[np.int64], trials: ArrayLike, sure: float = SURE
+    windows: Sequence[NoiseWindow], hits: NDArray[np.int64], trials: ArrayLike, sure: float = SURE
 ) -> NDArray[np.bool_]:
     """Where more of some trials lie in a window than chance explains, (windows, size) -> (size,)."""
     from scipy.special import bdtrc
@@ -51,20 +51,20 @@ def too_many(
     return np.asarray((rare < sure).any(axis=0))
 
 
-def enough_trials(windows: Sequence[Window], trials: int, sure: float = SURE) -> bool:
+def enough_trials(windows: Sequence[NoiseWindow], trials: int, sure: float = SURE) -> bool:
     """Whether so many trials, all of them inside the windows, would be too many."""
     whole = np.full((len(windows), 1), trials, dtype=np.int64)
     return bool(trials > 0 and too_many(windows, whole, trials, sure).any())
 
 
-class Crowding:
+class WindowCounter:
     """Counts numbers inside windows, against the most that the law allows.
 
     Each look adds trials that lie in a window with at most the window's probability, whatever the trials
     before were, so that their sum is at most binomial.
     """
 
-    def __init__(self, windows: Sequence[Window], size: int = 1) -> None:
+    def __init__(self, windows: Sequence[NoiseWindow], size: int = 1) -> None:
         self.windows = tuple(windows)
         self.hits = np.zeros((len(self.windows), size), dtype=np.int64)
         self.trials = np.zeros(size, dtype=np.int64)
@@ -74,13 +74,13 @@ class Crowding:
         self.hits += hits
         self.trials += trials
 
-    def pooled(self) -> Crowding:
+    def pooled(self) -> WindowCounter:
         """All of them as one."""
         return self.part(np.ones(self.trials.size, dtype=np.bool_))
 
-    def part(self, which: NDArray[np.bool_]) -> Crowding:
+    def part(self, which: NDArray[np.bool_]) -> WindowCounter:
         """Some of them (size,) as one."""
-        one = Crowding(self.windows)
+        one = WindowCounter(self.windows)
         one.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
         return one
 

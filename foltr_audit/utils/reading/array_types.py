@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Form(NamedTuple):
+class ArraySchema(NamedTuple):
     """What an array has to be.
 
     Attributes:
@@ -25,7 +25,9 @@ class Form(NamedTuple):
     most: float = np.inf
 
 
-def refuse_other_forms(arrays: Mapping[str, NDArray[Any]], forms: Mapping[str, Form]) -> dict[str, int]:
+def refuse_other_forms(
+    arrays: Mapping[str, NDArray[Any]], forms: Mapping[str, ArraySchema]
+) -> dict[str, int]:
     """Hold arrays against their forms; the length of each axis by its letter.
 
     Args:
@@ -47,7 +49,7 @@ def refuse_other_forms(arrays: Mapping[str, NDArray[Any]], forms: Mapping[str, F
     return lengths
 
 
-def _refuse_other_form(name: str, array: NDArray[Any], form: Form) -> None:
+def _refuse_other_form(name: str, array: NDArray[Any], form: ArraySchema) -> None:
     fits = array.dtype.kind == "U" if form.kind == "U" else array.dtype == np.dtype(f"<{form.kind}")
     if not fits or array.ndim != len(form.axes):
         raise ValueError(

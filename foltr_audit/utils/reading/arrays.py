@@ -46,7 +46,7 @@ _BROKEN = (
 """What the zip reader raises on files that are none, or damaged."""
 
 
-class Header(NamedTuple):
+class ArrayHeader(NamedTuple):
     """What an array claims to be.
 
     Attributes:
@@ -156,7 +156,7 @@ def array_in(stream: IO[bytes], size: int) -> NDArray[Any]:
     return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
 
-def header_in(stream: IO[bytes], size: int) -> Header:
+def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
     """What stands before the values of an array, if it claims as many bytes as there are.
 
     Raises:
@@ -176,7 +176,7 @@ def header_in(stream: IO[bytes], size: int) -> Header:
         dtype = np.dtype(f"{order}{kind}{width}")
     except TypeError as problem:
         raise ValueError(f"an array of {kind}{width}; expected plain numbers or text") from problem
-    header = Header(dtype, shape, fortran == "True", len(_MAGIC) + 2 + length)
+    header = ArrayHeader(dtype, shape, fortran == "True", len(_MAGIC) + 2 + length)
     if header.size != size:
         raise ValueError(f"{size} bytes; its header claims {header.size}, for shape {shape}")
     if not prod(shape) and max(shape) > _MOST_LENGTH:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils.reading.bounded_files import decoded
-from foltr_audit.utils.reading.values import RefusedValueError, parsing, refuse_odd
+from foltr_audit.utils.reading.values import InvalidValueError, parsing, refuse_odd
 
 
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> Any:
@@ -57,15 +57,15 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise RefusedValueError(f"{twice[:40]!a} is given twice; expected each name once")
+        raise InvalidValueError(f"{twice[:40]!a} is given twice; expected each name once")
     return table
 
 
 def _whole(digits: str) -> int:
     if len(digits.removeprefix("-")) > _MOST_DIGITS:
-        raise RefusedValueError("a whole number beyond 64 bits; expected a smaller one")
+        raise InvalidValueError("a whole number beyond 64 bits; expected a smaller one")
     return int(digits)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise RefusedValueError(f"{name}; expected finite numbers")
+    raise InvalidValueError(f"{name}; expected finite numbers")

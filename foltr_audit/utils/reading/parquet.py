@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.utils.reading.thrift import CompactReader
+from foltr_audit.utils.reading.thrift import ThriftReader
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +77,7 @@ def _claimed(data: bytes) -> int:
     length = int.from_bytes(data[-8:-4], "little")
     if data[:4] != _MAGIC or data[-4:] != _MAGIC or length > len(data) - 12:
         raise ValueError("other bytes at its ends than a Parquet file has")
-    footer = CompactReader(data[-8 - length : -8]).struct()
+    footer = ThriftReader(data[-8 - length : -8]).struct()
     values = unpacked = 0
     for group in footer.get(_GROUPS, []):
         for column in group[_COLUMNS]:
@@ -91,7 +91,7 @@ def _claimed(data: bytes) -> int:
 def _pages(data: bytes, facts: dict[int, Any]) -> tuple[int, int]:
     """Values in the pages of a column, and the bytes that these unpack to."""
     start = min(place for place in (facts[_FIRST_PAGE], facts.get(_DICTIONARY, 0)) if place > 0)
-    reader, end = CompactReader(data, start), start + facts[_PACKED]
+    reader, end = ThriftReader(data, start), start + facts[_PACKED]
     values = unpacked = 0
     while reader.at < min(end, len(data)):
         page = reader.struct()

@@ -13,7 +13,7 @@ _MOST_LEVELS = 16
 _LONGEST = 10  # bytes of a whole number of 64 bits
 
 
-class CompactReader:
+class ThriftReader:
     """Reads structs from bytes; fields are known by their numbers alone.
 
     Attributes:

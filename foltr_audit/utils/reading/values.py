@@ -17,7 +17,7 @@ LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
 _DIGITS = re.compile(r"[0-9]{1,20}")
 
 
-class RefusedValueError(ValueError):
+class InvalidValueError(ValueError):
     """A value that no file of ours holds; the message says what it is and what was expected."""
 
 
@@ -54,7 +54,7 @@ def refuse_odd(value: object, *, finite: bool) -> None:
         finite: whether infinity and NaN are refused.
 
     Raises:
-        RefusedValueError: a number beyond 64 bits, text that is not valid Unicode, a date, too many levels,
+        InvalidValueError: a number beyond 64 bits, text that is not valid Unicode, a date, too many levels,
             or, where refused, a number that is not finite.
     """
     below: list[object] = [value]
@@ -70,7 +70,7 @@ def refuse_odd(value: object, *, finite: bool) -> None:
                 _refuse_odd_leaf(one, finite=finite)
         if not below:
             return
-    raise RefusedValueError(f"more than {MOST_LEVELS} levels of lists and tables; expected fewer")
+    raise InvalidValueError(f"more than {MOST_LEVELS} levels of lists and tables; expected fewer")
 
 
 def _refuse_odd_leaf(value: object, *, finite: bool) -> None:
@@ -79,12 +79,12 @@ def _refuse_odd_leaf(value: object, *, finite: bool) -> None:
             _refuse_surrogates(value)
     elif isinstance(value, float):
         if finite and not math.isfinite(value):
-            raise RefusedValueError("a number that is not finite; expected finite numbers")
+            raise InvalidValueError("a number that is not finite; expected finite numbers")
     elif isinstance(value, int):
         if not LEAST_WHOLE <= value <= MOST_WHOLE:
-            raise RefusedValueError("a whole number beyond 64 bits; expected a smaller one")
+            raise InvalidValueError("a whole number beyond 64 bits; expected a smaller one")
     elif value is not None:
-        raise RefusedValueError(f"a {type(value).__name__}; expected text, numbers, lists and tables")
+        raise InvalidValueError(f"a {type(value).__name__}; expected text, numbers, lists and tables")
 
 
 def _refuse_surrogates(text: str) -> None:
@@ -92,7 +92,7 @@ def _refuse_surrogates(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         where = ascii(text[max(0, error.start - 10) : error.end])
-        raise RefusedValueError(f"text {where} with half of a character; expected valid Unicode") from error
+        raise InvalidValueError(f"text {where} with half of a character; expected valid Unicode") from error
 
 
 def whole_number(text: str, least: int, most: int) -> int | None:
