@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import ClickRandomization, NormScaling
-from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS
 
 
 class ClickRR(ClickDefense, MessageDefense):

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS
 
 
 class GammaLaplace(MessageDefense):

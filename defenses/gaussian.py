@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.privacy.noise.conversions import classical_gaussian_sigma, gaussian_sigma
-from foltr_audit.privacy.observers import WITHOUT_LISTS
+from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 
 
 class _GaussianMechanism(MessageDefense):

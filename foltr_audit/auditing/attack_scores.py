@@ -6,8 +6,8 @@ import numpy as np
 
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
-from foltr_audit.auditing.scores import Pair
 from foltr_audit.auditing.scripted import Floats, GameClients
+from foltr_audit.auditing.trial_scores import Pair
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import RoundRecord

@@ -14,10 +14,10 @@ from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores,
 from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.scores import LINEAR, SCORES
 from foltr_audit.auditing.scripted import Floats
 from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, AuditSession
 from foltr_audit.auditing.sum_tests import failure_of_sums
+from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
@@ -26,7 +26,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, did_you_mean
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.events import OpaqueChange
-from foltr_audit.privacy.observers import without_lists
+from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.progress import SILENT, Progress

@@ -11,7 +11,7 @@ import typer
 from foltr_audit.cli.common import CommonOptions, listed, takes_common, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn, warn_of_unloadable
-from foltr_audit.cli.preset import PresetSelection, attack_preset, beside
+from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, beside
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:

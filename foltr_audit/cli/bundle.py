@@ -92,7 +92,7 @@ def verify(
     """
     import secrets
 
-    from foltr_audit.evidence.bundle.table import print_verification
+    from foltr_audit.evidence.bundle.verification_table import print_verification
     from foltr_audit.evidence.bundle.verify import SAMPLE, RerunOptions
     from foltr_audit.evidence.bundle.verify import verify as check
     from foltr_audit.experiments.comparison.workers import Workers

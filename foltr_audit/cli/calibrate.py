@@ -113,7 +113,7 @@ def calibrate(
 
 def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
     """Secure aggregation where the server gets messages; it opens no smaller sum than are to arrive."""
-    from foltr_audit.privacy.observers import without_lists
+    from foltr_audit.privacy.observer_views import without_lists
 
     if without_lists(situation.view) != VIEW:
         return ()  # a view of sums takes for granted that there is something of the kind

@@ -147,7 +147,7 @@ def _check_fresh(
 
 def _untried(limits: SystemLimits, plan: Plan) -> list[str]:
     """Warnings of default attacks that --method left out."""
-    from foltr_audit.evidence.check.attacks import untried
+    from foltr_audit.evidence.check.attack_choice import untried
 
     protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
     if limits.max_attack_auc is None:
@@ -159,7 +159,7 @@ def _asked(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
 ) -> CheckRunRequest:
     from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
-    from foltr_audit.evidence.check.attacks import click_attacks
+    from foltr_audit.evidence.check.attack_choice import click_attacks
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
 
     for option, given in (
@@ -195,7 +195,7 @@ def _every(method: list[str] | None) -> bool:
 
 def _methods(method: list[str] | None) -> tuple[str, ...]:
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.evidence.check.attacks import click_attacks
+    from foltr_audit.evidence.check.attack_choice import click_attacks
 
     chosen = click_attacks(methods_of(method) or (), every=_every(method))
     warn_of_unloadable(Attack)
@@ -251,7 +251,7 @@ def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summ
     if common.json:
         print_line(report.json())
     else:
-        from foltr_audit.evidence.check.tables import print_check
+        from foltr_audit.evidence.check.terminal_table import print_check
 
         print_check(report, stdout_console())
     warn(report.warnings)

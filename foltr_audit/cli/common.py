@@ -171,7 +171,7 @@ class CommonOptions:
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
         """One point per --learner; under a protocol plain fpdgd is the one that the protocol repeats."""
-        from foltr_audit.core.spec.training import default_learner
+        from foltr_audit.core.spec.train import default_learner
 
         plain = default_learner(attacks=protocol is not None)
         return [
@@ -374,7 +374,7 @@ def _learner_of(table: Table) -> Learner:
     """The learner of a Spec's table, named or not."""
     from foltr_audit.core.plugins import Learner
     from foltr_audit.core.plugins.registry import make
-    from foltr_audit.core.spec.training import default_learner
+    from foltr_audit.core.spec.train import default_learner
 
     default = default_learner(attacks=any(name in table for name in PROTOCOLS))
     return make(Learner, table.get("train", {}).get("learner", default))

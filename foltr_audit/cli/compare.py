@@ -12,7 +12,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import CommonOptions, listed, takes_common
 from foltr_audit.cli.given import split_methods
-from foltr_audit.cli.grids import grid_of, kept_comparison, numbers
+from foltr_audit.cli.grid_options import grid_of, kept_comparison, numbers
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
 

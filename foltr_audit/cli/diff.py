@@ -23,7 +23,7 @@ def diff(
 ) -> None:
     """Show what differs between two Runs: Specs, results, the first round of other models, and files."""
     from foltr_audit.experiments.runs.differences import RunDiff
-    from foltr_audit.experiments.runs.stored import RunReader
+    from foltr_audit.experiments.runs.reader import RunReader
     from foltr_audit.report.tables.run_differences import diff_json, print_diff
 
     found = RunDiff.of(RunReader.open(a), RunReader.open(b))

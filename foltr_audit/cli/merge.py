@@ -11,7 +11,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import CommonOptions, use_threads
 from foltr_audit.cli.output import note, print_line, stdout_console, warn
-from foltr_audit.cli.preset import beside
+from foltr_audit.cli.preset_plan import beside
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def play_merging(
 
 
 def _print(study: MergeReport, published: FigureComparison | None) -> None:
-    from foltr_audit.studies.model_merging.tables import print_merging
+    from foltr_audit.studies.model_merging.merge_tables import print_merging
 
     console = stdout_console("" if published is None else published.extent.label)
     if published is not None:

@@ -10,7 +10,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import CommonOptions, takes_common
 from foltr_audit.cli.given import split_methods
-from foltr_audit.cli.grids import kept_comparison
+from foltr_audit.cli.grid_options import kept_comparison
 from foltr_audit.cli.output import print_line, save_config, stdout_console, warn
 from foltr_audit.core.spec.base import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError

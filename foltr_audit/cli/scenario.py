@@ -12,7 +12,7 @@ from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.merge import play_merging
 from foltr_audit.cli.output import print_line, stdout_console
-from foltr_audit.cli.preset import PresetSelection, check_scale
+from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
 from foltr_audit.errors import DataError, UsageError
 

@@ -173,7 +173,7 @@ def lint(folder: Folder, json: Json = False) -> None:
         clean = all(linted.clean for linted in found.values())
         print_line(json_text({"schema": "foltr-audit/trace-lint/2", "clean": clean, "traces": traces}))
     else:
-        from foltr_audit.report.tables.lint import lint_lines, lint_table
+        from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
 
         console = stdout_console()
         for path, linted in found.items():

@@ -11,7 +11,7 @@ import typer
 from foltr_audit.cli import options as o
 from foltr_audit.cli.common import CommonOptions, takes_common, use_threads
 from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn
-from foltr_audit.cli.preset import PresetSelection, beside
+from foltr_audit.cli.preset_plan import PresetSelection, beside
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan

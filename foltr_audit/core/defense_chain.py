@@ -28,7 +28,7 @@ from foltr_audit.core.plugins import (
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError
-from foltr_audit.kernels.rounding import ROUNDING
+from foltr_audit.kernels.scaling import ROUNDING
 from foltr_audit.privacy.events import NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from foltr_audit.core.plugins import Attack, ClickModel
 from foltr_audit.core.plugins.registry import first_problem, make
 from foltr_audit.core.spec.experiment import Spec, flat
-from foltr_audit.core.spec.training import TrainSpec
+from foltr_audit.core.spec.train import TrainSpec
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.experiments.plan import Plan, Point, Table, changed, expand
 from foltr_audit.utils.reading import toml_table, whole_number

@@ -22,12 +22,12 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, writing
 from foltr_audit.experiments.stages import findings, make_attacks, refuse_if_none_runs
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, asking, not_for_clicks
-from foltr_audit.judge.views import check_collection, query_names
+from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, TraceHeader

@@ -23,7 +23,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
-from foltr_audit.experiments.runs.stored import stored_plan
+from foltr_audit.experiments.runs.reader import stored_plan
 from foltr_audit.experiments.stages import (
     AttackResult,
     TrainResult,
@@ -32,7 +32,7 @@ from foltr_audit.experiments.stages import (
     first_model,
     train,
 )
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import population_facts

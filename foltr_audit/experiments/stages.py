@@ -20,8 +20,8 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, asking, inquire
 from foltr_audit.rng import Streams

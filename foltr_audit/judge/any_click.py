@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.roc import ScoreRanking
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 
 BINS = 10
 _SMALLEST = 1e-15  # a probability closer to 0 or 1 costs no more than this one

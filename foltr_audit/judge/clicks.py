@@ -17,10 +17,10 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
-from foltr_audit.judge.evidence import ClickEvidence, ClickGuesses, combined
+from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses, combined
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.judge.observer import Observer, RoundView
-from foltr_audit.judge.views import InteractionPlacement, query_names
+from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore

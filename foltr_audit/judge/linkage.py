@@ -13,8 +13,8 @@ from foltr_audit.core.plugins import LinkAttack
 from foltr_audit.core.plugins.answers import array_of
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.judge.click_evidence import answered, refused_in
 from foltr_audit.judge.clicks import able, checked_answer
-from foltr_audit.judge.evidence import answered, refused_in
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.judge.shuffle import shuffled

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 
 Floats = NDArray[np.float64]
 

@@ -15,8 +15,8 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.judge.click_beliefs import click_belief
-from foltr_audit.judge.views import InteractionPlacement, features_of, knowledge_of, readable
+from foltr_audit.judge.server_belief import click_belief
+from foltr_audit.judge.view_builder import InteractionPlacement, features_of, knowledge_of, readable
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.frozen_arrays import Features
 

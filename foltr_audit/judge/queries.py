@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.judge.click_evidence import answered, refused_in
 from foltr_audit.judge.clicks import able, checked_answer
-from foltr_audit.judge.evidence import answered, refused_in
 from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.views import query_names
+from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.progress import NO_TICK, Tick

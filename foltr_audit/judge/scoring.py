@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import NOTHING, RESAMPLES, MetricEstimate, QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.rng import Streams
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .jit import inlined, parallel_kernel
 from .lanes import product_sum, size_sum
-from .rounding import ROUNDING
+from .scaling import ROUNDING
 
 _SMALLEST, _LARGEST = 1e-280, 1e280  # sums of squares in between have lost nothing
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from .interleaving import preference, probabilistic, ranking, team_draft
 from .jit import kernel
-from .normal import fill_normals
 from .ranking import dot
+from .standard_normal import fill_normals
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
 

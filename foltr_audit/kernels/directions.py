@@ -1,8 +1,8 @@
 """Unit vectors in uniformly distributed directions, many at once.
 
 A direction is a standard normal vector over its length, and the normal numbers are made of a stream's
-uniform numbers as `kernels.normal` makes them, but in a form that compiles to wide registers and is the
-same on every machine, one lane a direction.
+uniform numbers as `kernels.standard_normal` makes them, but in a form that compiles to wide registers and is
+the same on every machine, one lane a direction.
 
 Source: Muller 1959, "A note on a method for generating points uniformly on n-dimensional spheres";
 Box & Muller 1958, "A note on the generation of random normal deviates".

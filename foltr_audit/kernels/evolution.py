@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from .cascade import click_group
 from .jit import inlined, kernel, parallel_kernel
-from .normal import fill_normals
 from .philox import fill_uniforms
 from .ranking import Features, dot
+from .standard_normal import fill_normals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -1,4 +1,7 @@
-"""Scaling by powers of two, which rounds nothing, so that the numbers of a system are about 1."""
+"""Scaling by powers of two, which rounds nothing, so that the numbers of a system are about 1.
+
+Here is also what counts as rounding where nothing can be scaled.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from numpy.typing import NDArray
 
 NOTHING = -4000
 """The binary exponent of zeros: below that of any number."""
+
+ROUNDING = 1e-9
+"""A model that moves by a smaller part of its size has not moved: its norm differs in the last bits."""
 
 
 def largest_exponent(numbers: NDArray[np.float64]) -> NDArray[np.int64]:

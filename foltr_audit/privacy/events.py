@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foltr_audit.privacy.noise import AdditiveNoise
-from foltr_audit.privacy.observers import BY_SIGHT
+from foltr_audit.privacy.observer_views import BY_SIGHT
 
 UNITS = {
     "click": "one click of one interaction is flipped",

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from foltr_audit.auditing.verdict import BROKEN
-from foltr_audit.privacy.observers import with_article
+from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.wording import verdict_text

@@ -1,7 +1,10 @@
-"""The trace store: what one observer saw of every round, and apart from it the truth.
+"""The trace store: what one observer saw of every round, and the truth in files of its own.
 
-A trace is the contract between whatever trains and whatever attacks: `trace.toml` and Parquet
-parts of whole rounds, each committed atomically. It needs no code to be read, and holds none.
+A trace is `trace.toml` and Parquet parts of whole rounds, each committed atomically. Any system can write
+one; reading one runs no code of its writer.
+
+May import: `core` and the rooms below it, except `data`.
+Begin with: `schema.py` and `header.py`, then `writer.py` and `reader.py`; `lint/` looks for leaks.
 """
 
 from foltr_audit.trace.header import SCHEMA, Fact, TraceDataset, TraceHeader

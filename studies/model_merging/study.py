@@ -17,13 +17,13 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.runner import data_facts
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published
-from foltr_audit.studies.model_merging.clients import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.combine import best_weight, combined, stacked, with_scores
-from foltr_audit.studies.model_merging.compared import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.quality import NDCG, RankingJudge
 from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
+from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.topics import QueryTopics
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.optional_dependencies import require

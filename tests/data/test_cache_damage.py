@@ -125,10 +125,10 @@ def test_a_damaged_index_is_not_followed(cache_place: Path, letor_file: Path, ki
 
 WORK = """
 import sys
-from foltr_audit import data_cache, data_origin
+from foltr_audit.data.cache import key, store
 from foltr_audit.data.load import load_collection
 from foltr_audit.core.spec.experiment import DataSpec
-data_cache.SMALLEST_BYTES, data_origin._SETTLED_NS = 0, -1
+store.SMALLEST_BYTES, key._SETTLED_NS = 0, -1
 if sys.argv[2] == "hang":
     import numpy, time
     save = numpy.save

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.evidence.bundle.checks import CheckUnavailableError
 from foltr_audit.evidence.bundle.comparison_checks import _same_chain
 from foltr_audit.evidence.bundle.differences import (
     ACROSS_VERSIONS,
@@ -22,6 +21,7 @@ from foltr_audit.evidence.bundle.differences import (
     named,
     table_differences,
 )
+from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
 from foltr_audit.evidence.bundle.place import DataLocator
 
 VALUES = st.recursive(

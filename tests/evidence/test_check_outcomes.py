@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.errors import ContradictionError
+from foltr_audit.evidence.check.limit_check import outcomes
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
-from foltr_audit.evidence.check.outcomes import outcomes
 from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval
 from tests.fixtures.check_subjects import attack, claim, judged, subject
 

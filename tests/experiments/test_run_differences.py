@@ -13,7 +13,7 @@ import pytest
 
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.differences import RunDiff
-from foltr_audit.experiments.runs.stored import RunReader
+from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.report.tables.run_differences import diff_json, models_line
 from tests.fixtures.stored_runs import P, rounds_of, write_run
 

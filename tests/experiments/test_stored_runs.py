@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.runs.stored import RunReader, stored_runs
+from foltr_audit.experiments.runs.reader import RunReader, stored_runs
 from foltr_audit.experiments.runs.systems import matched, systems_in, without_shared_parameters
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 

@@ -16,7 +16,7 @@ from foltr_audit.data.cache.entry import map_entry, seal, unseal, write_entry
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
-from foltr_audit.experiments.runs.stored import RunReader, stored_runs
+from foltr_audit.experiments.runs.reader import RunReader, stored_runs
 from foltr_audit.experiments.runs.systems import systems_in
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.tables.run_differences import diff_json

@@ -10,7 +10,7 @@ from sklearn import metrics as sk
 
 from foltr_audit.judge.any_click import any_click_scores, base_rate
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import evidence, random_evidence, resampled
 

@@ -19,7 +19,7 @@ from foltr_audit.judge.calibration import (
     calibration_error,
     reliability,
 )
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import evidence, resampled
 

@@ -20,9 +20,9 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import attack_fresh, findings, make_attacks, train
 from foltr_audit.judge import observer as observer_room
+from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.clicks import judge as judge_by
-from foltr_audit.judge.evidence import ClickEvidence, combined
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation

@@ -19,8 +19,8 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
+from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import ClickEvidence, combined
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import AttackScorer

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation

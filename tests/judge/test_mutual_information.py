@@ -24,8 +24,8 @@ from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.evidence import ClickEvidence, combined
 from foltr_audit.judge.mutual_information import MutualInformation, exact_metric_bits, held, information
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn import metrics as sk
 
 from foltr_audit.judge.bootstrap import MetricEstimate
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, list_metrics
 from foltr_audit.rng import Streams
 from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends

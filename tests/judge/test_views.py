@@ -19,7 +19,7 @@ from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge import observer
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.views import (
+from foltr_audit.judge.view_builder import (
     InteractionPlacement,
     check_collection,
     features_of,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.kernels.directions import LANES, fill_directions
-from foltr_audit.kernels.normal import normals
+from foltr_audit.kernels.standard_normal import normals
 from tests.fixtures.tiny import Floats, Ints
 
 PURPOSE, KEY = 0xC0FFEE, np.uint64(0x0123456789ABCDEF)

@@ -21,7 +21,7 @@ from foltr_audit.core.plugins import (
     WireMessages,
 )
 from foltr_audit.core.plugins.registry import names
-from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS
 from tests.fixtures import tiny
 from tests.plugins.test_contract import example, registered
 

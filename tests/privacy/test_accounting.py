@@ -27,7 +27,7 @@ from foltr_audit.privacy.events import (
     PrivacyEvent,
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian
-from foltr_audit.privacy.observers import VIEWS, sees_lists, without_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 from tests.fixtures.tiny import context
 
 N, P = 1000, 46

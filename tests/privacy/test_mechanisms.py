@@ -16,7 +16,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
-from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS
 from tests.fixtures import tiny
 
 FALSE_ALARM = 1e-4

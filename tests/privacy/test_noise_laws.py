@@ -17,15 +17,8 @@ from scipy import integrate, special, stats
 from foltr_audit.core.plugins import plain
 from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise import (
-    FLOOR,
-    GammaShare,
-    Gaussian,
-    NoiseLaw,
-    RoundingNoise,
-    ScaleFreeNoise,
-    parse_law,
-)
+from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
+from foltr_audit.privacy.noise.parse import parse_law
 from foltr_audit.rng import Streams
 from tests.fixtures import tiny
 from tests.fixtures.reference import chi_square_p
@@ -45,11 +38,8 @@ SHARES = [
     GammaShare(n=7, scale=SCALE, count=210),
 ]
 PROPER: list[NoiseLaw] = [*SHARES, Gaussian(sigma=0.3), RoundingNoise(resolution=2.0**-24)]
-EVERY: list[NoiseLaw] = [
-    *PROPER,
-    GammaShare(n=1, scale=SCALE, count=10**6),
-    ScaleFreeNoise(resolution=2.0**-24),
-]
+LARGE_SHAPE = GammaShare(n=1, scale=SCALE, count=10**6)
+EVERY: list[NoiseLaw] = [*PROPER, LARGE_SHAPE, ScaleFreeNoise(resolution=2.0**-24)]
 
 
 def both_sides(

@@ -11,7 +11,7 @@ import pytest
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import calibration
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.attack import AttackReport, attack_rows, joined
 from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams

@@ -15,7 +15,7 @@ from rich.console import Console
 import tests.fixtures.check_subjects as checks
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.report import CheckReport
-from foltr_audit.evidence.check.tables import print_check
+from foltr_audit.evidence.check.terminal_table import print_check
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.tables.compare import print_compare
 from foltr_audit.report.tables.layout import NAME_WIDTH, name_lines

@@ -15,7 +15,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.stages import TrainResult
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_attacks import COMPARED, AttackComparison
 from tests.fixtures.evidence import random_evidence

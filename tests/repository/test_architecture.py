@@ -15,16 +15,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN_FOLDERS = ("attacks", "defenses", "scenarios")
 LINKED_FOLDERS = (*PLUGIN_FOLDERS, "studies")
-MOST_LINES = 400
+MOST_EDGES = 80
+
+
+STUDIES = "foltr_audit.studies"
+"""Programs for one question, which only the command line imports."""
 
 ROOMS = (
     *("utils", "kernels", "privacy", "core", "data", "trace", "inference", "simulation", "judge", "auditing"),
     *("experiments", "report", "evidence", "cli"),
 )
 """Every room may import those before it, and itself."""
-
-STUDIES = "foltr_audit.studies"
-"""Programs for one question, which only the command line imports."""
 
 ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
 """`errors` and `rng` lie below all rooms, `plugins` is a facade of `core.plugins`; `api` is for users."""
@@ -328,17 +329,29 @@ def test_no_global_randomness_and_no_assert() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# --- size -----------------------------------------------------------------------------------------
+# --- the root, and how many ways there are between rooms --------------------------------------------
 
 
-def sources() -> list[Path]:
-    """Every Python file of the repository's own folders."""
-    return [*modules().values(), *sorted((ROOT / "tests").rglob("*.py"))]
+def test_the_root_holds_rooms_and_six_modules() -> None:
+    package = ROOT / "foltr_audit"
+    loose = {path.stem for path in package.glob("*.py")}
+    folders = {path.name for path in package.iterdir() if path.is_dir() and not path.is_symlink()}
+    assert loose == set(ROOT_MODULES)
+    assert folders - {"__pycache__"} == set(ROOMS)
 
 
-def test_files_stay_short() -> None:
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
-    assert not {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > MOST_LINES}
+def test_few_ways_lead_between_rooms() -> None:
+    assert len(edges()) <= MOST_EDGES, sorted(edges())
+
+
+def test_each_room_says_what_it_is_for() -> None:
+    wrong = []
+    for room in ROOMS:
+        text = ast.get_docstring(tree(f"foltr_audit.{room}")) or ""
+        wrong += [
+            f"{room}: no line {start!r}" for start in ("May import: ", "Begin with: ") if start not in text
+        ]
+    assert not wrong, "\n".join(wrong)
 
 
 # --- the tests above can fail ---------------------------------------------------------------------
@@ -348,8 +361,8 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.auc" in imports("foltr_audit.judge.roc")
     assert "foltr_audit.kernels.auc" not in imports("foltr_audit.judge.roc", lazy=False)
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
-    assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learners")
-    assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learners", lazy=False)
+    assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learner")
+    assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learner", lazy=False)
     assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.experiments.runner")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"

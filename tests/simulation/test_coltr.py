@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from foltr_audit.core.plugins import RoundContext, Users
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import UsageError
-from foltr_audit.kernels.normal import normals
+from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.learners.coltr import COLTR
 from tests.fixtures.plain_searches import (
     ALWAYS,

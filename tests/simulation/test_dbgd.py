@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from foltr_audit.core.plugins import Users
 from foltr_audit.core.records import Dataset
-from foltr_audit.kernels.normal import normals
+from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.learners.dbgd import DBGD
 from tests.fixtures.plain_interleaving import chances, drafted, independent_law, outcome, place_odds
 from tests.fixtures.plain_searches import (

@@ -24,7 +24,7 @@ from foltr_audit.core.plugins import CentralResult, Users
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.kernels.normal import normals
+from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.coltr import COLTR
 from foltr_audit.simulation.learners.dbgd import DBGD

@@ -14,10 +14,10 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import MergeReport, MergeSpec, published, run_merging
-from foltr_audit.studies.model_merging.clients import TopicSplit, chosen_places
-from foltr_audit.studies.model_merging.compared import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.quality import METRICS, RankingJudge
+from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.topics import QueryTopics
 from foltr_audit.utils.progress import Tick
 from tests.fixtures.merging_data import CATEGORY, topical

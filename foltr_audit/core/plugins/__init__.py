@@ -5,9 +5,9 @@ A plug-in is a small frozen object that validates its own parameters (pydantic).
 Plug-ins are found by entry points: see `foltr_audit.core.plugins.registry`.
 """
 
-from foltr_audit.core.plugins.attacks import Attack, IntentAttack, LinkAttack
+from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack
 from foltr_audit.core.plugins.base import Plugin, plain
-from foltr_audit.core.plugins.defenses import (
+from foltr_audit.core.plugins.defense import (
     AggregateDefense,
     ClickDefense,
     Defense,
@@ -16,8 +16,8 @@ from foltr_audit.core.plugins.defenses import (
     StepDefense,
     WireDefense,
 )
-from foltr_audit.core.plugins.learners import CentralLearner, Learner, MetricLearner, ModelLearner
-from foltr_audit.core.plugins.worlds import ClickModel, Scenario
+from foltr_audit.core.plugins.learner import CentralLearner, Learner, MetricLearner, ModelLearner
+from foltr_audit.core.plugins.scenario import ClickModel, Scenario
 from foltr_audit.core.records.central import CentralResult, Users
 from foltr_audit.core.records.population import (
     Environment,

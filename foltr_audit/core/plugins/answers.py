@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins.defenses import Defense, MessageDefense
-from foltr_audit.core.plugins.learners import Fact, Learner, ModelLearner
-from foltr_audit.core.plugins.worlds import ClickModel
+from foltr_audit.core.plugins.defense import Defense, MessageDefense
+from foltr_audit.core.plugins.learner import Fact, Learner, ModelLearner
+from foltr_audit.core.plugins.scenario import ClickModel
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import PrivacyClaim, PrivacyEvent

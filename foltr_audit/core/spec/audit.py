@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from foltr_audit.core.spec.base import TRIALS, SpecTable, known_parts, not_deterministic, once
-from foltr_audit.privacy.observers import sees_lists
+from foltr_audit.privacy.observer_views import sees_lists
 
 AuditView = Literal[
     "individual", "individual+lists", "aggregate", "aggregate+lists", "colluding", "colluding+lists"

@@ -19,7 +19,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.population import PopulationSpec
-from foltr_audit.core.spec.training import TraceSpec, TrainSpec, default_learner
+from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.utils.reading import toml_table
 

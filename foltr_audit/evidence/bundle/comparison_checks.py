@@ -10,7 +10,6 @@ from pathlib import Path
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.evidence.bundle.checks import FOREIGN, BundleCheck, CheckUnavailableError, said
 from foltr_audit.evidence.bundle.contents import failed_key, failures, missing_cells
 from foltr_audit.evidence.bundle.differences import (
     EXACT,
@@ -19,6 +18,7 @@ from foltr_audit.evidence.bundle.differences import (
     named,
     table_differences,
 )
+from foltr_audit.evidence.bundle.integrity import FOREIGN, BundleCheck, CheckUnavailableError, said
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.experiments.comparison.compare import tried_in
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, GridExpansion

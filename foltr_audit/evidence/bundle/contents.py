@@ -15,7 +15,7 @@ from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
-from foltr_audit.experiments.runs.stored import RunReader, stored_plan
+from foltr_audit.experiments.runs.reader import RunReader, stored_plan
 from foltr_audit.report.results.train import ROUNDS
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER

@@ -11,7 +11,7 @@ from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import SYNTHETIC, load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.evidence.bundle.checks import CheckUnavailableError
+from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.evidence.bundle.checks import CheckUnavailableError
 from foltr_audit.evidence.bundle.differences import (
     EXACT,
     OTHER_BYTES,
@@ -18,6 +17,7 @@ from foltr_audit.evidence.bundle.differences import (
     named,
     table_differences,
 )
+from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
 from foltr_audit.evidence.bundle.place import DataLocator
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, cell_arrays
 from foltr_audit.experiments.comparison.cells import Files

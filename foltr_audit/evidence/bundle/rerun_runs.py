@@ -8,7 +8,6 @@ from typing import Any
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
-from foltr_audit.evidence.bundle.checks import BundleCheck, CheckUnavailableError
 from foltr_audit.evidence.bundle.comparison_checks import compare_results
 from foltr_audit.evidence.bundle.differences import (
     EXACT,
@@ -17,6 +16,7 @@ from foltr_audit.evidence.bundle.differences import (
     named,
     table_differences,
 )
+from foltr_audit.evidence.bundle.integrity import BundleCheck, CheckUnavailableError
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.evidence.bundle.place import DataLocator
 from foltr_audit.evidence.bundle.rerun_cells import CellComparison

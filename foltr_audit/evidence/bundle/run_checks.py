@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.errors import TraceError
-from foltr_audit.evidence.bundle.checks import FOREIGN, BundleCheck, said
 from foltr_audit.evidence.bundle.differences import EXACT, named, table_differences
+from foltr_audit.evidence.bundle.integrity import FOREIGN, BundleCheck, said
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
-from foltr_audit.experiments.runs.stored import stored_plan
+from foltr_audit.experiments.runs.reader import stored_plan
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_ready
 from foltr_audit.utils.reading import file_bytes, json_table

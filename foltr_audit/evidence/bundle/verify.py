@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.bundle.checks import BundleCheck, check_files, check_specs, guarded
 from foltr_audit.evidence.bundle.comparison_checks import (
     check_cells,
     check_grid,
@@ -18,6 +17,7 @@ from foltr_audit.evidence.bundle.comparison_checks import (
     finished_specs,
 )
 from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, NumericTolerance
+from foltr_audit.evidence.bundle.integrity import BundleCheck, check_files, check_specs, guarded
 from foltr_audit.evidence.bundle.place import DataLocator, refuse_vain_place
 from foltr_audit.evidence.bundle.rerun_cells import CellComparison, CellRerunner
 from foltr_audit.evidence.bundle.rerun_runs import RunRerunner

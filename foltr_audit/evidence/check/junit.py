@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from foltr_audit.evidence.check.outcomes import LimitOutcome
+from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 
 SUITE = "foltr-audit check"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foltr_audit.evidence.check.outcomes import LimitOutcome
+from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.render.markdown import quoted, table_lines
 from foltr_audit.utils import atomic_files

@@ -11,7 +11,7 @@ import numpy as np
 
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.attacks import refusals
+from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval, printable
 from foltr_audit.experiments.recorded_attack import TraceAttack

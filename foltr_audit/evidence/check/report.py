@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar
 
+from foltr_audit.evidence.check.limit_check import LimitOutcome, Status, outcomes
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcomes import LimitOutcome, Status, outcomes
 from foltr_audit.evidence.check.subjects import CheckSubject, printable
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.evidence.check.attacks import refusals
+from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport

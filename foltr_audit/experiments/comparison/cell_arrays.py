@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.facts import EvidenceFacts
-from foltr_audit.judge.evidence import PER_LIST, ClickEvidence, ClickGuesses
+from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
 from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
 from foltr_audit.utils.reading.arrays import read_archive
 

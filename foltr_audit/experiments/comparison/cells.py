@@ -34,7 +34,7 @@ from foltr_audit.experiments.comparison.cell_arrays import (
 from foltr_audit.experiments.comparison.facts import FACTS, SCHEMA, read_facts
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import SPEC
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.simulation.communication_cost import bytes_per_client
 from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation

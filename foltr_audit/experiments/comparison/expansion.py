@@ -14,7 +14,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative, filled, published_sensitivity
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.privacy.observers import WITHOUT_LISTS
+from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.formatting import epsilon
 
 Point = tuple[str, str, str, float]

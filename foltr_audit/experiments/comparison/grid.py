@@ -14,7 +14,7 @@ from foltr_audit.core.spec.base import DELTA, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
-from foltr_audit.core.spec.training import default_learner
+from foltr_audit.core.spec.train import default_learner
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, DefenseAlternative
 from foltr_audit.experiments.plan import Table, changed

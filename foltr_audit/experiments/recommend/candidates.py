@@ -23,7 +23,7 @@ from foltr_audit.experiments.recommend.space import (
     CandidateRejection,
 )
 from foltr_audit.judge.bootstrap import Interval
-from foltr_audit.judge.evidence import combined
+from foltr_audit.judge.click_evidence import combined
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress

@@ -8,7 +8,7 @@ from typing import Literal
 
 from foltr_audit.core.spec.base import DELTA, VIEW
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.observers import without_lists
+from foltr_audit.privacy.observer_views import without_lists
 
 LEAST_EPS = 1e-4
 """The smallest limit on epsilon that is searched below."""

@@ -11,7 +11,7 @@ from typing import Any
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, TRAINING
-from foltr_audit.experiments.runs.stored import RunReader
+from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.stored import RunReader, refuse_twice, stored_runs
+from foltr_audit.experiments.runs.reader import RunReader, refuse_twice, stored_runs
 from foltr_audit.utils.formatting import json_text
 
 Fields = dict[str, Any]

@@ -4,6 +4,6 @@ For the right clicks, unknown as they are, the declared step reproduces the numb
 has left alone. If not even the best of all click patterns does, a fact is wrong.
 """
 
-from foltr_audit.judge.fact_check.check import FactCheck, check_facts
+from foltr_audit.judge.fact_check.fact_check import FactCheck, check_facts
 
 __all__ = ["FactCheck", "check_facts"]

@@ -12,7 +12,7 @@ from foltr_audit.privacy.accounting.noise import LossProof, SensitivityBound, pr
 from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
-from foltr_audit.privacy.observers import sees_lists
+from foltr_audit.privacy.observer_views import sees_lists
 
 
 def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:

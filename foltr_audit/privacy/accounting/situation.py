@@ -8,7 +8,7 @@ from typing import Literal
 
 from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.privacy.events import UNITS
-from foltr_audit.privacy.observers import VIEWS, sees_lists, without_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.privacy.secure_aggregation.graph import MaskGraph, default_neighbours, neighbours_of
 from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets
 from foltr_audit.privacy.secure_aggregation.masks import PairwiseMasks, add_self_masks, sum_of_masks
-from foltr_audit.privacy.secure_aggregation.outcome import AggregationAbort, SecureSumResult
 from foltr_audit.privacy.secure_aggregation.recovery import MaskRecovery
+from foltr_audit.privacy.secure_aggregation.result import AggregationAbort, SecureSumResult
 from foltr_audit.rng import ClientStreams
 
 _WHO = "secure-aggregation"

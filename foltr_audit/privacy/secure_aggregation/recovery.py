@@ -12,7 +12,7 @@ from foltr_audit.errors import FoltrAuditError
 from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
 from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets, PrivateKey
 from foltr_audit.privacy.secure_aggregation.masks import sum_of_masks
-from foltr_audit.privacy.secure_aggregation.outcome import AggregationAbort
+from foltr_audit.privacy.secure_aggregation.result import AggregationAbort
 from foltr_audit.privacy.secure_aggregation.shamir import polynomial, reconstruct, shares
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.privacy.observers import VIEWS, sees
+from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.render.document import ColumnHeading, DocumentTable, Mark, TableEntry
 from foltr_audit.report.results.base import Row

@@ -7,7 +7,11 @@ from foltr_audit.report.render.document import ReportDocument
 
 
 def html_page(document: ReportDocument) -> str:
-    """The page; whatever it quotes is shown as text. The same document gives the same page."""
+    """A document as the text of an HTML page. The same document gives the same page.
+
+    The template escapes every value, so that whatever the document quotes is shown as text. A value that the
+    document lacks is an error. Pictures are SVG inside the page, in the colors of the reader's theme.
+    """
     import jinja2
 
     environment = jinja2.Environment(

@@ -11,7 +11,7 @@ import numpy as np
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence, combined
+from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores
 from foltr_audit.report.results import attack_rows as beside

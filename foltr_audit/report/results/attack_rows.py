@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.judge.any_click import any_click_scores, base_rate
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
 from foltr_audit.judge.calibration import calibration
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.base import Row
 
 

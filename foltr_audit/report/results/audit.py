@@ -11,7 +11,7 @@ from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.privacy.observers import sees
+from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
 
 

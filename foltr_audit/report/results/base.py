@@ -11,7 +11,7 @@ import numpy as np
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.privacy.observers import attacked_view, sees
+from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE
-from foltr_audit.privacy.observers import sees_lists, with_article
+from foltr_audit.privacy.observer_views import sees_lists, with_article
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.wording import counted, is_or_are, shortened
 

@@ -15,7 +15,7 @@ from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
-from foltr_audit.privacy.observers import sees
+from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Row, dataset_table
 from foltr_audit.report.results.compare_rows import (
     CellGroup,

@@ -15,9 +15,9 @@ from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence, combined
+from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.report.results.attack import result_rows
 from foltr_audit.report.results.attack_rows import columns, refused_rows
 from foltr_audit.report.results.base import Row

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.group_scores import GROUP_METRICS, RANDOM, GroupScore, group_scores
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.report.results.attack_rows import columns, known

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
-from foltr_audit.privacy.observers import sees, with_article
+from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.few_lists import few_lists

@@ -10,7 +10,7 @@ from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import data_facts
-from foltr_audit.privacy.observers import attacked_view, sees
+from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.report.results.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.results.base import Row, dataset_table
 from foltr_audit.report.results.doubts import doubt_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.privacy.observers import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.report.results.base import Row
 
 FRONT = (

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from foltr_audit.auditing.noise_for_target import NoiseCalibration, in_sums
 from foltr_audit.privacy.accounting import AccountingContext
-from foltr_audit.privacy.observers import sees, with_article
+from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.wording import listed
 from foltr_audit.report.tables.layout import table
 from foltr_audit.utils.formatting import json_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 
-from foltr_audit.privacy.observers import with_article
+from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.base import Row
 from foltr_audit.utils.formatting import epsilon, short
 

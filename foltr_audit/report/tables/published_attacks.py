@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.judge.evidence import ClickEvidence
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.base import Row, RunGroup, groups
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
 from foltr_audit.report.tables.layout import method_text, print_fitting, table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.privacy.observers import sees, with_article
+from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.recommend import RecommendReport

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from foltr_audit.experiments.runs.differences import RunDiff
-from foltr_audit.experiments.runs.stored import RunReader
+from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.tables.layout import table
 from foltr_audit.utils.formatting import json_text

@@ -13,7 +13,7 @@ import numpy as np
 from rich.markup import escape
 
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.stored import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
+from foltr_audit.experiments.runs.reader import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, matched
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import Row

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.searches import searches
+from foltr_audit.simulation.learners.kernel_input import searches
 
 
 class COLTR(CentralLearner):

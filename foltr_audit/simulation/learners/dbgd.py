@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
-from foltr_audit.simulation.learners.searches import searches
+from foltr_audit.simulation.learners.kernel_input import searches
 
 
 class DBGD(CentralLearner):

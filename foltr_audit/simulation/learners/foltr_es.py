@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.core.plugins import MetricLearner, plain
-from foltr_audit.core.plugins.learners import Fact
+from foltr_audit.core.plugins.learner import Fact
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer

@@ -4,11 +4,11 @@ Each check is a class in a module of its own, and stands in `CHECKS`. A check th
 everything that it promises, says so: only what was compared is called clean.
 """
 
+from foltr_audit.trace.lint.all_checks import CHECKS
 from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.checks import CHECKS
-from foltr_audit.trace.lint.declared import NoiseDeclaration
 from foltr_audit.trace.lint.findings import LintFinding
 from foltr_audit.trace.lint.linter import Linter, LintResult, lint
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap, LintOutcome
 from foltr_audit.trace.lint.probabilities import concentration, probability_within
 from foltr_audit.trace.lint.rounds import ServerView

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.declared import NoiseDeclaration
 from foltr_audit.trace.lint.findings import LintFinding
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.declared import NoiseDeclaration
 from foltr_audit.trace.lint.findings import LintFinding, number
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.rounds import ServerView
 
 

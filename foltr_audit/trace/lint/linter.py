@@ -10,10 +10,10 @@ from typing import Any
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import NO_MODELS, TraceHeader
+from foltr_audit.trace.lint.all_checks import CHECKS
 from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.checks import CHECKS
-from foltr_audit.trace.lint.declared import NoiseDeclaration
 from foltr_audit.trace.lint.findings import LintFinding
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import LintOutcome
 from foltr_audit.trace.lint.rounds import ServerView
 

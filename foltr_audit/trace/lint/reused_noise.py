@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.declared import NoiseDeclaration
 from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
 from foltr_audit.trace.lint.lagged import LagTests
 from foltr_audit.trace.lint.near_duplicates import NearDuplicateSearch
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import Bools, ServerView
 from foltr_audit.trace.lint.windows import SURE, inside, too_many

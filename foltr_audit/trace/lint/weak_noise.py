@@ -9,8 +9,8 @@ import numpy as np
 
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.declared import NoiseDeclaration
 from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import WindowCounter, enough_trials, inside, too_many

@@ -11,7 +11,7 @@ from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval, printable
 from foltr_audit.judge.bootstrap import Interval
-from foltr_audit.privacy.observers import sees, with_article
+from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.few_lists import how_few
 from foltr_audit.report.results.wording import listed

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from foltr_audit.report.tables.layout import percent, table
 from foltr_audit.studies.model_merging import published
-from foltr_audit.studies.model_merging.compared import MERGED
+from foltr_audit.studies.model_merging.local_baselines import MERGED
 from foltr_audit.studies.model_merging.quality import METRICS, NDCG
 from foltr_audit.studies.model_merging.study import MergeReport, Row
 from foltr_audit.utils.formatting import short

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.text import Text
 
-from foltr_audit.evidence.check.outcomes import LimitOutcome
+from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.tables.layout import print_fitting, table
 

@@ -24,7 +24,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
 from foltr_audit.trace.lint.acts import CHANGES_MESSAGES
-from foltr_audit.trace.lint.declared import NoiseDeclaration
+from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]
 
