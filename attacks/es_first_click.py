@@ -14,11 +14,9 @@ from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reach
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Features = NDArray[np.float32] | NDArray[np.float64]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _LIST = 10  # documents that clients show at most, which says how many values a metric may have
 _EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal

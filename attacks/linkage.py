@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.inference.intent_likelihood import above_best, list_likelihoods, posteriors, under_each
 from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Inference, LinkAttack, View
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 TRAITS = ("count", "clicks", "intents", "direction")
 """What of a client may persist."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 _DECAY_MEAN, _DECAY_SQUARE, _TINY = 0.9, 0.999, 1e-12  # Adam's usual constants
 

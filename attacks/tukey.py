@@ -6,12 +6,10 @@ import warnings
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.inference.linear_systems import named_above_gap, rounding_fit, with_model_column
 from foltr_audit.plugins import Attack, Inference, View
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 class Tukey(Attack):

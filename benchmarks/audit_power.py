@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, nearly_normal
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
@@ -22,8 +21,7 @@ from foltr_audit.auditing.session import split
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 CONFIDENCE, CLIENTS = 0.95, 50
 TRIALS = (400, 2_000, 10_000)

@@ -14,9 +14,7 @@ from foltr_audit.core.plugins import ClickDefense, Defense, MessageDefense, Roun
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats
 
 LESS, HALF = 0.85, 2.0**-0.5
 """Factors of the noise: 15 % less of it, and half of its variance."""

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.plain_interleaving import prefers, prefers_team, probabilistic, team_draft
-from benchmarks.plain_loop import LIST_LENGTH, Floats, pdgd_gradient, sample_list
+from benchmarks.plain_loop import LIST_LENGTH, pdgd_gradient, sample_list
 from benchmarks.plain_users import PlainUsers
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.plain_loop import LIST_LENGTH, Floats
+from benchmarks.plain_loop import LIST_LENGTH
 from benchmarks.plain_users import PlainUsers
+from foltr_audit.utils.arrays import Floats
 
 
 def reciprocal_rank(clicks: NDArray[np.bool_]) -> float:

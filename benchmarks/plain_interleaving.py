@@ -11,12 +11,9 @@ from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.plain_loop import LIST_LENGTH, Floats
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from benchmarks.plain_loop import LIST_LENGTH
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 def merge(orders: Ints, turns: Iterable[bool]) -> Ints:

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.utils.arrays import Floats
 
 LIST_LENGTH = 10
-
-Floats = NDArray[np.float64]
 
 
 def sample_list(scores: Floats, rng: np.random.Generator) -> NDArray[np.int64]:

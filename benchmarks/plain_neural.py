@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.plain_loop import Floats, PlainLoop, cascade_clicks, pdgd_coefficients, sample_list
+from benchmarks.plain_loop import PlainLoop, cascade_clicks, pdgd_coefficients, sample_list
+from foltr_audit.utils.arrays import Floats
 
 
 class PlainLayers(NamedTuple):

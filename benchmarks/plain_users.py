@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.plain_loop import Floats, PlainLoop, cascade_clicks
+from benchmarks.plain_loop import PlainLoop, cascade_clicks
 from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
+from foltr_audit.utils.arrays import Floats
 
 
 def click_setting(name: str, largest_label: int) -> tuple[Floats, Floats]:

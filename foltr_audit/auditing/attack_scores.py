@@ -6,7 +6,7 @@ import numpy as np
 
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
-from foltr_audit.auditing.scripted import Floats, GameClients
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.trial_scores import Pair
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
@@ -15,6 +15,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.utils.arrays import Floats
 
 
 def attack_scores(games: GameSimulator, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:

@@ -14,7 +14,6 @@ from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores,
 from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.scripted import Floats
 from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, AuditSession
 from foltr_audit.auditing.sum_tests import failure_of_sums
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
@@ -29,6 +28,7 @@ from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
 

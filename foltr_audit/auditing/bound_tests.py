@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from foltr_audit.auditing.law_tests import Floats, LawTestResult, upper_tail
+from foltr_audit.auditing.law_tests import LawTestResult, upper_tail
 from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
+from foltr_audit.utils.arrays import Floats
 
 _SLACK = 1e-6  # relative: what rounding may add to a norm
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.auditing.neighbours import LogCanary, ModelCanary
-from foltr_audit.auditing.scripted import Bools, Floats, GameClients, Ints
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.plugins.registry import make
@@ -19,6 +19,7 @@ from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import NormBound
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 _Farthest = Callable[[Floats, int, float], tuple[int, int, float]]

@@ -11,10 +11,11 @@ import numpy as np
 
 from foltr_audit.auditing.estimators import clopper_pearson_bound
 from foltr_audit.auditing.law_tests import FALSE_ALARM, LawTestResult
-from foltr_audit.auditing.scripted import Bools, GameClients, Ints
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import ClickDefense, RoundContext
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Ints
 
 _CLIENTS = 16_384
 _FEWER = 4096  # clients of another round or interaction, and with one number of clicks

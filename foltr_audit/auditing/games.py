@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.scripted import Floats, GameClients, Ints
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

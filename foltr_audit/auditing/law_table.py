@@ -7,12 +7,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.privacy.noise import NoiseLaw
 from foltr_audit.privacy.noise.gamma_share import FLOOR
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 _DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
 _PER_DECADE = 2000

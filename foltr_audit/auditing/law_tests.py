@@ -10,13 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.auditing.law_table import LawTable
 from foltr_audit.privacy.noise import NoiseLaw
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 FALSE_ALARM = 1e-6
 """How likely it is at most that all tests of an audit together find fault with noise that is as declared."""

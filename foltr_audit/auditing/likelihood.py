@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
-from foltr_audit.auditing.scripted import Floats, is_random
+from foltr_audit.auditing.scripted import is_random
 from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.accounting.losses import GaussianLoss
@@ -23,6 +23,7 @@ from foltr_audit.privacy.events import (
     OpaqueChange,
 )
 from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
+from foltr_audit.utils.arrays import Floats
 
 _MOST_REPORTS = 2**12
 

@@ -24,11 +24,12 @@ from foltr_audit.auditing.law_tests import (
 )
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.round_tests import rounds_tests, some_rounds
-from foltr_audit.auditing.scripted import Floats, GameClients
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
 
 _CLIENTS = 2048  # of each input
 _NUMBERS = 2_000_000  # of their messages at most

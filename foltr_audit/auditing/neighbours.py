@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.auditing.scripted import Bools, Floats, GameClients, Ints, LocalResult
+from foltr_audit.auditing.scripted import GameClients, LocalResult
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import RoundContext
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

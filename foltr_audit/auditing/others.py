@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.auditing.scripted import Floats, GameClients, is_random
+from foltr_audit.auditing.scripted import GameClients, is_random
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import MessageDefense, RoundContext, StepDefense
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
 _TICKS = 64  # trials between two movements of the progress bar

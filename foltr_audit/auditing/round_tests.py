@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from foltr_audit.auditing.law_table import LawTable, law_table
 from foltr_audit.auditing.law_tests import (
-    Floats,
     LawTestResult,
     NoiseDraws,
     between_columns,
@@ -14,6 +13,7 @@ from foltr_audit.auditing.law_tests import (
     each_column,
 )
 from foltr_audit.privacy.noise import AdditiveNoise
+from foltr_audit.utils.arrays import Floats
 
 _MOST = 64  # rounds
 

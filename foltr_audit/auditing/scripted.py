@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from foltr_audit.core.defense_chain import DefenseChain
@@ -20,10 +19,7 @@ from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _ROWS = 8192  # clients that are played at once
 

@@ -15,7 +15,7 @@ from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.scripted import Floats, GameClients
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.trial_scores import SCORES, Pair, trial_scores
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.spec.audit import AuditSpec
@@ -25,6 +25,7 @@ from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observer_views import sees_lists, without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold

@@ -8,8 +8,8 @@ import numpy as np
 
 from foltr_audit.auditing.games import Observation
 from foltr_audit.auditing.likelihood import log_ratio
-from foltr_audit.auditing.scripted import Floats
 from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
+from foltr_audit.utils.arrays import Floats
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
 """Built-in scores; the first that does best on the separate part is taken."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.click_belief import ClickBelief
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 _DIGITS = 12  # chances that agree in so many are one
 

@@ -8,19 +8,17 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, density_table, noise_law
 from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import NoiseLaw, RoundingNoise, ScaleFreeNoise
+from foltr_audit.utils.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.click_sums import SumNoiseTable, UpdateSums
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 22
 _FAINT = 1e-6  # less than that, relative to what one client can add, is as good as nothing

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.joint_search import joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 def under_each(view: View) -> list[PatternDecoder]:

@@ -8,17 +8,13 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.inference.list_decoder import ListDecoder
 from foltr_audit.inference.list_evidence import ListLikelihood
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.privacy.noise import ScaleFreeNoise
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _TURNS = 6  # times the relaxed start reckons the drift of the local model anew
 _TRIED = 32  # patterns of one list that are tried with the best pattern of another

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Inference, View
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 _ARITHMETIC = 2.0**-50  # of a sum of float64 products, relative to its terms
 _SURE = 4.0  # rounding errors (standard deviations) that a weight must exceed

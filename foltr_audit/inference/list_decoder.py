@@ -6,14 +6,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.inference.list_evidence import ListLikelihood
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _NEGLIGIBLE = 20.0  # of log probability below a message's best history: not kept
 _ENOUGH = 0.99  # share of the posterior that histories must hold to speak for the lists before

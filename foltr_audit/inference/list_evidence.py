@@ -9,14 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.pattern_decoder import PatternDecoder
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 NEEDS = frozenset({"candidates", "lists", "rank_with"})
 """Knowledge that lists are weighed with, beside what a replay needs."""

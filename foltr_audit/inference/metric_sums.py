@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 MOST_SUMS = 1 << 16
 """With more different sums, their tables take too much memory."""

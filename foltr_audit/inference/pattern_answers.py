@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Inference
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
+from foltr_audit.utils.arrays import Ints
 
-Ints = NDArray[np.int64]
 Guess = Literal["pattern", "marginal"]
 
 

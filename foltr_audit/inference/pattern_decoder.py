@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
+from foltr_audit.utils.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.density import DensityTable
     from foltr_audit.kernels.patterns import ClipRule
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Prior = Literal["position", "relevance", "uniform"]
 
 _RARE = 4.0  # standard deviations

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import Replay
+from foltr_audit.utils.arrays import Floats
 
-Floats = NDArray[np.float64]
 Loss = Literal["least-squares", "least-absolute"]
 
 _LEVELS = (0.5, 0.25, 0.75)  # where relaxed clicks are rounded to begin a search

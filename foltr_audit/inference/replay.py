@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
 """Knowledge that a replay cannot do without."""

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import Attack, View
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 class ScoreChangeAttack(Attack):

@@ -19,10 +19,8 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.judge.observer import Observer
 from foltr_audit.trace import TraceHeader
-
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Ints
 
 
 def whole_round(observer: Observer, record: RoundRecord) -> View:

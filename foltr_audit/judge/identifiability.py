@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import View
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 _FLOOR = 1e-10  # a direction this weak, relative to the strongest, is none
 _SURE = 8.0  # rounding errors (standard deviations) that a weight must exceed

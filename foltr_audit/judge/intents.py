@@ -17,10 +17,8 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MIXED = -1
 _NO_TRUTH = "the recording does not say what the intents were; expected data with several, see --intents"

@@ -20,10 +20,8 @@ from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NOBODY = (
     "no client sends in two recorded rounds one after the other, beside another client; expected --target "

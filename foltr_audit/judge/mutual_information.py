@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 _DOUBT = 2.0**-20  # weight of a uniform posterior that is mixed in
 _LOST = float(-np.log2(1.0 - _DOUBT))  # bits that this costs at most

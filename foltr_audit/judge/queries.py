@@ -18,10 +18,8 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CHUNK_NUMBERS = 1 << 22  # feature values in one view: bounds its memory
 _LISTS_ARE_MADE = frozenset({"query", "shown"})  # not needed by who makes the list of every query

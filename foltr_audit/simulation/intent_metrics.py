@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import MetricDescription, mean_of_rounds
 from foltr_audit.core.records.population import Environment
+from foltr_audit.utils.arrays import Floats
 
 Rows = Sequence[Mapping[str, float]]
-Floats = NDArray[np.float64]
 
 OFFLINE, ONLINE = "offline_ndcg@10", "online_ndcg@10"
 PLAYED = "interactions"

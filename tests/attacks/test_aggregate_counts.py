@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import kv
 from scipy.stats import multivariate_normal, norm
 
@@ -31,12 +30,10 @@ from foltr_audit.kernels.click_sums import (
 )
 from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import BELIEF, rearranged
 from tests.inference.test_pattern_decoder import BALLS, RATE, SETTINGS, gradients, known, lists, walk_down
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 PERFECT = ClickBelief(click=np.array([0.0, 0.5, 1.0]), stop=np.zeros(3), grades=BELIEF.grades)
 SHARE = GammaShare(n=1000, scale=2.5)

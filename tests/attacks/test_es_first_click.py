@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
@@ -21,12 +20,9 @@ from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.tiny import BELIEF
 from tests.inference.test_pattern_decoder import walk_down
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 SIGMA, FEATURES = 0.7, 5
 

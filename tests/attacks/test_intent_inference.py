@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 from scipy.stats import binom, norm
 
@@ -32,6 +31,7 @@ from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import BELIEF, clicks_view, cut, view
 from tests.inference.test_pattern_decoder import (
@@ -44,8 +44,6 @@ from tests.inference.test_pattern_decoder import (
 )
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ATTACK = IntentInference()
 NOISE = GammaShare(n=3, scale=0.6)

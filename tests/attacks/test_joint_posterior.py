@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from foltr_audit.attacks.click_prior import PositionPrior
@@ -25,13 +24,11 @@ from foltr_audit.inference.replay import Replay
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_maximum_posterior import answer, lead, simulated, sound, told
 from tests.fixtures.reference import exact_pair_weights, observed_pairs, pairwise_gradient
 from tests.fixtures.tiny import BELIEF, view
 from tests.inference.test_pattern_decoder import RATE, known, lists, walk_down
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 JOINT, QUICK, PRIOR = JointMaximumPosterior(), JointMaximumPosterior(sweeps=2), PositionPrior()
 

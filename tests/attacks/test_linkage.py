@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.stats import binom, multivariate_normal, norm
 
 from foltr_audit.attacks.linkage import (
@@ -31,12 +30,11 @@ from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import view
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ATTACK = Linkage()
 CHOICES = 5

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import chi2, norm
 
@@ -24,6 +23,7 @@ from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import BELIEF, cut, view
 from tests.inference.test_pattern_decoder import (
     SETTINGS,
@@ -36,8 +36,6 @@ from tests.inference.test_pattern_decoder import (
 from tests.inference.test_replay import learner, sent, wide
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 PATTERN, MARGINAL, PRIOR = MaximumPosterior(), MaximumPosterior(guess="marginal"), PositionPrior()
 NOISE = GammaShare(n=3, scale=0.6)
@@ -76,12 +74,7 @@ def answer(attack: Attack, seen: View) -> Inference:
 
 
 class Rates(NamedTuple):
-    """How well each of n lists was told.
-
-    Attributes:
-        exact: 1 for a list without error, else 0, (n,).
-        accuracy: share of its documents, (n,).
-    """
+    """Of each of n lists: 1 if it has no error, else 0, (n,); and the share of its documents, (n,)."""
 
     exact: Floats
     accuracy: Floats

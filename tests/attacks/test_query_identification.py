@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from foltr_audit.attacks.query_identification import QueryIdentification, normalised
@@ -18,6 +17,7 @@ from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.clicks import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
+from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.tiny import BELIEF, EVERYTHING
 from tests.fixtures.tiny import view as toy_view
 from tests.inference.test_pattern_decoder import (
@@ -28,9 +28,6 @@ from tests.inference.test_pattern_decoder import (
     plain_likelihoods,
     walk_down,
 )
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LENGTHS = np.array([[5, 3, 4], [1, 5, 5], [4, 4, 0], [2, 0, 5], [5, 5, 5]])
 n, M = LENGTHS.shape

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
@@ -22,13 +21,12 @@ from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.judge.identifiability import identifiability
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_maximum_posterior import Simulated, answer, simulated, told
 from tests.inference.test_pattern_decoder import known
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 EVERY: tuple[Attack, ...] = (
     OLSR(),

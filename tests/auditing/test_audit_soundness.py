@@ -14,9 +14,10 @@ from foltr_audit.core.plugins import AggregateDefense, Attack, Inference, View
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import NoiseAddition, OpaqueChange, PrivacyEvent
 from foltr_audit.privacy.noise import Gaussian
+from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
-from tests.fixtures.audits import Floats, findings
+from tests.fixtures.audits import findings
 
 CLIENT: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
 GRID = "clip:norm=1.5+discrete-gaussian:sigma=6,step=0.0009765625,sensitivity=3,delta=0.00001"

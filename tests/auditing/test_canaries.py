@@ -16,8 +16,9 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import Floats, ToyClip, ToyLaplace
+from tests.fixtures.audits import ToyClip, ToyLaplace
 from tests.fixtures.tiny import FEATURES
 
 MODEL = np.linspace(-0.3, 0.3, FEATURES)

@@ -15,8 +15,8 @@ from foltr_audit.auditing.claims import NOTHING, ChainClaim, claim_for
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import Floats
 
 RR = "click-rr:eps=0.5"
 GAUSSIAN = "clip:norm=1+gaussian:eps=1,delta=0.001,sensitivity=2"

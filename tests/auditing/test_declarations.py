@@ -19,8 +19,9 @@ from foltr_audit.core.plugins import MessageDefense, PrivacyEvent, RoundContext,
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import Floats, ToyClip, ToyLaplace, findings
+from tests.fixtures.audits import ToyClip, ToyLaplace, findings
 from tests.fixtures.tiny import FEATURES
 
 MODEL = np.linspace(-0.3, 0.3, FEATURES)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from foltr_audit.auditing.estimators import TrialScores, nearly_normal
@@ -18,11 +17,10 @@ from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound, ta
 from foltr_audit.auditing.likelihood import log_ratio
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
+from foltr_audit.utils.arrays import Floats
 from tests.auditing.test_estimators import bound, gaussian
 from tests.auditing.test_estimators_false_alarms import most
 from tests.fixtures.lattice_losses import Law, exact_epsilon
-
-Floats = NDArray[np.float64]
 
 MU = 0.268048  # eps 1 at delta 1e-5
 

@@ -16,9 +16,9 @@ from foltr_audit.errors import UsageError
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.command import run
 from tests.fixtures.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
-from tests.fixtures.tiny import Bools, Floats, Ints
 
 TEXTS = [
     "linear",

@@ -17,6 +17,7 @@ from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
 from tests.fixtures.reference import exact_pair_weights, pairwise_gradient
@@ -24,7 +25,7 @@ from tests.fixtures.reference import exact_pair_weights, pairwise_gradient
 FALSE_ALARM = 1e-4
 
 
-def reported(defense: ClickRR, clicks: tiny.Bools, step: int = 0, round_: int = 0) -> tiny.Bools:
+def reported(defense: ClickRR, clicks: Bools, step: int = 0, round_: int = 0) -> Bools:
     """Reports of whole lists, (C, k)."""
     C, k = clicks.shape
     shown = np.tile(np.arange(k), (C, 1))
@@ -105,7 +106,7 @@ def test_the_loss_of_one_click_is_epsilon_by_brute_force(given: dict[str, float]
 
 def expected_message(
     defense: ClickRR, clicks: tuple[int, ...], last_click_plus_1: bool
-) -> tuple[tiny.Floats, ...]:
+) -> tuple[Floats, ...]:
     """Mean of the debiased update over every report, and the update of the true clicks."""
     rng, k = np.random.default_rng(3), len(clicks)
     J, scores = rng.normal(size=(k, tiny.FEATURES)), rng.normal(size=k)

@@ -18,6 +18,7 @@ from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormBound, NormScaling
 from foltr_audit.simulation.client import _only_scales
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
 
 FORMS = [
@@ -34,21 +35,21 @@ def made(text: str) -> Clip:
     return defense
 
 
-def through(defense: Clip, models: tiny.Floats, P: int) -> tiny.Floats:
+def through(defense: Clip, models: Floats, P: int) -> Floats:
     """Models through the whole chain of this one defense."""
     chain, here = DefenseChain((defense,)), tiny.context(range(len(models)), P=P)
     stepped, _ = chain.on_step(models, np.ones(len(models), dtype=np.bool_), 0, here)
     return chain.on_message(stepped, here)
 
 
-def length(row: tiny.Floats, order: int) -> float:
+def length(row: Floats, order: int) -> float:
     return math.fsum(abs(x) for x in row.tolist()) if order == 1 else math.hypot(*row.tolist())
 
 
 @form
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(pair=arrays(np.float64, (2, 5), elements=numbers), norm=st.floats(1e-3, 1e3))
-def test_any_two_messages_differ_by_two_radii_at_most(form: str, pair: tiny.Floats, norm: float) -> None:
+def test_any_two_messages_differ_by_two_radii_at_most(form: str, pair: Floats, norm: float) -> None:
     defense = made(f"clip:norm={norm},{form}")
     one, other = through(defense, pair, 5)
     order = defense.ord or 2
@@ -72,7 +73,7 @@ def test_the_poles_reach_the_bound(form: str) -> None:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(models=arrays(np.float64, (3, 4), elements=st.floats(-50, 50)), norm=st.floats(0.1, 80.0))
 def test_it_scales_towards_the_middle_of_the_ball_and_leaves_the_inside_alone(
-    form: str, models: tiny.Floats, norm: float
+    form: str, models: Floats, norm: float
 ) -> None:
     defense = made(f"clip:norm={norm},{form}")
     middle = tiny.context([0], P=4).parameters if defense.of == "update" else np.zeros(4)
@@ -135,7 +136,7 @@ def test_events_bound_one_and_give_up_the_other() -> None:
 class Heir(Clip):
     """Acts by code of its own."""
 
-    def apply(self, models: tiny.Floats, context: object) -> tiny.Floats:
+    def apply(self, models: Floats, context: object) -> Floats:
         return models * 0.5
 
 

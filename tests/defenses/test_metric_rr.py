@@ -13,13 +13,14 @@ from foltr_audit.defenses.metric_rr import MetricRR
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse
+from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures import tiny
 
 FALSE_ALARM = 1e-4
 MAXRR = np.concatenate([[0.0], 1 / np.arange(1, 11)])
 
 
-def reported(defense: MetricRR, truth: tiny.Ints, step: int = 0, values: tiny.Floats = MAXRR) -> tiny.Ints:
+def reported(defense: MetricRR, truth: Ints, step: int = 0, values: Floats = MAXRR) -> Ints:
     """Reports of many clients with these true outcomes."""
     return defense.apply(truth, values, step, tiny.context(range(truth.size)))
 

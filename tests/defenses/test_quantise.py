@@ -14,12 +14,13 @@ from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.quantise import Quantise, Sign
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormBound, OpaqueChange
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
 
 FALSE_ALARM = 1e-4
 
 
-def quantised(defense: Quantise, update: float, clients: int, P: int) -> tiny.Floats:
+def quantised(defense: Quantise, update: float, clients: int, P: int) -> Floats:
     """What becomes of equal updates, around a global model of zeros for which nothing is rounded."""
     from dataclasses import replace
 

@@ -14,6 +14,7 @@ from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.defenses.sparsify import RandomK, TopK
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormScaling
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures import tiny
 from tests.fixtures.reference import chi_square_p
 
@@ -22,7 +23,7 @@ P = 5
 updates_of = arrays(np.float64, (3, P), elements=st.one_of(st.just(0.0), st.floats(-9, 9), st.just(1e200)))
 
 
-def sent_places(defense: TopK | RandomK, round_: int = 0, clients: int = 1) -> tiny.Bools:
+def sent_places(defense: TopK | RandomK, round_: int = 0, clients: int = 1) -> Bools:
     """Which coordinates of an update that is nowhere 0 are sent, (clients, P)."""
     here = tiny.context(range(clients), P=P, round_=round_)
     sent = defense.apply(np.tile(here.parameters + 1.0, (clients, 1)), here)
@@ -31,7 +32,7 @@ def sent_places(defense: TopK | RandomK, round_: int = 0, clients: int = 1) -> t
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(updates=updates_of, k=st.integers(1, 7))
-def test_top_k_keeps_the_largest_and_nothing_grows(updates: tiny.Floats, k: int) -> None:
+def test_top_k_keeps_the_largest_and_nothing_grows(updates: Floats, k: int) -> None:
     here = tiny.context(range(3), P=P)
     models = here.parameters + updates
     sent = TopK(k=k).apply(models, here)
@@ -81,9 +82,9 @@ def test_every_choice_of_random_k_is_as_likely() -> None:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(update=arrays(np.float64, P, elements=st.floats(-9, 9)), k=st.integers(1, P))
-def test_rescaling_makes_random_k_unbiased(update: tiny.Floats, k: int) -> None:
+def test_rescaling_makes_random_k_unbiased(update: Floats, k: int) -> None:
     """Over all choices, each as likely: the mean of what is sent for each is the update."""
-    seen: dict[bytes, tiny.Floats] = {}
+    seen: dict[bytes, Floats] = {}
     for r in range(400):
         places = sent_places(RandomK(k=k), round_=r)[0]
         if places.tobytes() not in seen:

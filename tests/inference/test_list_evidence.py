@@ -26,7 +26,8 @@ from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
-from tests.fixtures.tiny import FEATURES, Bools, Floats, Ints, collection_of, dataset
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.fixtures.tiny import FEATURES, collection_of, dataset
 
 SetupOf = Callable[..., Setup]
 DECIDED = np.linspace(-1.0, 1.3, FEATURES)

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from foltr_audit.inference import metric_sums
 from foltr_audit.inference.metric_sums import mean_likelihoods, reachable_sums, reciprocal_ranks
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 def fractions(k: int) -> list[Fraction]:

@@ -34,6 +34,7 @@ from foltr_audit.kernels.patterns import (
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import (
     chi_square_p,
     exact_pair_weights,
@@ -41,10 +42,6 @@ from tests.fixtures.reference import (
     observed_pairs,
     pairwise_gradient,
 )
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 P, K = 5, 10
 RATE = 0.7

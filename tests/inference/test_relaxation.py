@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Ball, View
 from foltr_audit.inference.relaxation import ClickRelaxation, Loss
 from foltr_audit.inference.replay import Replay
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import view
 from tests.inference.test_replay import SETTINGS, learner, sent, wide
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def seen_by(n: int, B: int, clip: Ball | None, *, normaliser: str = "shown") -> View:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Ball, View
 from foltr_audit.core.records import Collection
@@ -23,12 +22,11 @@ from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.reference import dataset, numba_threads
 from tests.fixtures.tiny import collection_of, cut, rearranged, view, with_updates
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 SETTINGS = list(product(("all", "last-click+1"), ("shown", "candidates")))
 CLIP = "clip:norm=0.9"

@@ -11,6 +11,7 @@ import pytest
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.inference.score_changes import by_rank
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
 
 BY_CHANGE = (
@@ -36,7 +37,7 @@ def infer(what: Attack, view: View) -> Inference:
     return what.infer(view, np.random.default_rng(0))
 
 
-def scores(view: View, parameters: tiny.Floats, message: int, b: int, place: int) -> float:
+def scores(view: View, parameters: Floats, message: int, b: int, place: int) -> float:
     """One document's score, feature by feature."""
     row = view.features[message, b, place].astype(float)
     return sum(float(x) * float(w) for x, w in zip(row, parameters[message], strict=True))

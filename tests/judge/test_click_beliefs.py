@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import InformationalClickModel, NavigationalClickModel, PerfectClickModel
 from foltr_audit.core.plugins import ClickModel
@@ -25,13 +24,12 @@ from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures.reference import chi_square_p, dataset
 from tests.fixtures.tiny import BELIEF, FEATURES, collection_of, rearranged, view
 from tests.fixtures.tiny import dataset as toy_dataset
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MODEL = np.linspace(-0.5, 0.7, FEATURES)
 CHANCES = st.sampled_from([0.0, 0.05, 0.3, 0.5, 0.9, 1.0])

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from foltr_audit.attacks.olsr import OLSR
@@ -25,7 +24,6 @@ from foltr_audit.simulation.setup import Setup
 from tests.judge.test_queries import fresh
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
 
 REPEATS = 5
 

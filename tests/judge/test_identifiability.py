@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.core.pdgd import observed_documents
@@ -20,13 +19,12 @@ from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.judge.identifiability import Identifiability, identifiability
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.reference import dataset, observed_pairs
 from tests.fixtures.tiny import collection_of, cut, rearranged, view, with_updates
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def with_features(seen: View, features: Floats) -> View:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 from rich.console import Console
 
 from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
@@ -33,6 +32,7 @@ from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.report.results.information import information_rows, information_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_es_first_click import answer, patterns_of, sent
 from tests.attacks.test_maximum_posterior import simulated
 from tests.fixtures.evidence import evidence
@@ -40,8 +40,6 @@ from tests.inference.test_pattern_decoder import known as known_steps
 from tests.judge.test_clicks import recording_of
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def resamples(judged: ClickEvidence) -> QueryBootstrap:

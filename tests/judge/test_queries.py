@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from foltr_audit.attacks.query_identification import QueryIdentification
@@ -22,10 +21,10 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from tests.inference.test_replay import learner, wide
 
 SetupOf = Callable[..., Setup]
-Floats = NDArray[np.float64]
 
 SHARES = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
 QUERIES = wide(40)

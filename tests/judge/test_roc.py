@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn import metrics as sk
 
@@ -14,11 +13,8 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.kernels.auc import weighted_auc, weighted_hits
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import numba_threads
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DOCUMENTS = st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), max_size=25)
 WEIGHTS = st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=4)

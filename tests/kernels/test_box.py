@@ -13,7 +13,7 @@ from scipy.optimize import linprog, lsq_linear, nnls
 
 from foltr_audit.kernels.box import box_least_absolute, box_least_squares
 from foltr_audit.kernels.lad import least_absolute
-from tests.fixtures.tiny import Floats
+from foltr_audit.utils.arrays import Floats
 from tests.kernels.test_lad import NOISES, noise, tied
 
 Solver = Callable[[Floats, Floats, Floats], Floats]

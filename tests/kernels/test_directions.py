@@ -7,7 +7,7 @@ import pytest
 
 from foltr_audit.kernels.directions import LANES, fill_directions
 from foltr_audit.kernels.standard_normal import normals
-from tests.fixtures.tiny import Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints
 
 PURPOSE, KEY = 0xC0FFEE, np.uint64(0x0123456789ABCDEF)
 

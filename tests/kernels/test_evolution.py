@@ -19,6 +19,7 @@ from foltr_audit.kernels.evolution import play_perturbed
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures import tiny
 from tests.fixtures.reference import numba_threads
 from tests.simulation.test_foltr_es import Seeds, seeds_of
@@ -28,9 +29,9 @@ class Cohort(NamedTuple):
     """What clients of a round have beside their seeds."""
 
     data: Dataset
-    queries: tiny.Ints
-    clients: tiny.Ints
-    parameters: tiny.Floats
+    queries: Ints
+    clients: Ints
+    parameters: Floats
 
 
 def cohort(C: int = 37, B: int = 4) -> Cohort:
@@ -44,7 +45,7 @@ def cohort(C: int = 37, B: int = 4) -> Cohort:
 
 def fast(
     cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickModel, dtype: type = np.float32
-) -> tuple[tiny.Ints, tiny.Bools]:
+) -> tuple[Ints, Bools]:
     """Lists and clicks of the kernel in round 3."""
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
@@ -69,7 +70,7 @@ def fast(
 
 def through_arrays(
     cohort: Cohort, learner: FOLtRES, seeds: Seeds, model: CascadeClickModel
-) -> tuple[tiny.Ints, tiny.Bools]:
+) -> tuple[Ints, Bools]:
     """The same by the ranker, the kernel of lists in score order, and the click model."""
     data, (C, B) = cohort.data, cohort.queries.shape
     moves = learner.perturbations(seeds, cohort.parameters.size)

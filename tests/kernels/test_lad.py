@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from foltr_audit.kernels.lad import least_absolute
 from foltr_audit.kernels.scaling import largest_exponent, scaled, typical_exponent
 from foltr_audit.kernels.weighted_median import median_event
-from tests.fixtures.tiny import Floats
+from foltr_audit.utils.arrays import Floats
 
 NOISES = ("none", "rounding", "sparse", "laplace", "cauchy")
 P, M = 46, 11

@@ -22,8 +22,9 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import numba_threads
-from tests.fixtures.tiny import FEATURES, Bools, Floats, Ints, ToyClick
+from tests.fixtures.tiny import FEATURES, ToyClick
 
 SetupOf = Callable[..., Setup]
 

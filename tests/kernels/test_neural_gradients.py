@@ -15,8 +15,8 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.kernels.layers import LANES
 from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures.reference import dataset, exact_pair_weights, laplacian, pairwise_gradient
-from tests.fixtures.tiny import Floats
 
 DEPTHS = pytest.mark.parametrize("layers", [1, 2])
 

@@ -13,7 +13,7 @@ from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.gamma import gamma_differences
 from foltr_audit.rng import ClientStreams, Streams
-from tests.fixtures.tiny import Floats
+from foltr_audit.utils.arrays import Floats
 
 # --- balls -------------------------------------------------------------------------------------------
 

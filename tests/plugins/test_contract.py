@@ -34,6 +34,7 @@ from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
 
@@ -339,7 +340,7 @@ def test_local_step(name: str, text: str, collection: Collection) -> None:
     clicks = (rng.random((5, 10)) < 0.4) & (shown >= 0)
     clicks[4] = False
 
-    def stepped(order: Any) -> tuple[tiny.Floats, tiny.Bools]:
+    def stepped(order: Any) -> tuple[Floats, Bools]:
         parameters = np.ascontiguousarray(models[order])
         scores, starts = ranker.scores(parameters, data, queries[order])
         after, moved = learner.local_step(

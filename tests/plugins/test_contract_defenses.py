@@ -22,6 +22,7 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
 from tests.plugins.test_contract import example, registered
 
@@ -175,7 +176,7 @@ class _TakesNFromTheArray(MessageDefense):
 
     name = "wrong-n"
 
-    def apply(self, models: tiny.Floats, context: RoundContext) -> tiny.Floats:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         noise = context.streams("wrong").uniform(models.shape[1])
         return np.asarray(models + noise / models.shape[0])
 
@@ -185,7 +186,7 @@ class _ChangesItsInput(MessageDefense):
 
     name = "wrong-array"
 
-    def apply(self, models: tiny.Floats, context: RoundContext) -> tiny.Floats:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         del context
         return models
 

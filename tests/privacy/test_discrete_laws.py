@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam, parse_law
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures.reference import chi_square_p, numba_threads
 
 mpmath: Any = pytest.importorskip("mpmath")  # comes with dp-accounting
 
 FALSE_ALARM = 1e-4
 Law = DiscreteGaussian | Skellam
-Floats = NDArray[np.float64]
 
 
 def direct_masses(sigma: float, reach: int) -> tuple[Floats, Floats]:

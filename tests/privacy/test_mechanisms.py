@@ -17,6 +17,7 @@ from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
 
 FALSE_ALARM = 1e-4
@@ -37,13 +38,13 @@ def made(text: str) -> MessageDefense:
     return defense
 
 
-def noise(text: str, n: int, senders: int, size: int, seed: int = 1) -> tiny.Floats:
+def noise(text: str, n: int, senders: int, size: int, seed: int = 1) -> Floats:
     """Noise of some of n clients, (senders, size)."""
     defense, here = made(text), tiny.context(range(senders), P=size, shares=n, seed=seed)
     return defense.apply(np.zeros((senders, size)), here)
 
 
-def scale_p(x: tiny.Floats, law: object) -> float:
+def scale_p(x: Floats, law: object) -> float:
     """Two-sided test of the scale: exact for normal and Laplace noise, else by the normal limit of x^2."""
     if isinstance(law, GammaShare) and law.count == law.n:
         chi, statistic = stats.chi2(2 * x.size), 2 * float(np.abs(x).sum()) / law.scale

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import (
     CascadeClickModel,
@@ -19,10 +18,10 @@ from foltr_audit.core.click_models import (
 )
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.randomized_response import RandomizedResponse, composed, p_of
+from foltr_audit.utils.arrays import Floats
 
 MODELS = (PerfectClickModel(), NavigationalClickModel(), InformationalClickModel())
 LISTS = np.array(list(product((0, 1, 2), repeat=5)))
-Floats = NDArray[np.float64]
 
 
 # --- epsilon by brute force ----------------------------------------------------------------------------

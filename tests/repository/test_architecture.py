@@ -37,6 +37,7 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.errors",
     "foltr_audit.inference",
     "foltr_audit.kernels",
+    "foltr_audit.utils.arrays",
     "foltr_audit.utils.reading",
     "foltr_audit.rng",
     "numpy",

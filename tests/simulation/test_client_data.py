@@ -25,10 +25,11 @@ from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.training.metrics import MetricSenders
+from foltr_audit.utils.arrays import Bools, Ints
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
 from tests.fixtures.intent_data import intent_collection, with_intents
-from tests.fixtures.tiny import FEATURES, Bools, Ints
+from tests.fixtures.tiny import FEATURES
 
 DATA = with_intents(tiny.dataset((1, 14, 7, 10, 2, 30, 5, 3, 13, 11), 5))
 ALL = "intent-skew:strength=0.5+label-skew:grades=2,overlap=true+click-skew+quantity-skew:batches=1/3/6"

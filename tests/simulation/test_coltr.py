@@ -14,6 +14,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.learners.coltr import COLTR
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.plain_searches import (
     ALWAYS,
     DATA,
@@ -33,7 +34,7 @@ from tests.fixtures.plain_searches import (
     searching,
 )
 from tests.fixtures.reference import numba_threads
-from tests.fixtures.tiny import FEATURES, Bools, Floats, Ints, dataset
+from tests.fixtures.tiny import FEATURES, dataset
 
 START = np.linspace(-0.7, 1.0, FEATURES)
 FIRST_CLICK: Clicking = ((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))

@@ -12,6 +12,7 @@ from foltr_audit.core.plugins import Users
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.learners.dbgd import DBGD
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.plain_interleaving import chances, drafted, independent_law, outcome, place_odds
 from tests.fixtures.plain_searches import (
     ALWAYS,
@@ -31,7 +32,7 @@ from tests.fixtures.plain_searches import (
     searching,
 )
 from tests.fixtures.reference import numba_threads
-from tests.fixtures.tiny import FEATURES, Bools, Floats, Ints, dataset
+from tests.fixtures.tiny import FEATURES, dataset
 
 Kind = Literal["team-draft", "probabilistic"]
 KINDS: tuple[Kind, ...] = ("team-draft", "probabilistic")

@@ -21,15 +21,8 @@ from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
-from tests.fixtures.tiny import (
-    FEATURES,
-    Floats,
-    Ints,
-    ToyMessage,
-    ToyStep,
-    collection_of,
-    dataset,
-)
+from foltr_audit.utils.arrays import Floats, Ints
+from tests.fixtures.tiny import FEATURES, ToyMessage, ToyStep, collection_of, dataset
 
 SetupOf = Callable[..., Setup]
 Round = tuple[RoundRecord, RoundTruth]

@@ -14,7 +14,7 @@ from scipy import stats
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.evolution import seed_normals, weighted_normals
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
-from tests.fixtures import tiny
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures.reference import numba_threads, philox_words
 
 FALSE_ALARM = 1e-4
@@ -94,7 +94,7 @@ def test_a_perturbation_is_a_function_of_its_seed() -> None:
     assert learner.perturbations(seeds[:0], 7).shape == (0, 7)
 
 
-def pearson(one: tiny.Floats, other: tiny.Floats) -> float:
+def pearson(one: Floats, other: Floats) -> float:
     """The correlation of two samples."""
     return float(stats.pearsonr(one, other).statistic)
 
@@ -126,7 +126,7 @@ TOP = np.array([1.0, 1.0, -1.0, 0.5, 0.0])
 BEND = np.array([1.0, 2.0, 0.5, 3.0, 1.5])
 
 
-def quadratic(models: tiny.Floats) -> tiny.Floats:
+def quadratic(models: Floats) -> Floats:
     """`4 - sum_j bend_j (x_j - top_j)^2` of each model (C, P)."""
     return np.asarray(4 - (BEND * (models - TOP) ** 2).sum(axis=1))
 
@@ -135,14 +135,14 @@ SLOPE = -2 * BEND * (HERE - TOP)
 """Its gradient, and that of its mean over normal steps: the bend is the same everywhere."""
 
 
-def messages_of(learner: FOLtRES, seeds: Seeds) -> tiny.Floats:
+def messages_of(learner: FOLtRES, seeds: Seeds) -> Floats:
     """What clients whose metric is the quadratic send."""
     moves = learner.perturbations(seeds, P)
     sides = (1, -1) if learner.antithetic else (1,)
     return np.column_stack([quadratic(HERE + side * moves) for side in sides])
 
 
-def deviations(found: tiny.Floats) -> tiny.Floats:
+def deviations(found: Floats) -> Floats:
     """How many standard errors the mean of estimates (N, P) is off the slope."""
     error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
     return np.asarray(np.abs(found.mean(axis=0) - SLOPE) / error)

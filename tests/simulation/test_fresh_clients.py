@@ -14,7 +14,8 @@ from foltr_audit.errors import DataError
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
-from tests.fixtures.tiny import FEATURES, LENGTHS, Entry, Floats, ToyMessage, ToyStep
+from foltr_audit.utils.arrays import Floats
+from tests.fixtures.tiny import FEATURES, LENGTHS, Entry, ToyMessage, ToyStep
 
 SetupOf = Callable[..., Setup]
 PHAM = "fpdgd:pairs=all,normaliser=shown"

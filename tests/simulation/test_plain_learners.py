@@ -31,10 +31,10 @@ from foltr_audit.simulation.learners.dbgd import DBGD
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.simulation.learners.optimizers import Adam
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures import plain_interleaving
 from tests.fixtures.plain_searches import INFORMATIONAL, PERFECT, Clicking, K, asked, played, searching
 from tests.fixtures.reference import chi_square_p, dataset
-from tests.fixtures.tiny import Bools, Floats, Ints
 
 P = 6
 LENGTHS = (1, 14, 7, 10, 2, 30, 5, 3, 13, 11)

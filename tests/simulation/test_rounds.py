@@ -14,7 +14,8 @@ from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
-from tests.fixtures.tiny import FEATURES, Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints
+from tests.fixtures.tiny import FEATURES
 
 SetupOf = Callable[..., Setup]
 

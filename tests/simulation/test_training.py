@@ -22,9 +22,10 @@ from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.metrics import MetricSenders
 from foltr_audit.trace import Trace
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK
 from tests.conftest import SetupOf
-from tests.fixtures.tiny import FEATURES, Bools, Floats, Ints
+from tests.fixtures.tiny import FEATURES
 from tests.simulation.test_federation import same_bytes
 from tests.simulation.test_rounds import drawn_list, pdgd
 

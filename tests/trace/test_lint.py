@@ -14,19 +14,9 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import TraceHeader, TraceWriter
 from foltr_audit.trace.lint import CHECKS, LintResult, lint
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
-from tests.fixtures.lint_traces import (
-    LAPLACE,
-    MESSAGES,
-    ROUNDS,
-    Floats,
-    P,
-    found_in,
-    header_of,
-    leaks,
-    only,
-    played,
-)
+from tests.fixtures.lint_traces import LAPLACE, MESSAGES, ROUNDS, P, found_in, header_of, leaks, only, played
 
 KINDS = pytest.mark.parametrize("kind", ["model", "update"])
 

@@ -8,8 +8,9 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.defenses.gaussian import GaussianNoise
 from foltr_audit.trace.lint import LintResult
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
-from tests.fixtures.lint_traces import Floats, leaks, outcome
+from tests.fixtures.lint_traces import leaks, outcome
 
 NOISE = {
     "laplace": "laplace:eps=1.2,sensitivity=3",

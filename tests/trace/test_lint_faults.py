@@ -19,8 +19,9 @@ from foltr_audit.core.plugins import MessageDefense, RoundContext
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
 from foltr_audit.trace.lint import LintResult
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
-from tests.fixtures.lint_traces import Floats, leaks, only, outcome
+from tests.fixtures.lint_traces import leaks, only, outcome
 
 CLIENTS, P, ROUNDS = 200, 46, 20
 SKELLAM, DISCRETE = "skellam:sigma=0.85,step=0.25", "discrete-gaussian:sigma=0.85,step=0.25"

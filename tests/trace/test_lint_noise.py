@@ -7,8 +7,9 @@ import pytest
 
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
-from tests.fixtures.lint_traces import LAPLACE, MESSAGES, Floats, P, found_in, header_of, leaks, only, played
+from tests.fixtures.lint_traces import LAPLACE, MESSAGES, P, found_in, header_of, leaks, only, played
 
 # --- what a law leaves untouched ------------------------------------------------------------------
 

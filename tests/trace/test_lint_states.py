@@ -12,6 +12,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import TraceHeader
 from foltr_audit.trace.lint import CHECKS, CoverageGap, LintOutcome, LintResult
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE, MESSAGES, P, done_with, header_of, leaks, outcome, played
 
@@ -297,7 +298,7 @@ def test_equal_messages_on_a_fine_grid_are_a_leak() -> None:
     law = "skellam:sigma=2,step=0.5"
     header = header_of(noise=law, events=["rounded:step=0.5,nearest", f"noised:{law}"])
 
-    def twice(round_: int, learnt: lint_traces.Floats, noise: lint_traces.Floats) -> lint_traces.Floats:
+    def twice(round_: int, learnt: Floats, noise: Floats) -> Floats:
         noise[7] = noise[3]
         return noise
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from foltr_audit.privacy.noise import (
     DiscreteGaussian,
@@ -25,10 +24,9 @@ from foltr_audit.rng import Streams
 from foltr_audit.trace.lint import NoiseDeclaration, concentration, probability_within
 from foltr_audit.trace.lint.probabilities import half_widths, with_variance
 from foltr_audit.trace.lint.windows import SURE, NoiseWindow, WindowCounter, enough_trials, inside, too_many
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE
-
-Floats = NDArray[np.float64]
 
 
 def _known(law: NoiseLaw, size: Any) -> Floats:

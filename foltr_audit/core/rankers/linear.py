@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers.base import Documents, Floats, Ints, Ranker
+from foltr_audit.core.rankers.base import Documents, Ranker
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers.base import Documents, Floats, Ints, Ranker
+from foltr_audit.core.rankers.base import Documents, Ranker
+from foltr_audit.utils.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.network import NetworkShape

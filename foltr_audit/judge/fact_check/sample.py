@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.trace import Trace
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from foltr_audit.utils.arrays import Floats, Ints
 
 MOST_MESSAGES = 200
 _MOST_PARTS = 10

@@ -21,9 +21,7 @@ from foltr_audit.judge.fact_check.steps import (
     tolerance_of,
 )
 from foltr_audit.privacy.events import Ball
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats
 
 _ENOUGH = 0.95  # of the messages: no setting further away is tried
 _ALIKE = 0.05  # shares of messages that differ less are alike: then the nearer setting, or fewer clicks

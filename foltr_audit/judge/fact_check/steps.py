@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from foltr_audit.utils.arrays import Bools, Floats
 
 RELATIVE = 1e-4  # of the usual size of an update: nearer than that is the same number
 _MOVED = 8.0  # tolerances that a number must exceed to count as moved

@@ -15,8 +15,7 @@ from foltr_audit.report.results.attack_rows import columns
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.population import intent_rows, link_rows
 from foltr_audit.rng import Streams
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 _DIGITS = 2  # estimates that agree in so many are tied
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.results.base import Row, groups
 from foltr_audit.report.results.twins import Ran, fixed_intents, ran
 from foltr_audit.simulation.intent_metrics import deltas, drops, offline_ends, online_means
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 def period_rows(cells: Sequence[RunResult], among: Ran | None = None) -> list[Row]:

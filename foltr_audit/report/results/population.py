@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
@@ -14,8 +13,7 @@ from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.results.attack_rows import columns
 from foltr_audit.report.results.base import Row
 from foltr_audit.rng import Streams
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 def intent_rows(evidence: IntentEvidence, where: Row, streams: Streams) -> Iterator[Row]:

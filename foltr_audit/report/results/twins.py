@@ -22,11 +22,11 @@ from foltr_audit.simulation.intent_metrics import (
     specific_offline,
     specific_online,
 )
+from foltr_audit.utils.arrays import Floats
 
 SPECIFIC = "one ranker per intent"
 """What the rankers together are called of which each learns one intent alone."""
 
-Floats = NDArray[np.float64]
 Ran = Mapping[Spec, RunResult]
 """Every Spec that was run."""
 

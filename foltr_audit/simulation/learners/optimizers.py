@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 class Optimizer(Protocol):

@@ -13,7 +13,8 @@ from foltr_audit.trace.lint.base import LintCheck
 from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
 from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap
-from foltr_audit.trace.lint.rounds import Bools, ServerView
+from foltr_audit.trace.lint.rounds import ServerView
+from foltr_audit.utils.arrays import Bools
 
 LEAST_SHARE = 1e-4
 """Fewer coordinates than this share may be equal by chance."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.trace.lint.findings import LintFinding
 from foltr_audit.trace.lint.outcome import CoverageGap
-from foltr_audit.trace.lint.rounds import Floats, ServerView
+from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import NoiseWindow, WindowCounter, inside, too_many
+from foltr_audit.utils.arrays import Floats
 
 FARTHEST = 16
 """Messages of one place are compared over so many rounds, messages of a round over so many places."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from foltr_audit.trace.lint.findings import LintFinding, number
 from foltr_audit.trace.lint.lagged import FARTHEST, spread
 from foltr_audit.trace.lint.outcome import CoverageGap
-from foltr_audit.trace.lint.rounds import Bools, Floats, ServerView
+from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import SURE, NoiseWindow, enough_trials, inside, too_many
+from foltr_audit.utils.arrays import Bools, Floats
 
 MOST_COORDINATES = 256
 """So many coordinates of each message are compared, evenly spread."""

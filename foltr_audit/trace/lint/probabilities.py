@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, NoiseLaw, Skellam
+from foltr_audit.utils.arrays import Floats
 
-Floats = NDArray[np.float64]
 LatticeLaw = DiscreteGaussian | Skellam
 """Laws on the multiples of a `step`."""
 

@@ -16,8 +16,9 @@ from foltr_audit.trace.lint.lagged import LagTests
 from foltr_audit.trace.lint.near_duplicates import NearDuplicateSearch
 from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap
-from foltr_audit.trace.lint.rounds import Bools, ServerView
+from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import SURE, inside, too_many
+from foltr_audit.utils.arrays import Bools
 
 _LEAST_COORDINATES = 4
 

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Bools, Floats
 
 STILL = 2.0**-40
 """A coordinate stands still where it moves by at most this share of the largest move of its column."""
