@@ -46,6 +46,7 @@ bench-audit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks.audit_faults --markdown build/audit-faults.md
 
 docs: $(DOCS)
+	$(BIN)/python -m tests.rooms_picture
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
 
 lint: $(STAMP)

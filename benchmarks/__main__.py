@@ -64,6 +64,12 @@ def _order(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     return fixed_order(options)
 
 
+def _libraries(options: BenchmarkOptions) -> list[BenchmarkFigure]:
+    from benchmarks.libraries import libraries
+
+    return libraries(options)
+
+
 def _papers(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.papers import papers
 
@@ -79,6 +85,7 @@ SUBJECTS: dict[str, Subject] = {
     "trace": _trace,
     "start": _start,
     "order": _order,
+    "libraries": _libraries,
     "papers": _papers,
 }
 _WIDTH = 140  # of the table where stdout is no terminal

@@ -17,6 +17,7 @@ _SUBJECTS = {
     "trace": "Trace",
     "start": "Start-up, whole processes",
     "order": "The same bits on every processor",
+    "libraries": "Written by hand, compared with a library",
     "papers": "Runs of Wang et al. 2021, whole processes",
 }
 _HEADS = ("", "median", "unit", "lowest .. highest", "target", "")

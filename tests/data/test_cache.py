@@ -22,7 +22,7 @@ from foltr_audit.data.normalize import NORMALISATIONS
 from foltr_audit.errors import FoltrAuditError
 from tests.fixtures.command import run
 from tests.fixtures.data_cache import PARTS, TEXT, assert_same, contents, is_mapped, load, names
-from tests.repository.test_architecture import imports, modules
+from tests.fixtures.import_graph import imports, modules
 
 # --- the same data --------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
 from foltr_audit.report.tables.published_attacks import COMPARED
 from tests.fixtures.command import SHARED, run
-from tests.repository.test_architecture import ROOT
+from tests.fixtures.import_graph import ROOT
 
 PAPER = SHARED / "papers" / "fpdgd-label-attacks-pham-2022.txt"
 QUICK = ("--clients", 30, "--rounds", 2)

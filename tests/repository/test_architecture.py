@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PLUGIN_FOLDERS = ("attacks", "defenses", "scenarios")
-LINKED_FOLDERS = (*PLUGIN_FOLDERS, "studies")
+from tests.fixtures.import_graph import (
+    OURS,
+    ROOMS,
+    ROOT,
+    THEIRS,
+    edges,
+    imports,
+    inside,
+    modules,
+    package_of,
+    room_of,
+    tree,
+)
+
 MOST_EDGES = 80
 
 
 STUDIES = "foltr_audit.studies"
 """Programs for one question, which only the command line imports."""
-
-ROOMS = (
-    *("utils", "kernels", "privacy", "core", "data", "trace", "inference", "simulation", "judge", "auditing"),
-    *("experiments", "report", "evidence", "cli"),
-)
-"""Every room may import those before it, and itself."""
 
 ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
 """`errors` and `rng` lie below all rooms, `plugins` is a facade of `core.plugins`; `api` is for users."""
@@ -97,89 +99,7 @@ FORBIDDEN_CALLS = {
 }
 
 
-# --- reading the sources --------------------------------------------------------------------------
-
-
-@cache
-def modules() -> dict[str, Path]:
-    """Every module of the packages by its dotted name."""
-    package = ROOT / "foltr_audit"
-    folders = (package, *(package / folder for folder in LINKED_FOLDERS))  # rglob does not follow links
-    found = {}
-    for path in sorted({path for folder in folders for path in folder.rglob("*.py")}):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        found[name.removesuffix(".__init__")] = path
-    return found
-
-
-@cache
-def tree(name: str) -> ast.Module:
-    """The syntax tree of a module."""
-    return ast.parse(modules()[name].read_text(encoding="utf-8"))
-
-
-def package_of(name: str, level: int) -> str:
-    """The package that a relative import of some level starts from."""
-    parts = name.split(".")
-    if modules()[name].name != "__init__.py":
-        parts = parts[:-1]
-    return ".".join(parts[: len(parts) - level + 1])
-
-
-def targets(name: str, node: ast.stmt) -> Iterator[str]:
-    """Dotted names of what an import statement imports: modules where they are ours, else as written."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        start = package_of(name, node.level) if node.level else ""
-        base = ".".join(part for part in (start, node.module) if part)
-        for alias in node.names:
-            inner = f"{base}.{alias.name}"
-            yield inner if inner in modules() else base
-
-
-def statements(body: list[ast.stmt], *, lazy: bool) -> Iterator[ast.stmt]:
-    """Import statements: those that run on import, or with `lazy` every one."""
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        elif lazy:
-            yield from (inner for inner in ast.walk(node) if isinstance(inner, ast.Import | ast.ImportFrom))
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            yield from statements(node.body + node.orelse, lazy=False)
-        elif isinstance(node, ast.Try):
-            yield from statements(node.body + node.orelse + node.finalbody, lazy=False)
-
-
-@cache
-def imports(name: str, *, lazy: bool = True) -> frozenset[str]:
-    """What a module imports; `lazy` includes imports in functions and those for type checkers."""
-    found = statements(tree(name).body, lazy=lazy)
-    return frozenset(target for node in found for target in targets(name, node))
-
-
-def inside(name: str, room: str) -> bool:
-    """Whether a module is a room or in it."""
-    return name == room or name.startswith(f"{room}.")
-
-
-def room_of(name: str) -> str | None:
-    """The room of a module; None at the root and in a plug-in."""
-    parts = name.split(".")
-    return parts[1] if parts[0] == "foltr_audit" and len(parts) > 1 and parts[1] in ROOMS else None
-
-
-THEIRS = [name for name in modules() if any(inside(name, f"foltr_audit.{room}") for room in PLUGIN_FOLDERS)]
-OURS = [name for name in modules() if name != "foltr_audit" and name not in THEIRS]
-
-
 # --- directions -----------------------------------------------------------------------------------
-
-
-def edges() -> Counter[tuple[str, str]]:
-    """How often one room imports from another."""
-    pairs = ((room_of(name), room_of(target)) for name in OURS for target in imports(name))
-    return Counter((room, other) for room, other in pairs if room and other and room != other)
 
 
 def test_a_room_imports_only_from_rooms_before_it() -> None:

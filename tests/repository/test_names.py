@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.repository.test_architecture import ROOT, inside, modules
+from tests.fixtures.import_graph import ROOT, inside, modules
 
 MOST_LINES, FEWEST_LINES = 400, 25
 

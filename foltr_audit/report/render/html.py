@@ -10,7 +10,7 @@ def html_page(document: ReportDocument) -> str:
     """A document as the text of an HTML page. The same document gives the same page.
 
     The template escapes every value, so that whatever the document quotes is shown as text. A value that the
-    document lacks is an error. Pictures are SVG inside the page, in the colors of the reader's theme.
+    document lacks is an error. Pictures are SVG inside the page, in the colours of the reader's theme.
     """
     import jinja2
 

@@ -1,0 +1,41 @@
+"""Pages about the code: every path that they name exists, and the picture of the rooms is current."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.fixtures.import_graph import ROOMS, ROOT, edges
+from tests.rooms_picture import PICTURE, render
+
+PAGES = ("docs/architecture.md", "docs/decisions.md", "docs/maths.md", "CONTRIBUTING.md")
+EXAMPLES = {"attacks/last_position.py"}
+"""Files that a reader of a page writes."""
+
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.py)`")
+
+
+def missing(text: str) -> list[str]:
+    """Paths in backticks that are neither in the repository nor in the package."""
+    paths = sorted(set(PATH.findall(text)) - EXAMPLES)
+    return [path for path in paths if not any((ROOT / base / path).exists() for base in ("", "foltr_audit"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_files_that_a_page_names_exist(page: str) -> None:
+    assert not missing((ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_a_path_that_is_no_more_is_seen() -> None:
+    assert missing("see `judge/clicks.py` and `judge/nobody.py`") == ["judge/nobody.py"]
+
+
+def test_the_picture_of_the_rooms_is_current() -> None:
+    """`make docs` draws it anew."""
+    assert PICTURE.read_text(encoding="utf-8") == render()
+
+
+def test_the_picture_shows_every_import_between_rooms() -> None:
+    assert render().count('class="dot"') == len(edges())
+    assert all(f">{room}</text>" in render() for room in ROOMS)
