@@ -99,7 +99,7 @@ def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[Rel
 
     >>> p, clicked = np.array([0.0, 0.5, 0.5, 1.0]), np.array([False, False, True, True])
     >>> [row for row in reliability(p, clicked) if row.documents == 2]
-    [Bin(low=0.5, high=0.6, documents=2, probability=0.5, clicked=0.5)]
+    [ReliabilityBin(low=0.5, high=0.6, documents=2, probability=0.5, clicked=0.5)]
     """
     which = np.minimum(np.floor(p * BINS).astype(np.int64), BINS - 1)
     documents = np.bincount(which, minlength=BINS)

@@ -1,5 +1,8 @@
 """Types of arrays, under the short names that annotations use.
 
+They are aliases: mypy checks them, and nothing checks them when a program runs. Where data come from outside,
+the readers of `utils/reading/` check number formats and shapes.
+
 Docstrings give the shape of each array in letters: C clients of a cohort, B interactions of each, k documents
 of a shown list, P parameters; other letters are explained where they are used.
 """
@@ -19,4 +22,4 @@ Ints = NDArray[np.int64]
 """Whole numbers: indices, counts, labels; -1 stands for none."""
 
 Bools = NDArray[np.bool_]
-"""Clicks, and masks of what is there."""
+"""Clicks, and masks of the places that hold a document."""

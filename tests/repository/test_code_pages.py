@@ -10,15 +10,15 @@ from tests.fixtures.import_graph import ROOMS, ROOT, edges
 from tests.rooms_picture import PICTURE, render
 
 PAGES = ("docs/architecture.md", "docs/decisions.md", "docs/maths.md", "CONTRIBUTING.md")
-EXAMPLES = {"attacks/last_position.py"}
-"""Files that a reader of a page writes."""
+NOT_STORED = {"attacks/last_position.py", "build/docs"}
+"""What a reader of a page writes or builds."""
 
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.py)`")
 
 
 def missing(text: str) -> list[str]:
     """Paths in backticks that are neither in the repository nor in the package."""
-    paths = sorted(set(PATH.findall(text)) - EXAMPLES)
+    paths = sorted(set(PATH.findall(text)) - NOT_STORED)
     return [path for path in paths if not any((ROOT / base / path).exists() for base in ("", "foltr_audit"))]
 
 
