@@ -17,14 +17,10 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
 from .elementary import log
-from .jit import inlined, kernel, parallel_kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 
 _NEVER = 1e-10  # a chance that counts as none
 _DEPENDENT = 1e-12  # a variance, relative to its own before others were taken out, that counts as none

@@ -17,17 +17,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .directions import LANES, fill_directions
 from .elementary import decay, power
-from .jit import inlined, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import dot
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 PLACE_BITS, CLIENT_BITS, ROUND_BITS = 10, 22, 21  # of an id: 53 together, exact in float64
 
@@ -56,7 +52,7 @@ class CandidateBuffers(NamedTuple):
     directions: Floats
     where: Ints
     weights: Floats
-    wins: NDArray[np.bool_]
+    wins: Bools
     kept: Floats
 
 
@@ -178,7 +174,7 @@ def _weigh_tile(
 
 
 @kernel
-def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: NDArray[np.bool_]) -> None:
+def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> None:
     """Which candidates of a tile are below the current ranker, from weights (n, LANES); bool (LANES,)."""
     length = weights.shape[0]
     sums, ones = np.zeros((4, LANES)), np.zeros(2)
@@ -247,10 +243,10 @@ def play_coltr(
     data: UserQueries,
     names: UserStreamKeys,
     rules: COLTRRules,
-    queries: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    model: NDArray[np.float64],
-    state: NDArray[np.float64],
+    queries: Ints,
+    clients: Ints,
+    model: Floats,
+    state: Floats,
     seen: UserInteractions,
 ) -> None:
     """All interactions of a round, of clients (N,) with queries (N,); model (1, P) and state change in place.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .elementary import cosine_and_sine, log_normal
-from .jit import inlined, kernel
+from .jit import Floats, Ints, inlined, kernel
 
 LANES = 64
 """Directions that are made at once."""
@@ -50,7 +50,7 @@ def _unit(high: np.uint32, low: np.uint32) -> float:
 
 
 @kernel
-def _fill_pair(out: NDArray[np.float64], row: int, words: NDArray[np.uint32]) -> None:
+def _fill_pair(out: Floats, row: int, words: NDArray[np.uint32]) -> None:
     """Normal numbers out[row] and out[row + 1] of every lane, from four random words each.
 
     One loop for each step: each of them compiles to wide registers, and all in one do not.
@@ -68,9 +68,7 @@ def _fill_pair(out: NDArray[np.float64], row: int, words: NDArray[np.uint32]) ->
 
 
 @kernel
-def fill_directions(
-    out: NDArray[np.float64], where: NDArray[np.int64], dimension: int, purpose: int, key: np.uint64
-) -> None:
+def fill_directions(out: Floats, where: Ints, dimension: int, purpose: int, key: np.uint64) -> None:
     """Fill columns of `out` with unit vectors of a dimension d, one a lane.
 
     Args:

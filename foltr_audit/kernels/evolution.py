@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cascade import click_group
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
 from .philox import fill_uniforms
 from .ranking import Features, dot
 from .standard_normal import fill_normals
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
 
 _CHUNK = 32  # clients whose perturbations are summed together, in their order; part of what the sum is
@@ -206,7 +204,7 @@ def _play_group(
     mirrored_from: Ints,
     pool: GroupBuffers,
     all_shown: Ints,
-    all_clicks: NDArray[np.bool_],
+    all_clicks: Bools,
 ) -> None:
     """All interactions of a few clients; those from `mirrored_from` (rows,) on at the mirrored model."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
@@ -234,7 +232,7 @@ def _play(
     sigma: float,
     mirrored_from: Ints,
     shown: Ints,
-    clicks: NDArray[np.bool_],
+    clicks: Bools,
 ) -> None:
     C = clients.size
     for part in numba.prange((C + _PLAYED - 1) // _PLAYED):
@@ -274,7 +272,7 @@ def play_perturbed(
     round_: int,
     click_purpose: int,
     key: np.uint64,
-) -> tuple[Ints, NDArray[np.bool_]]:
+) -> tuple[Ints, Bools]:
     """Lists in score order of the perturbed linear models, and cascade clicks on them.
 
     Client c asks queries[c] at `parameters + sigma z` where z are the normal numbers of its seed; with

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .click_sums import Floats, Ints, SumNoiseTable, UpdateSums, explained, fill_cascade_moments
+from .click_sums import SumNoiseTable, UpdateSums, explained, fill_cascade_moments
 from .elementary import exp
-from .jit import kernel, parallel_kernel
+from .jit import Floats, Ints, kernel, parallel_kernel
 
 _MOST_TRIED = 8000  # assignments of grades that are weighed for one list
 _BETTER = 1e-9  # a gain in log evidence that counts

@@ -11,13 +11,8 @@ preferences from clicks", sections 3.1 and 3.2.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from .jit import Bools, Floats, Ints, kernel
 
 _STEEPNESS = 3  # tau of the softmax over ranks
 

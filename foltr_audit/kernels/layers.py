@@ -8,12 +8,7 @@ wherever it stands, and they use wide registers without any fast-math.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .jit import kernel
-
-Floats = NDArray[np.float64]
+from .jit import Floats, kernel
 
 LANES = 16
 """Documents of a tile; more would be idle at the end of a query, fewer leave registers idle."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
+from .jit import Floats, Ints, kernel, parallel_kernel
 from .patterns import ClipRule, shrunk
-
-Floats = NDArray[np.float64]
 
 
 @kernel
@@ -26,7 +23,7 @@ def pattern_terms(
     weights: Floats,
     rows: Floats,
     starts: Floats,
-    lengths: NDArray[np.int64],
+    lengths: Ints,
     rate: float,
     only_observed: bool,
     ball: ClipRule,

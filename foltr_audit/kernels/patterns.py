@@ -12,18 +12,15 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
 from .elementary import exp, log
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 
 _SMALL, _LARGE = 1e-280, 1e280  # sums of squares between them lost nothing
 
 MOST_DOCUMENTS = 14
 """Longer lists have too many patterns to weigh each."""
-
-Floats = NDArray[np.float64]
 
 
 class ClipRule(NamedTuple):
@@ -130,7 +127,7 @@ def pattern_likelihoods(
     starts: Floats,
     rows: Floats,
     weights: Floats,
-    lengths: NDArray[np.int64],
+    lengths: Ints,
     only_observed: bool,
     ball: ClipRule,
     table: DensityTable,
@@ -191,7 +188,7 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
 
 
 @parallel_kernel
-def cascade_log_priors(click: Floats, stop: Floats, lengths: NDArray[np.int64]) -> Floats:
+def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints) -> Floats:
     """Log probability of every click pattern of lists under a cascade, (n, 2^k); -inf beyond the length.
 
     `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document.
@@ -205,9 +202,7 @@ def cascade_log_priors(click: Floats, stop: Floats, lengths: NDArray[np.int64]) 
 
 
 @parallel_kernel
-def cascade_log_prior(
-    click: Floats, stop: Floats, lengths: NDArray[np.int64], patterns: NDArray[np.int64]
-) -> Floats:
+def cascade_log_prior(click: Floats, stop: Floats, lengths: Ints, patterns: Ints) -> Floats:
     """Log probability of one click pattern each, (n,); as `cascade_log_priors`."""
     out = np.empty(patterns.size)
     for i in numba.prange(patterns.size):
@@ -216,9 +211,7 @@ def cascade_log_prior(
 
 
 @parallel_kernel
-def marginals(
-    log_posterior: Floats, lengths: NDArray[np.int64], k: int
-) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
+def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Ints, Floats, Floats]:
     """What unnormalised log posteriors (n, 2^k) of patterns say.
 
     Returns:
@@ -264,7 +257,7 @@ def log_likelihoods(residuals: Floats, table: DensityTable) -> Floats:
 
 
 @parallel_kernel
-def best_patterns(log_posterior: Floats, most: int) -> NDArray[np.int64]:
+def best_patterns(log_posterior: Floats, most: int) -> Ints:
     """The `most` patterns of the largest values of each row (n, 2^k), best first: int64 (n, most).
 
     Of equal ones the lower pattern comes first.

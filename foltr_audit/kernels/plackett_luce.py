@@ -14,17 +14,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import decay
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 from .philox import fill_uniforms
 
 _BLOCK = 8  # documents whose weights are summed together
 _FADED = 1e-200  # below this sum of weights they are taken relative to a new maximum
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class SamplingBuffers(NamedTuple):
@@ -211,14 +207,7 @@ def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -
 
 @parallel_kernel
 def sampled_lists(
-    scores: Floats,
-    starts: Ints,
-    k: int,
-    first: int,
-    clients: Ints,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
+    scores: Floats, starts: Ints, k: int, first: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Ints:
     """Up to k positions a client, sampled from Plackett-Luce without replacement; (C, k), padded with -1.
 

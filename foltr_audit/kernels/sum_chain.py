@@ -11,15 +11,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import parallel_kernel
-
-Floats = NDArray[np.float64]
+from .jit import Floats, Ints, parallel_kernel
 
 
 @parallel_kernel
-def sum_likelihoods(
-    laws: Floats, totals: NDArray[np.int64], after: NDArray[np.int32], sizes: NDArray[np.int64]
-) -> Floats:
+def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes: Ints) -> Floats:
     """P(the sum is as it is | number i of a row has value r, the others follow their laws), (m, n, v).
 
     Args:

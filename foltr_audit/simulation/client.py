@@ -180,12 +180,12 @@ class ClientSimulator:
     def _in_kernel(
         self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
     ) -> tuple[LocalModels, CohortInteractions]:
-        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_played, play_local_steps
+        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_result, play_local_steps
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
         stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
-        played = empty_played(queries, context.parameters.size, LIST_LENGTH)
+        played = empty_result(queries, context.parameters.size, LIST_LENGTH)
         play_local_steps(
             self._documents, rules, stream, queries, lifts, context.clients, context.parameters, played, CHUNK
         )
