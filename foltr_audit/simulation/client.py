@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_mixture import declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
@@ -25,6 +24,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
@@ -113,11 +113,11 @@ class CohortInteractions:
         clipped: whether the step stage changed the local model, bool (C, B).
     """
 
-    queries: NDArray[np.int64]
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
-    reported: NDArray[np.bool_]
-    clipped: NDArray[np.bool_]
+    queries: Ints
+    shown: Ints
+    clicks: Bools
+    reported: Bools
+    clipped: Bools
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,8 +129,8 @@ class LocalModels:
         steps: sum of the gradient steps taken, before any defense, float64 (C, P).
     """
 
-    models: NDArray[np.float64]
-    steps: NDArray[np.float64]
+    models: Floats
+    steps: Floats
 
 
 class LocalStep(NamedTuple):
@@ -143,8 +143,8 @@ class LocalStep(NamedTuple):
     """
 
     number: int
-    queries: NDArray[np.int64]
-    ways: NDArray[np.int64]
+    queries: Ints
+    ways: Ints
     context: RoundContext
 
 
@@ -157,7 +157,7 @@ class ClientSimulator:
         self.world = world
 
     def play(
-        self, asked: QueryAssignment, context: RoundContext, given: NDArray[np.int64] | None = None
+        self, asked: QueryAssignment, context: RoundContext, given: Ints | None = None
     ) -> tuple[LocalModels, CohortInteractions]:
         """Every client asks its queries, one after the other: (C, B).
 
@@ -196,7 +196,7 @@ class ClientSimulator:
         )
 
     def _step_by_step(
-        self, asked: QueryAssignment, context: RoundContext, given: NDArray[np.int64] | None
+        self, asked: QueryAssignment, context: RoundContext, given: Ints | None
     ) -> tuple[LocalModels, CohortInteractions]:
         queries = asked.queries
         models = np.tile(context.parameters, (queries.shape[0], 1))
@@ -218,15 +218,8 @@ class ClientSimulator:
         )
 
     def _step(
-        self, here: LocalStep, models: NDArray[np.float64], given: NDArray[np.int64] | None
-    ) -> tuple[
-        NDArray[np.int64],
-        NDArray[np.bool_],
-        NDArray[np.bool_],
-        NDArray[np.float64],
-        NDArray[np.float64],
-        NDArray[np.bool_],
-    ]:
+        self, here: LocalStep, models: Floats, given: Ints | None
+    ) -> tuple[Ints, Bools, Bools, Floats, Floats, Bools]:
         """Lists, clicks, reported clicks, models after the gradient step and the step stage; clipped.
 
         Lists are the `given` ones (C, k), if there are any.
@@ -245,9 +238,7 @@ class ClientSimulator:
         after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
         return listed, clicked, learnt, stepped, after, cut
 
-    def _show(
-        self, scores: NDArray[np.float64], starts: NDArray[np.int64], here: LocalStep, context: RoundContext
-    ) -> NDArray[np.int64]:
+    def _show(self, scores: Floats, starts: Ints, here: LocalStep, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""
         from foltr_audit.kernels.plackett_luce import sampled_lists
         from foltr_audit.kernels.ranking import top_lists

@@ -17,6 +17,7 @@ from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats, Ints
 
 _MOST_GRADES = 128  # as many as kernels can tell apart, over all click models
 
@@ -39,7 +40,7 @@ class ClientData:
     data: Dataset
     origin: QueryOrigin
     holdings: tuple[tuple[int, ...] | None, ...]
-    places: NDArray[np.int64]
+    places: Ints
     models: tuple[ClickModel, ...]
     intents: int
     largest_label: int
@@ -102,13 +103,11 @@ class ClientData:
         every = [m * stride + labels for m in range(len(self.models)) for labels in ways]
         return np.concatenate(every).astype(np.int8)
 
-    def lifts(self, ways: NDArray[np.int64]) -> NDArray[np.int64]:
+    def lifts(self, ways: Ints) -> Ints:
         """Where in `grades` those of some ways begin."""
         return np.ascontiguousarray(ways * self.data.n_documents)
 
-    def clicked_grades(
-        self, queries: NDArray[np.int64], ways: NDArray[np.int64], shown: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def clicked_grades(self, queries: Ints, ways: Ints, shown: Ints) -> Ints:
         """What the click model reads of lists (C, k) of queries (C,), int64 (C, k), -1 at the padding."""
         first = self.lifts(ways) + self.data.offsets[queries]
         rows = first[:, np.newaxis] + np.maximum(shown, 0)
@@ -123,7 +122,7 @@ class ClientData:
         return [self.data] if self.intents == 1 else [self.data.under(i) for i in range(self.intents)]
 
     @cached_property
-    def ideals(self) -> list[NDArray[np.float64]]:
+    def ideals(self) -> list[Floats]:
         """Ideal DCG of every query under each intent, (queries,) each."""
         return [ideal_dcg(data) for data in self._judged]
 
@@ -139,11 +138,11 @@ class _GradeSubset(NamedTuple):
     """
 
     data: Dataset
-    queries: NDArray[np.int64]
-    documents: NDArray[np.int64]
+    queries: Ints
+    documents: Ints
     whole: int
 
-    def places(self, first: int) -> NDArray[np.int64]:
+    def places(self, first: int) -> Ints:
         """Number of each query of the whole, the held ones numbered from `first` on; -1 of the others."""
         places = np.full(self.whole, -1)
         places[self.queries] = first + np.arange(self.queries.size)

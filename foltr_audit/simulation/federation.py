@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.simulation.evaluation import OfflineMetrics
+from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.online_metrics import OnlineMetrics
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import training
+from foltr_audit.utils.arrays import Floats, Ints
 
 TRAIN = 0
 """Index of the training part among the parts of a collection."""
@@ -36,13 +36,11 @@ class Federation:
         )
         self.training = training(setup, self.clientele.world)
         self.online = OnlineMetrics(
-            world=self.clientele.world,
-            population=setup.population,
-            no_relevant=setup.spec.train.no_relevant,
+            world=self.clientele.world, population=setup.population, no_relevant=setup.spec.train.no_relevant
         )
         self.evaluation = OfflineMetrics(setup)
 
-    def cohort(self, round_: int) -> NDArray[np.int64]:
+    def cohort(self, round_: int) -> Ints:
         """Ids of the clients that play a round, rising; a uniform sample without replacement."""
         population = self.setup.spec.population
         everybody = np.arange(population.clients)
@@ -53,14 +51,14 @@ class Federation:
         chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
         return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
 
-    def rounds(self, start: NDArray[np.float64] | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
+    def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
         """Play rounds first .. T-1 from a first model (P,), or from what the server has."""
         for round_ in range(first, self.setup.spec.train.rounds):
             played = self.play(start, round_)
             yield played
             start = played.after
 
-    def play(self, start: NDArray[np.float64] | GlobalModel, round_: int) -> RoundResult:
+    def play(self, start: Floats | GlobalModel, round_: int) -> RoundResult:
         """One round from a first model (P,), or from what the server has.
 
         Raises:
@@ -68,9 +66,9 @@ class Federation:
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort, most = self.setup, self.cohort(round_), self.clientele.most
-        blank = setup.context(round_, cohort, most, before.parameters)
-        asked = self.clientele.ask(blank)
-        context = setup.context(round_, cohort, asked.counts, before.parameters)
+        context = setup.context(round_, cohort, most, before.parameters)
+        asked = self.clientele.ask(context)
+        context = replace(context, counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
         metrics = self.online.of(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
@@ -87,13 +85,13 @@ class Federation:
             embeds=setup.spec.trace.embed_features,
         )
 
-    def _offline(self, round_: int, parameters: NDArray[np.float64]) -> dict[str, float]:
+    def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
         if not self._evaluates(round_):
             return self.evaluation.nothing()
         return self.evaluation.metrics(parameters, self.weights_after(round_))
 
-    def weights_after(self, round_: int) -> NDArray[np.float64]:
+    def weights_after(self, round_: int) -> Floats:
         """How likely each intent (I,) is at the last interaction of a round."""
         played = (round_ + 1) * self.clientele.most * self.setup.spec.population.cohort_size
         return self.clientele.weights(played - 1)

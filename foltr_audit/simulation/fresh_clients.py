@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.query_origin import QueryOrigin
@@ -17,10 +16,11 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import DataError
-from foltr_audit.simulation.online_metrics import OnlineMetrics
+from foltr_audit.simulation.evaluation import OnlineMetrics
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import senders
+from foltr_audit.utils.arrays import Floats, Ints
 
 _IDS_PER_PART = 1_000_000_000
 
@@ -56,7 +56,7 @@ class FreshClients:
         return QueryOrigin(part=part, query=query)
 
     @cached_property
-    def queries(self) -> NDArray[np.int64]:
+    def queries(self) -> Ints:
         """Attacked queries (indices of the joined data): those with enough documents.
 
         Raises:
@@ -81,7 +81,7 @@ class FreshClients:
         """Number of queries left out for having too few documents."""
         return self.data.n_queries - self.queries.size
 
-    def _asked(self, context: RoundContext) -> NDArray[np.int64]:
+    def _asked(self, context: RoundContext) -> Ints:
         """Queries of each client, (C, B): its own, then different others of the attacked ones at random."""
         own = np.arange(self.queries.size)
         if self.protocol.interactions == 1:
@@ -92,14 +92,9 @@ class FreshClients:
         return self.queries[places]
 
     def rounds(
-        self,
-        parameters: NDArray[np.float64],
-        click_model: str,
-        first: int = 0,
-        last: GlobalModel | None = None,
+        self, parameters: Floats, click_model: str, first: int = 0, last: GlobalModel | None = None
     ) -> Iterator[RoundResult]:
         """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
-        del last
         clientele = self.setup.clientele(self.data, self.origin, click_model, own_clicks=False)
         world, population = clientele.world, clientele.population
         attacked = senders(self.setup, world, sampled=self.protocol.lists == "sampled")
@@ -124,7 +119,7 @@ class FreshClients:
                 embeds=self.setup.spec.trace.embed_features,
             )
 
-    def _clients(self, groups: int) -> NDArray[np.int64]:
+    def _clients(self, groups: int) -> Ints:
         """A client for each query; of several groups of clients any one, whatever the query."""
         clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
         if groups == 1:
@@ -132,6 +127,6 @@ class FreshClients:
         draws = self.setup.streams.clients("fresh/group", 0, clients).uniform(1)[:, 0]
         return clients * groups + np.floor(draws * groups).astype(np.int64)
 
-    def _after(self, parameters: NDArray[np.float64]) -> GlobalModel:
+    def _after(self, parameters: Floats) -> GlobalModel:
         """The model (P,) that nothing is added to, nor remembered beside."""
         return GlobalModel(parameters, None if self.setup.learner.sends == "models" else np.empty(0))

@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import MetricDescription, mean_of_rounds
 from foltr_audit.core.records.population import Environment
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 Rows = Sequence[Mapping[str, float]]
 
@@ -141,7 +140,7 @@ def current(rows: Rows, environment: Environment, per_round: int) -> Floats:
     return _weighted(values, environment.probabilities(times))
 
 
-def period_of_rounds(rounds: int, environment: Environment, per_round: int) -> NDArray[np.int64]:
+def period_of_rounds(rounds: int, environment: Environment, per_round: int) -> Ints:
     """Number of the period that each round stands in, from 0, int64 (rounds,)."""
     times = (np.arange(rounds) + 1) * per_round - 1
     return np.asarray(np.searchsorted(environment.change_points, times, side="right"), dtype=np.int64)
@@ -157,7 +156,7 @@ def specific_offline(rankers: Sequence[Rows]) -> Floats:
     return np.asarray(np.array(columns, dtype=np.float64).mean(axis=0))
 
 
-def specific_online(rankers: Sequence[Rows], played: NDArray[np.int64]) -> Floats:
+def specific_online(rankers: Sequence[Rows], played: Ints) -> Floats:
     """Online nDCG@10 of one ranker per intent in each round, float64 (rounds,); NaN where nothing was played.
 
     Args:
@@ -171,7 +170,7 @@ def specific_online(rankers: Sequence[Rows], played: NDArray[np.int64]) -> Float
     return np.asarray(np.divide(seen, total, out=np.full(total.shape, np.nan), where=total > 0))
 
 
-def _latest(values: Floats, times: NDArray[np.int64], per_round: int) -> Floats:
+def _latest(values: Floats, times: Ints, per_round: int) -> Floats:
     """Of evaluated rounds (rounds, I) the last that ended by each time (n,), float64 (n, I); NaN without."""
     evaluated = np.flatnonzero(~np.isnan(values).all(axis=1))
     number = np.searchsorted((evaluated + 1) * per_round, times, side="right")

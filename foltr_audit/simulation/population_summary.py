@@ -7,11 +7,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import TraitValue
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Ints
 
 Row = dict[str, Any]
 
@@ -63,7 +63,7 @@ def _said(values: Sequence[TraitValue], name: str) -> Any:
     return next((said for value in reversed(values) if (said := getattr(value, name)) is not None), None)
 
 
-def _judged(setup: Setup, intent: int | None) -> NDArray[np.int64]:
+def _judged(setup: Setup, intent: int | None) -> Ints:
     """Grades under the intents that a client may have, int64 (intents, documents)."""
     data = setup.collection.train
     if intent is not None:
@@ -71,7 +71,7 @@ def _judged(setup: Setup, intent: int | None) -> NDArray[np.int64]:
     return data.grades if setup.intents > 1 else data.labels[np.newaxis]
 
 
-def _held(data: Dataset, grades: Sequence[int] | None, judged: NDArray[np.int64]) -> tuple[int, float]:
+def _held(data: Dataset, grades: Sequence[int] | None, judged: Ints) -> tuple[int, float]:
     """Queries with a document of some grades, and the mean number of relevant ones for one of them."""
     held = np.ones(data.n_documents, dtype=np.bool_) if grades is None else np.isin(data.labels, grades)
     queries = int((np.add.reduceat(held, data.offsets[:-1]) > 0).sum())

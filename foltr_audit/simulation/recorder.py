@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
@@ -14,7 +17,6 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.privacy.event_texts import event_text
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.write_behind import BackgroundWriter
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
 from foltr_audit.utils.progress import Tick
@@ -137,6 +139,46 @@ def record_rounds(
     return Trace.open(folder)
 
 
+class BackgroundWriter:
+    """Makes records of played rounds and hands them to a trace writer, in order, some rounds behind.
+
+    As a context manager it waits for all of them at the end. After an exception the rounds that
+    wait are dropped: as without the thread, whole parts stay.
+    """
+
+    def __init__(self, writer: TraceWriter, room: int) -> None:
+        """At most `room` rounds wait."""
+        self.writer = writer
+        self.room = room
+        self._waiting: deque[Future[None]] = deque()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            while kind is None and self._waiting:
+                self._waiting.popleft().result()
+        finally:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def write(self, played: RoundResult, *, messages: bool) -> None:
+        """Take one round, with its messages or without.
+
+        Raises:
+            FoltrAuditError: an earlier round could not be written.
+        """
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= self.room):
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(self._write, played, messages))
+
+    def _write(self, played: RoundResult, messages: bool) -> None:
+        self.writer.write(*played.recorded(messages=messages))
+
+
 def _is_due(played: RoundResult, every: int) -> bool:
     return every > 0 and played.context.round % every == 0
 
@@ -162,8 +204,8 @@ def trace_header(
         **facts_of(learner),
         "lists": learner.lists if training else lists or "deterministic",
         "defense": list(spec.defense),
-        "events": [event_text(event) for event in setup.events()],
-        "eps_claimed": setup.claim(),
+        "events": [event_text(event) for event in setup.privacy.events()],
+        "eps_claimed": setup.privacy.claim(),
         **_format(setup, behind),
     }
     if not training or setup.alike_in_number:
@@ -174,7 +216,7 @@ def trace_header(
         knowledge["intents"] = setup.intents
     if collection.n_intents > 1 and spec.data.balance is not False:
         knowledge["intents_numbered"] = [str(spec.seed), str(spec.repetition)]
-    ball, noise = setup.chain.ball, setup.noise()
+    ball, noise = setup.chain.ball, setup.privacy.noise()
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
     if noise is not None:

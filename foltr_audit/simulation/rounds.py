@@ -13,6 +13,7 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +30,7 @@ class CohortMessages:
 
     messages: Payload
     wired: WireMessages
-    updates: NDArray[np.float64]
+    updates: Floats
     interactions: CohortInteractions
     seeds: NDArray[np.uint64] | None = None
 
@@ -57,7 +58,7 @@ class RoundResult:
     embeds: bool
 
     @property
-    def aggregate(self) -> NDArray[np.float64]:
+    def aggregate(self) -> Floats:
         """The global model afterwards, float64 (P,)."""
         return self.after.parameters
 

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foltr_audit.core.chain_warnings import warnings
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import (
     ClickModel,
-    Defense,
     Environment,
     Learner,
-    MetricDefense,
     MetricLearner,
     ModelLearner,
     Population,
-    PrivacyEvent,
     RoundContext,
     Scenario,
     ScenarioContext,
 )
-from foltr_audit.core.plugins.answers import claims_of, one_of
+from foltr_audit.core.plugins.answers import one_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.rankers import Ranker, make_ranker
@@ -35,12 +29,12 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import parse_scenarios
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.events import NoiseAddition
-from foltr_audit.privacy.randomized_response import composed
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.privacy_description import PrivacyDescription
 from foltr_audit.simulation.traffic import QueryTraffic
+from foltr_audit.utils.arrays import Floats, Ints
 
 L = TypeVar("L", bound=Learner)
 
@@ -78,6 +72,11 @@ class Setup:
     def chain(self) -> DefenseChain:
         """The defenses."""
         return DefenseChain(parse_chain(self.spec.defense))
+
+    @cached_property
+    def privacy(self) -> PrivacyDescription:
+        """What the defenses do to messages, claim and fail to hold."""
+        return PrivacyDescription(self)
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
@@ -253,12 +252,7 @@ class Setup:
         )
 
     def context(
-        self,
-        round_: int,
-        clients: NDArray[np.int64],
-        interactions: int | NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        prefix: str = "",
+        self, round_: int, clients: Ints, interactions: int | Ints, parameters: Floats, prefix: str = ""
     ) -> RoundContext:
         """The context of one round for these clients; shares are always those of a whole cohort."""
         return RoundContext(
@@ -270,76 +264,3 @@ class Setup:
             source=self.streams,
             prefix=prefix,
         )
-
-    def claim(self) -> float:
-        """The epsilon that the chain claims for one round; infinite without a claim."""
-        return self.chain.eps_claimed(self._blank_context())
-
-    def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
-        """What the chain does to a message and which link does it, for accounting."""
-        return self.chain.acts(self._blank_context(), acts_without_pairs=self._acts_without_pairs)
-
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """What the chain does to a message, for accounting."""
-        return tuple(event for _, event in self.acts())
-
-    def warnings(self) -> tuple[str, ...]:
-        """Wrong pairings in the chain, and claims that a message composes, in words."""
-        context = self._blank_context()
-        chain, parameters = self.chain.defenses, self.ranker.n_parameters
-        found = warnings(chain, parameters, context, acts_without_pairs=self._acts_without_pairs)
-        return (*found, *self._composed(), *self._unequal(), *self._told_by_lists(), *self._told_by_bits())
-
-    def _unequal(self) -> Iterator[str]:
-        """What clients of different weights do to a claim on sums."""
-        noisy = [event for event in self.events() if isinstance(event, NoiseAddition)]
-        if noisy and not self.alike_in_number and self.learner.sends == "models":
-            yield (
-                "clients weigh by their interactions: neither the noise nor the sensitivity of a sum is "
-                "what it is for equal clients"
-            )
-
-    def _told_by_lists(self) -> Iterator[str]:
-        """What lists that follow from clicks do to noise on what is sent."""
-        noisy = [link.name for link, event in self.acts() if isinstance(event, NoiseAddition)]
-        if noisy and self.lists_follow_clicks:
-            yield (
-                f"{noisy[0]}: a server that sees the shown lists reads the clicks on each from the next, "
-                "whatever the noise on the message: take --rank-with global, or one interaction a message"
-            )
-
-    def _told_by_bits(self) -> Iterator[str]:
-        """What the number format of messages does to continuous noise."""
-        if self.spec.trace.dtype != "float64":
-            return
-        from foltr_audit.privacy.accounting.walk import walk
-
-        if walk(self.events(), self.ranker.n_parameters).shows_last_bits:
-            yield (
-                "the last bits of float64 messages tell what continuous noise was added to: send float32, or "
-                "add noise on a grid"
-            )
-
-    def _composed(self) -> Iterator[str]:
-        """What a message of several randomised metrics is worth."""
-        behind = self.interactions
-        for defense in self.chain.links(MetricDefense):
-            for claim in claims_of(defense, self._blank_context()) if behind > 1 else ():
-                whole = composed(claim.epsilon, behind)
-                yield (
-                    f"{defense.name}: epsilon {claim.epsilon:.4g} is of one {claim.unit}; "
-                    f"a message of {behind} composes {whole:.4g}"
-                )
-
-    @property
-    def _acts_without_pairs(self) -> bool:
-        return not isinstance(self.learner, ModelLearner) or self.learner.clip_without_pairs
-
-    def noise(self) -> str | None:
-        """The noise law of one message in words."""
-        values = self.learner.values.size if isinstance(self.learner, MetricLearner) else 0
-        return self.chain.noise(self._blank_context(), values)
-
-    def _blank_context(self) -> RoundContext:
-        nobody = np.empty(0, dtype=np.int64)
-        return self.context(0, nobody, 0, np.zeros(self.ranker.n_parameters))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Environment, Population, RoundContext, Trait
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +50,7 @@ class QueryTraffic:
             gone |= intents != self.environment.kept
         return _in_front(QueryAssignment(np.where(gone, -1, queries), intents, self._ways(kinds, intents)))
 
-    def dress(self, queries: NDArray[np.int64], context: RoundContext) -> QueryAssignment:
+    def dress(self, queries: Ints, context: RoundContext) -> QueryAssignment:
         """What clients (C,) who are told what to ask, (C, B), make of it after the training.
 
         They have the traits of their group, but click by the model and as often as they are told. Where a
@@ -63,7 +63,7 @@ class QueryTraffic:
         intents = self._intents(context, kinds, time)
         return QueryAssignment(np.where(places >= 0, places, queries), intents, self._ways(kinds, intents))
 
-    def weights(self, time: int) -> NDArray[np.float64]:
+    def weights(self, time: int) -> Floats:
         """How likely each intent is among all interactions at a time, float64 (I,)."""
         for trait in self.population.traits:
             wanted = [value.intent for value in trait.values if value.intent is not None]
@@ -75,7 +75,7 @@ class QueryTraffic:
             return np.asarray(np.eye(self.world.intents)[self.environment.kept])
         return np.asarray(self.environment.probabilities([time])[0])
 
-    def _queries(self, holding: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _queries(self, holding: Ints, draws: Floats) -> Ints:
         """Any query with documents of each interaction's holding, by a draw for each, int64 (C, B)."""
         if len(self._pools) == 1:
             return np.floor(draws * self._pools[0].size).astype(np.int64)
@@ -85,7 +85,7 @@ class QueryTraffic:
             queries[here] = pool[np.floor(draws[here] * pool.size).astype(np.int64)]
         return queries
 
-    def _kinds(self, context: RoundContext, B: int) -> list[NDArray[np.int64]]:
+    def _kinds(self, context: RoundContext, B: int) -> list[Ints]:
         """For each trait, which of its values each interaction has, int64 (C, B)."""
         found = []
         for trait, own in zip(self.population.traits, self.population.own(context.clients), strict=True):
@@ -97,9 +97,7 @@ class QueryTraffic:
             found.append(kinds)
         return found
 
-    def _of(
-        self, kinds: list[NDArray[np.int64]], field: str, numbers: dict[object, int]
-    ) -> NDArray[np.int64]:
+    def _of(self, kinds: list[Ints], field: str, numbers: dict[object, int]) -> Ints:
         """The number of what each interaction's values say in a field, by the last trait that does, or -1."""
         found = np.full(kinds[0].shape if kinds else (1, 1), -1)
         for trait, kind in zip(self.population.traits, kinds, strict=True):
@@ -107,15 +105,13 @@ class QueryTraffic:
             found = np.where(said >= 0, said, found)
         return found
 
-    def _holding(self, kinds: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _holding(self, kinds: list[Ints]) -> Ints:
         numbers: dict[object, int] = {
             grades: number for number, grades in enumerate(self.world.holdings) if grades is not None
         }
         return np.maximum(self._of(kinds, "grades", numbers), 0)
 
-    def _intents(
-        self, context: RoundContext, kinds: list[NDArray[np.int64]], time: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _intents(self, context: RoundContext, kinds: list[Ints], time: Ints) -> Ints:
         """The intent of each interaction (C, B); where others are left out, pairs have the same."""
         own = self._of(kinds, "intent", {intent: intent for intent in range(self.world.intents)})
         if self.environment is None:
@@ -128,12 +124,12 @@ class QueryTraffic:
         passed = draws[..., np.newaxis] >= np.cumsum(chances, axis=2)[..., :-1]
         return np.where(own >= 0, own, passed.sum(axis=2))
 
-    def _ways(self, kinds: list[NDArray[np.int64]], intents: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _ways(self, kinds: list[Ints], intents: Ints) -> Ints:
         numbers: dict[object, int] = {model.text: m for m, model in enumerate(self.world.models)}
         model = np.maximum(self._of(kinds, "click_model", numbers), 0)
         return np.asarray(model * self.world.intents + intents)
 
-    def _sizes(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _sizes(self, clients: Ints) -> Ints:
         """Interactions of each client in a round, int64 (C,)."""
         sizes = np.full(clients.size, self.interactions)
         for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
@@ -141,11 +137,11 @@ class QueryTraffic:
         return sizes
 
     @cached_property
-    def _pools(self) -> list[NDArray[np.int64]]:
+    def _pools(self) -> list[Ints]:
         return [places[places >= 0] for places in self.world.places]
 
 
-def _says(trait: Trait) -> NDArray[np.int64]:
+def _says(trait: Trait) -> Ints:
     return np.array([value.interactions or 0 for value in trait.values])
 
 

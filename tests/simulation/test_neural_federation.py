@@ -71,7 +71,10 @@ def test_claims_and_noise_laws_need_no_model(setup_of: SetupOf) -> None:
     chain = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
     linear = setup_of(defense=chain)
     neural = with_ranker(linear, "neural:hidden=4")
-    assert (neural.claim(), neural.noise()) == (linear.claim(), linear.noise())
+    assert (neural.privacy.claim(), neural.privacy.noise()) == (
+        linear.privacy.claim(),
+        linear.privacy.noise(),
+    )
 
 
 @pytest.mark.parametrize("message", ["model", "update"])

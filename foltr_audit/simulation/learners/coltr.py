@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.kernel_input import searches
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 class COLTR(CentralLearner):
@@ -44,18 +44,11 @@ class COLTR(CentralLearner):
         """See `Learner.why_not`."""
         return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
 
-    def first_state(self, parameters: int) -> NDArray[np.float64]:
+    def first_state(self, parameters: int) -> Floats:
         """No update yet, and -1 in the place of each winner's id; float64 (1 + candidates,)."""
-        del parameters
         return np.concatenate([[0.0], np.full(self.candidates, -1.0)])
 
-    def learn(
-        self,
-        users: Users,
-        queries: NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-    ) -> CentralResult:
+    def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
         """See `CentralLearner.learn`.
 
         The state holds the number of updates and the ids of the last winners: their round, client and place,

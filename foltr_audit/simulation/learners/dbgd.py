@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.simulation.learners.kernel_input import searches
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 class DBGD(CentralLearner):
@@ -40,13 +40,7 @@ class DBGD(CentralLearner):
         """See `Learner.why_not`."""
         return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
 
-    def learn(
-        self,
-        users: Users,
-        queries: NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-    ) -> CentralResult:
+    def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
         """See `CentralLearner.learn`; it remembers nothing beside the model."""
         from foltr_audit.kernels.dbgd import DBGDRules, play_dbgd
 

@@ -13,6 +13,7 @@ from foltr_audit.core.plugins.learner import Fact
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class FOLtRES(MetricLearner):
@@ -68,7 +69,7 @@ class FOLtRES(MetricLearner):
         return ("none",) if eps == np.inf else (f"metric-rr:eps={plain(float(eps))}",)
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Floats:
         """What one list's metric may be, float64 (v,).
 
         MaxRR: 0 without a click, else 1/r for a first click on rank r; v = 11. DCG: the sum of
@@ -82,7 +83,7 @@ class FOLtRES(MetricLearner):
         patterns = np.arange(2**LIST_LENGTH)[:, np.newaxis] >> (ranks - 1) & 1
         return np.asarray((patterns * discounts(LIST_LENGTH)).sum(axis=1))
 
-    def outcomes(self, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def outcomes(self, clicks: Bools) -> Ints:
         """Which of `values` the clicks of each list (..., k) make, int64 (...); k is 10 at most."""
         k = clicks.shape[-1]
         if self.metric == "maxrr":
@@ -91,23 +92,19 @@ class FOLtRES(MetricLearner):
             return np.asarray(np.where(first <= k, first, 0), dtype=np.int64)
         return np.asarray(clicks @ 2 ** np.arange(k), dtype=np.int64)
 
-    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> NDArray[np.float64]:
+    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> Floats:
         """`sigma z` for each seed (C,), float64 (C, P)."""
         from foltr_audit.kernels.evolution import seed_normals
 
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
 
-    def first_state(self, parameters: int) -> NDArray[np.float64]:
+    def first_state(self, parameters: int) -> Floats:
         """What the optimiser remembers before the first round, float64 (S,)."""
         return self._ascent.first_state(parameters)
 
     def update(
-        self,
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-        seeds: NDArray[np.uint64],
-        messages: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, parameters: Floats, state: Floats, seeds: NDArray[np.uint64], messages: Floats
+    ) -> tuple[Floats, Floats]:
         """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
 
         Without any message they stay as they are.
@@ -116,9 +113,7 @@ class FOLtRES(MetricLearner):
             return parameters.copy(), state.copy()
         return self._ascent.step(parameters, state, self.gradient(seeds, messages, parameters.size))
 
-    def gradient(
-        self, seeds: NDArray[np.uint64], messages: NDArray[np.float64], parameters: int
-    ) -> NDArray[np.float64]:
+    def gradient(self, seeds: NDArray[np.uint64], messages: Floats, parameters: int) -> Floats:
         """Mean over clients of `z m / sigma`, where antithetic of `z (m+ - m-) / (2 sigma)`, float64 (P,).
 
         Args:

@@ -39,7 +39,6 @@ class SGD(Optimizer):
 
     def first_state(self, parameters: int) -> Floats:
         """Nothing, float64 (0,)."""
-        del parameters
         return np.empty(0)
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:

@@ -19,6 +19,7 @@ from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class Senders(Protocol):
@@ -36,7 +37,7 @@ class Senders(Protocol):
 class TrainingServer(Protocol):
     """The rounds of one learner on the training part."""
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+    def first(self, parameters: Floats) -> GlobalModel:
         """What the server starts with, from a first model (P,)."""
         ...
 
@@ -51,9 +52,7 @@ class TrainingServer(Protocol):
         ...
 
 
-def in_format(
-    values: NDArray[np.float64] | NDArray[np.uint64], dtype: str, round_: int
-) -> NDArray[np.float32] | NDArray[np.float64]:
+def in_format(values: Floats | NDArray[np.uint64], dtype: str, round_: int) -> NDArray[np.float32] | Floats:
     """Messages in their number format.
 
     Raises:
@@ -73,9 +72,9 @@ def play_in_score_order(
     setup: Setup,
     world: ClientData,
     asked: QueryAssignment,
-    models: Callable[[int], NDArray[np.float64]],
+    models: Callable[[int], Floats],
     context: RoundContext,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+) -> tuple[Ints, Bools]:
     """Lists in score order and clicks on them, both (C, B, k), of clients that ask queries (C, B).
 
     `models` gives what ranks the lists of a step: one model for every client, or one each, (1 or C, P).
@@ -97,26 +96,19 @@ def play_in_score_order(
     return shown, clicks
 
 
-def reported_clicks(
-    chain: DefenseChain, shown: NDArray[np.int64], clicks: NDArray[np.bool_], context: RoundContext
-) -> NDArray[np.bool_]:
+def reported_clicks(chain: DefenseChain, shown: Ints, clicks: Bools, context: RoundContext) -> Bools:
     """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other."""
     steps = range(clicks.shape[1])
     return np.stack([chain.on_clicks(clicks[:, i], shown[:, i], i, context) for i in steps], axis=1)
 
 
-def not_clipped(
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
-    reported: NDArray[np.bool_],
-) -> CohortInteractions:
+def not_clipped(queries: Ints, shown: Ints, clicks: Bools, reported: Bools) -> CohortInteractions:
     """Interactions of clients without local steps: queries (C, B), lists and clicks (C, B, k)."""
     nothing = np.zeros(queries.shape, dtype=np.bool_)
     return CohortInteractions(queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=nothing)
 
 
-def finite(parameters: NDArray[np.float64], round_: int) -> NDArray[np.float64]:
+def finite(parameters: Floats, round_: int) -> Floats:
     """A global model (P,).
 
     Raises:

@@ -28,6 +28,7 @@ from foltr_audit.simulation.training.base import (
     play_in_score_order,
     reported_clicks,
 )
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 T = TypeVar("T", bound=np.generic)
 
@@ -80,7 +81,7 @@ class CentralServer:
                 f"learner {learner.name}: it learns from cascade click models, not {world.click_model.name}"
             )
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+    def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), with what the learner remembers."""
         state = self.learner.first_state(parameters.size)
         who = f"learner {self.learner.name}: first_state"
@@ -113,7 +114,7 @@ class CentralServer:
         done = not_clipped(asked.queries, shown, clicks, reported)
         return sent_clicks(self.setup, done, context), GlobalModel(finite(parameters, context.round), state)
 
-    def _users(self, context: RoundContext, ways: NDArray[np.int64]) -> Users:
+    def _users(self, context: RoundContext, ways: Ints) -> Users:
         world = self.world
         if self._tables is None:
             raise UsageError(f"click model {world.click_model.name}: expected a cascade")
@@ -138,9 +139,9 @@ class _PlayOrder(NamedTuple):
         shape: clients and steps.
     """
 
-    client: NDArray[np.int64]
-    step: NDArray[np.int64]
-    turn: NDArray[np.int64]
+    client: Ints
+    step: Ints
+    turn: Ints
     shape: tuple[int, ...]
 
     def spread(self, lists: NDArray[T]) -> NDArray[T]:
@@ -150,7 +151,7 @@ class _PlayOrder(NamedTuple):
         return out
 
 
-def _in_turns(queries: NDArray[np.int64]) -> _PlayOrder:
+def _in_turns(queries: Ints) -> _PlayOrder:
     """The first interaction of every client, then the second of every client, and so on."""
     step, client = np.nonzero(queries.T >= 0)
     return _PlayOrder(client, step, step * queries.shape[0] + client, queries.shape)
@@ -159,9 +160,9 @@ def _in_turns(queries: NDArray[np.int64]) -> _PlayOrder:
 class _InteractionRows(NamedTuple):
     """What was shown, clicked and reported of N interactions, each (N, k)."""
 
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
-    reported: NDArray[np.bool_]
+    shown: Ints
+    clicks: Bools
+    reported: Bools
 
     @classmethod
     def of(cls, learnt: CentralResult) -> _InteractionRows:
@@ -205,9 +206,7 @@ class _PDGDSteps(NamedTuple):
         )
         return cls(ClientSimulator(rules, world), learner.batch)
 
-    def learn(
-        self, queries: NDArray[np.int64], ways: NDArray[np.int64], context: RoundContext
-    ) -> tuple[NDArray[np.float64], _InteractionRows]:
+    def learn(self, queries: Ints, ways: Ints, context: RoundContext) -> tuple[Floats, _InteractionRows]:
         """The model (P,) and lists of interactions that ask queries (N,) and click in some ways (N,)."""
         if self.batch == 1:
             alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
@@ -223,6 +222,6 @@ class _PDGDSteps(NamedTuple):
         return parameters, _InteractionRows(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
-def _asked(queries: NDArray[np.int64], ways: NDArray[np.int64]) -> QueryAssignment:
+def _asked(queries: Ints, ways: Ints) -> QueryAssignment:
     """Queries and ways to click, (C, B); a server that learns from clicks has no use for the intents."""
     return QueryAssignment(queries, np.zeros_like(queries), ways)

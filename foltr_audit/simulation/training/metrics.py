@@ -24,6 +24,7 @@ from foltr_audit.simulation.training.base import (
     play_in_score_order,
     reported_clicks,
 )
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class MetricSenders:
@@ -62,7 +63,7 @@ class MetricSenders:
             seeds=seeds,
         )
 
-    def _means(self, outcomes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _means(self, outcomes: Ints, counts: Ints) -> Floats:
         """Mean metrics (C, V) of the halves of the first (C,) of outcomes (C, B), or of all; 0 of none."""
         means = np.zeros((counts.size, 2 if self.learner.antithetic else 1))
         for B in np.unique(counts).tolist():
@@ -74,7 +75,7 @@ class MetricSenders:
 
     def _play(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Bools]:
         """Lists (C, B, k) and clicks (C, B, k)."""
         tables = declared_tables(self.world.click_model, self.world.largest_label)
         if type(self.setup.ranker) is LinearRanker and tables is not None:
@@ -83,7 +84,7 @@ class MetricSenders:
 
     def _in_kernel(
         self, tables: Tables, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Bools]:
         from foltr_audit.kernels.evolution import play_perturbed
 
         streams, data = context.streams(self.world.click_model.purpose), self.world.data
@@ -107,27 +108,25 @@ class MetricSenders:
 
     def _step_by_step(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Bools]:
         who, size = f"learner {self.learner.name}: perturbations", context.parameters.size
-        perturbed: NDArray[np.float64] = array_of(
-            who, self.learner.perturbations(seeds, size), (seeds.size, size)
-        )
+        perturbed: Floats = array_of(who, self.learner.perturbations(seeds, size), (seeds.size, size))
         half = (asked.counts[:, np.newaxis] + 1) // 2
 
-        def models(step: int) -> NDArray[np.float64]:
+        def models(step: int) -> Floats:
             mirrored = self.learner.antithetic & (step >= half)
             return np.where(mirrored, context.parameters - perturbed, context.parameters + perturbed)
 
         return play_in_score_order(self.setup, self.world, asked, models, context)
 
 
-def _values(learner: MetricLearner) -> NDArray[np.float64]:
+def _values(learner: MetricLearner) -> Floats:
     """What the metric of one interaction may be."""
     values = learner.values
     return array_of(f"learner {learner.name}: values", values, (np.size(values),))
 
 
-def _outcomes(learner: MetricLearner, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _outcomes(learner: MetricLearner, clicks: Bools) -> Ints:
     """Which of these each list's clicks make."""
     found = learner.outcomes(clicks)
     return array_of(f"learner {learner.name}: outcomes", found, clicks.shape[:-1], "whole numbers")
@@ -157,11 +156,11 @@ class EvolutionServer:
                 "expected even numbers, or antithetic=false"
             )
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+    def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), with the optimiser's first state."""
         return GlobalModel(parameters, self._first_state(parameters.size))
 
-    def _first_state(self, parameters: int) -> NDArray[np.float64]:
+    def _first_state(self, parameters: int) -> Floats:
         found = self.learner.first_state(parameters)
         return array_of(f"learner {self.learner.name}: first_state", found, (np.size(found),))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel, Payload
@@ -13,6 +12,7 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import finite, in_format
+from foltr_audit.utils.arrays import Floats
 
 
 class ModelSenders:
@@ -55,7 +55,7 @@ class FedAvgServer:
         self.setup = setup
         self.senders = ModelSenders(setup, world, sampled=True)
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+    def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), and nothing beside it."""
         return GlobalModel(parameters)
 
