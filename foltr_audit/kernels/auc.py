@@ -1,4 +1,7 @@
-"""Area under the ROC curve, and points on it, for many weightings of the same scores at once."""
+"""Area under the ROC curve, and points on it, for many weightings of the same scores at once.
+
+A bootstrap of a thousand resamples sorts the scores once and then takes one pass over them for each.
+"""
 
 from __future__ import annotations
 

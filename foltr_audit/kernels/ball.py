@@ -10,12 +10,12 @@ from .jit import Floats, inlined, parallel_kernel
 from .lanes import product_sum, size_sum
 from .scaling import ROUNDING
 
-_SMALLEST, _LARGEST = 1e-280, 1e280  # sums of squares in between have lost nothing
+_SMALLEST, _LARGEST = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
 
 @inlined
 def _scaled_length(models: Floats, row: int) -> float:
-    """The L2 norm of a huge or tiny model: squares of it over its largest coordinate are neither."""
+    """The L2 norm of a huge or tiny model, from its ratio to its largest coordinate, as BLAS's `nrm2`."""
     largest = 0.0
     for j in range(models.shape[1]):
         largest = max(largest, abs(models[row, j]))

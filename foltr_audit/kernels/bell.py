@@ -1,9 +1,9 @@
 """Bell-shaped variates, and the documents that the synthetic data sets are made of.
 
-The data must be the same on every machine, for ever. So every number here is a multiple of
-2^-12 of moderate size: then every product and every sum is exact in float64, in whatever order
-and with or without fused multiply-adds; `grid` rounds a result back onto that lattice. Divisions
-stand alone, and no function is used that IEEE 754 does not define.
+The data must stay the same on every machine and with every version. So every number here is a multiple of
+2^-12 of moderate size: every product and every sum is exact in float64, in any order and with or without
+fused multiply-adds; `grid` rounds a result back onto that lattice. Divisions are never part of a longer
+expression, and only functions that IEEE 754 defines are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .jit import Floats, Ints, kernel
 from .philox import philox
 
-# Where the latent factors of a document stand.
+# Places of a document's latent factors.
 TOPIC, AUTHORITY, QUALITY, POPULARITY, DEPTH, LENGTH, NONE = range(7)
 MATCH = 7  # five fields: body, anchor, title, url, whole document
 FIELD_LENGTH = 12
@@ -27,7 +27,7 @@ COLUMN_NOISE = JUDGEMENT + 1
 
 # What a column does with its weighted sum x of two factors and a noise.
 LINEAR, POSITIVE, COUNT, HEAVY, SHARE, STEP, RARE, CONSTANT = range(8)
-# What belongs to the query alone: variates, and then what is made of them.
+# Variates of the query alone, and what is derived from them.
 EASE, TILT, TERMS, IDF, SIZE, WORDING = range(6)
 QUERY_VARIATES = WORDING + _FIELDS
 
@@ -40,6 +40,8 @@ def grid(x: float) -> float:
 
 @kernel
 def _bell(a: np.uint64, b: np.uint64) -> float:
+    # Four 16-bit numbers instead of an inverse normal function: whole numbers are exact. Their mean is
+    # 131070; 7093 / 2^16, about 4096 / sqrt(4 * 2^32 / 12), scales the variance to 1.
     low, half = np.uint64(0xFFFF), np.uint64(16)
     total = np.int64((a >> half) + (a & low) + (b >> half) + (b & low))
     return np.float64(((total - 131070) * 7093) >> 16) / 4096.0
@@ -200,7 +202,7 @@ def documents(
                 factors(e, z)
                 merits[i] = merit(z, about[TILT], weights)
                 columns(z, e, about, codes, loadings, absence, rows[i])
-            # A copy is judged anew: two assessors need not agree on one text.
+            # A copy is judged again: two assessors need not agree on one text.
             utility[start + i] = grid(merits[i] + weights[6] * e[JUDGEMENT] + weights[7] * about[EASE])
         if minmax:
             _store_minmax(rows, features[start : start + length])

@@ -18,6 +18,7 @@ def click_row(grades: Ints, u: Floats, row: int, ahead: int, click: Floats, stop
 
     Numbers u[row, ahead + 2i] and u[row, ahead + 2i + 1] decide on clicking rank i and on stopping there.
     """
+    # Without branches: whether a user clicks is random, and a wrong guess of the processor costs more.
     reading = True
     for i in range(grades.shape[1]):
         grade = max(grades[row, i], 0)
@@ -43,8 +44,8 @@ def click_group(
 ) -> None:
     """Fill `clicks` (rows, k) with clicks on the lists (rows, k) shown for queries[:, step].
 
-    Query q owns labels[lift + offsets[q] : lift + offsets[q + 1]], where lifts[:, step] tell the ways to
-    click apart; `grades` (rows, k) is room for those of the lists, which are empty where there is no query.
+    Query q owns labels[lift + offsets[q] : lift + offsets[q + 1]], where lifts[:, step] select click model
+    and intent; `grades` (rows, k) is scratch memory. Lists are empty where there is no query.
     """
     for row in range(queries.shape[0]):
         first = lifts[row, step] + offsets[max(queries[row, step], 0)]

@@ -19,7 +19,7 @@ from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, sh
 
 
 class DBGDRules(NamedTuple):
-    """How far a candidate is from the current model, how far a win moves it, and the interleaving."""
+    """Distance of a candidate from the model, step size of a win, and the kind of interleaving."""
 
     delta: float
     learning_rate: float

@@ -22,7 +22,8 @@ def distance(points: Floats, i: int, j: int, order: int) -> float:
 def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
     """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
 
-    No pair is looked at whose distances from the first row sum to less than the best one's.
+    Pairs whose distances from the first row sum to less than the best one's are skipped: by the triangle
+    inequality they are no farther apart. Rows are visited from the farthest on, so that most pairs are.
     """
     n = points.shape[0]
     best_i, best_j, best = -1, -1, least

@@ -1,4 +1,4 @@
-"""What shown lists tell of the scores that ranked them: Plackett-Luce probabilities, and broken ranks."""
+"""What shown lists reveal about the scores that ranked them: Plackett-Luce probabilities, broken ranks."""
 
 from __future__ import annotations
 

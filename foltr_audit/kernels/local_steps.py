@@ -137,7 +137,7 @@ def _step_group(
             else:
                 fill_gradient(features, first, shown[row], coefficients[row], models[row], tile, gradient[0])
             for j in range(models.shape[1]):
-                # The rounded difference, not the gradient: it is what the model without defenses moves by.
+                # The rounded difference instead of the gradient: by this the model really moves.
                 stepped = models[row, j] + rate * gradient[0, j]
                 undefended[row, j] += stepped - models[row, j]
                 models[row, j] = stepped

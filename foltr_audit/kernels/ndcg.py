@@ -1,4 +1,4 @@
-"""What shown lists are worth: DCG of them and of ideal lists, precision, and the rank of the first click.
+"""Metrics of shown lists: DCG of them and of ideal lists, precision, and the rank of the first click.
 
 Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
 2^r - 1, discount log2(rank + 1).
@@ -12,12 +12,13 @@ import numpy as np
 from .elementary import log2
 from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
 
+# A table: powers of two are exact in it whatever the library's `pow` does.
 _GAINS = np.append(np.ldexp(1.0, np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
 
 
 @kernel
 def discounts(k: int) -> Floats:
-    """What each of k ranks counts in DCG: 1 / log2(rank + 1)."""
+    """Weight of each of k ranks in DCG: 1 / log2(rank + 1)."""
     out = np.empty(k)
     for rank in range(k):
         out[rank] = 1.0 / log2(rank + 2.0)
@@ -35,7 +36,7 @@ def dcg_over_best(
 ) -> Floats:
     """DCG of lists (I, k) shown for queries (I,) over the best of each query (queries,), 0 where that is 0.
 
-    `discounts` (k,) is what each rank counts.
+    `discounts` (k,) holds the weight of each rank.
     """
     out = np.empty(queries.size)
     for i in numba.prange(queries.size):

@@ -31,8 +31,8 @@ class NetworkTile(NamedTuple):
     Attributes:
         network: its shape.
         documents: their features, (d, LANES).
-        units: what the units of each layer give, (layers, h, LANES).
-        slopes: what a change of each unit's sum does to the result, (layers, h, LANES).
+        units: outputs of the units of each layer, (layers, h, LANES).
+        slopes: derivative of the result by each unit's sum, (layers, h, LANES).
         rows: inputs of a layer document by document, (LANES, the most inputs).
         scores: of the documents, (1, LANES).
         weights: of the documents in a sum of Jacobian rows, (LANES,).

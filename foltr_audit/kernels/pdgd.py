@@ -1,10 +1,10 @@
-"""Pair weights of PDGD, and what they make of a list's clicks, in a form that never overflows into NaN.
+"""Pair weights of PDGD, and the gradient coefficients of a list's clicks, in a form that never gives NaN.
 
 Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
 The reweighting rho is computed from products of Plackett-Luce denominators, sums of positive terms.
-Where the weights of a list lie close enough together, they are the ones that the list was sampled
-with. Else every denominator is scaled so that no term that matters underflows; a product that
-overflows means rho = 0, which is its limit.
+Where the weights of a list are close enough together, those that the list was sampled with are reused.
+Otherwise every denominator is scaled so that no term that matters underflows; a product that overflows means
+rho = 0, which is its limit.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
 
 @kernel
 def _scales(f: Floats, tail_top: float) -> Floats:
-    """The score that each suffix of a list is taken relative to, shape (k,).
+    """The score that is subtracted from all scores of each suffix of a list, shape (k,).
 
-    One for all of them where every term is then far from underflow, which saves exponentials; else the
-    maximum of each suffix and the tail.
+    One for all suffixes if no term underflows then, which saves exponentials; else the maximum of each suffix
+    and the tail.
     """
     scales = np.empty(f.size)
     top = tail_top
@@ -67,6 +67,7 @@ def _suffix_sums(f: Floats, scales: Floats, tail_top: float, tail_sum: float) ->
     without = np.zeros((k, k))
     terms = np.empty(k)
     tail = 0.0
+    # Sums from both ends instead of a total less one term: differences cancel where that term dominates.
     for t in range(k):
         if t == 0 or scales[t] != scales[t - 1]:
             tail = tail_sum * exp(tail_top - scales[t]) if tail_sum > 0.0 else 0.0
@@ -229,11 +230,11 @@ def _fill_close(
     out: Floats,
     pairs: Ints,
 ) -> bool:
-    """How much each shown document's gradient counts, and the number of pairs, of some lists.
+    """Fill in coefficients of each shown document's gradient, and the number of pairs, of some lists.
 
     `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others;
     `left` and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
-    their number of pairs with a minus sign and no coefficients; whether there was none of them.
+    their number of pairs with a minus sign and no coefficients. True if there is no such list.
     """
     every = True
     for row in range(pairs.size):
@@ -267,7 +268,7 @@ def _fill_spread(
     out: Floats,
     pairs: Ints,
 ) -> None:
-    """The coefficients of lists whose pairs are negative, which they are no longer."""
+    """The coefficients of lists whose number of pairs is negative; it becomes positive."""
     for row in range(pairs.size):
         if pairs[row] < 0:
             observed = _observed(shown, clicks, row, only_observed)
@@ -285,7 +286,7 @@ def fill_coefficients(
     out: Floats,
     pairs: Ints,
 ) -> None:
-    """How much each shown document's gradient counts (rows, k), and the number of pairs (rows,).
+    """Fill in coefficients of each shown document's gradient (rows, k), and the number of pairs (rows,).
 
     The lists `shown` (rows, k) were drawn from the pool.
     """
@@ -298,7 +299,7 @@ def fill_coefficients(
 
 @kernel
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
-    """What drawing the lists `shown` (rows, k) would have left in a pool with these scores."""
+    """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
     _, weights, sums, sizes, _, drawn, tails = pool
     for row in range(rows):
@@ -315,7 +316,7 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
 def pdgd_coefficients(
     scores: Floats, starts: Ints, shown: Ints, clicks: Bools, candidates: bool, only_observed: bool
 ) -> tuple[Floats, Ints]:
-    """How much each shown document's gradient counts, and the number of pairs of each list.
+    """Coefficients of each shown document's gradient, and the number of pairs of each list.
 
     A pair is a clicked document over an unclicked one; with `only_observed` the unclicked one must
     stand no lower than one place below the last click. Shapes (C, k) and (C,).

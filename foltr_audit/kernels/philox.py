@@ -1,5 +1,8 @@
 """Philox4x32-10, the counter-based generator behind every simulated random number.
 
+Why not NumPy's `Philox`: it fills one array from one stream, while kernels read a few numbers from each of
+millions of streams, inside compiled loops.
+
 A stream is named by (key, purpose, round, client); its n-th number is a pure function of the
 name and n. So no draw depends on how many others were made before, in which order, or on how
 many threads. The counter holds n, client, round and purpose in 32 bits each: streams of one key

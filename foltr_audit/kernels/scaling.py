@@ -1,6 +1,6 @@
 """Scaling by powers of two, which rounds nothing, so that the numbers of a system are about 1.
 
-Here is also what counts as rounding where nothing can be scaled.
+Tolerances of solvers can then be absolute. `ROUNDING` is for models, which are not scaled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """How likely a sum of several independent whole numbers is, given one of them: forward, then backward.
 
-Numbers are added one after the other; a state is the sum so far, as its place among the sums that so many
-numbers can make. Source: Baum et al. 1970, "A maximization technique occurring in the statistical analysis
+Numbers are added one after the other; a state is the sum so far, as its place among the sums that this
+many numbers can make.
+
+Source: Baum et al. 1970, "A maximization technique occurring in the statistical analysis
 of probabilistic functions of Markov chains" (the forward-backward recursions).
 """
 

@@ -1,6 +1,6 @@
 """Documents of the synthetic data set with topics: the category of a document says what makes it relevant.
 
-Exact in the way of `kernels.bell`; choices compare words of the generator with whole numbers.
+All arithmetic is exact, as in `kernels.bell`; choices compare words of the generator with whole numbers.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class UserQueries(NamedTuple):
 
     Attributes:
         features: (documents, d).
-        grades: int8, those of all documents for one way to click after the other.
+        grades: int8, those of all documents, for one click model and intent after the other.
         lifts: where in them the grades of each interaction begin, int64 (N,).
         offsets: int64 (queries + 1,).
         click, stop: P(click | grade) and P(stop | click, grade), float64 (G,).

@@ -1,8 +1,8 @@
 """What the clients of a round do before anything leaves them: rank, click, learn, for a whole cohort at once.
 
 Where every rule is declared (a built-in ranker, a cascade click model, FPDGD, at most a norm ball after
-a step), one kernel plays all local steps. Else the same steps go through arrays, and any plug-in may act
-on them.
+a step), one kernel plays all local steps. Otherwise the same steps go through arrays, and any plug-in may
+act on them; both ways draw the same random numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
 
 CHUNK = 32
-"""Clients that one thread plays in a row; it changes no byte."""
+"""Clients that one thread plays in a row: enough to pay for its memory, few enough to balance threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class ClientRules:
         """The purpose of the click model's random numbers."""
         return self.click_model.purpose
 
-    def declared(self) -> LocalStepRules | None:
-        """The same for the kernel, if nothing in them is code of a plug-in that it does not know."""
+    def kernel_rules(self) -> LocalStepRules | None:
+        """These rules for the kernel; None if they contain code of a plug-in, which it cannot call."""
         from foltr_audit.kernels.local_steps import LocalStepRules
 
         learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
@@ -93,7 +93,10 @@ class ClientRules:
 
 
 def _only_scales(step: StepDefense) -> bool:
-    """Whether a step defense does no more than its ball says: no heir of who declared that acts otherwise."""
+    """Whether a step defense does no more than its `ball` says.
+
+    A subclass of the class that declares the ball may override `apply`; then the ball says too little.
+    """
     classes = type(step).__mro__
     declares, acts = (
         next(i for i, cls in enumerate(classes) if name in vars(cls)) for name in ("ball", "apply")
@@ -109,7 +112,7 @@ class CohortInteractions:
         queries: int64 (C, B), -1 where a client has no more.
         shown: int64 (C, B, k), padded with -1.
         clicks: what the user clicked, bool (C, B, k).
-        reported: the clicks after the click stage, from which is learnt, bool (C, B, k).
+        reported: the clicks after the click stage, which clients learn from, bool (C, B, k).
         clipped: whether the step stage changed the local model, bool (C, B).
     """
 
@@ -122,7 +125,7 @@ class CohortInteractions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LocalModels:
-    """Local models after the local steps: defended ones, and what they would be without.
+    """Local models after the local steps, and the steps without any defense.
 
     Attributes:
         models: float64 (C, P), after the step stage.
@@ -138,7 +141,7 @@ class LocalStep(NamedTuple):
 
     Attributes:
         number: of the step, from 0.
-        queries, ways: what they ask, and how they click, int64 (C,).
+        queries, ways: their queries, and the click model and intent of each, int64 (C,).
         context: their round.
     """
 
@@ -152,24 +155,24 @@ class ClientSimulator:
     """Clients that search one world under the same rules."""
 
     def __init__(self, rules: ClientRules, world: ClientData) -> None:
-        """Nothing is compiled or played yet."""
+        """Store the rules; kernels are compiled when the first round is played."""
         self.rules = rules
         self.world = world
 
     def play(
         self, asked: QueryAssignment, context: RoundContext, given: Ints | None = None
     ) -> tuple[LocalModels, CohortInteractions]:
-        """Every client asks its queries, one after the other: (C, B).
+        """Play the queries (C, B) of every client, one after the other.
 
-        The first interactions show the `given` lists (C, b, k), where there are some.
+        With `given` lists (C, b, k) the first b interactions show these.
         """
-        if self._declared is not None and given is None:
-            return self._in_kernel(self._declared, asked, context)
+        if self._kernel_rules is not None and given is None:
+            return self._in_kernel(self._kernel_rules, asked, context)
         return self._step_by_step(asked, context, given)
 
     @cached_property
-    def _declared(self) -> LocalStepRules | None:
-        return self.rules.declared()
+    def _kernel_rules(self) -> LocalStepRules | None:
+        return self.rules.kernel_rules()
 
     @cached_property
     def _documents(self) -> KernelDocuments:
@@ -220,9 +223,9 @@ class ClientSimulator:
     def _step(
         self, here: LocalStep, models: Floats, given: Ints | None
     ) -> tuple[Ints, Bools, Bools, Floats, Floats, Bools]:
-        """Lists, clicks, reported clicks, models after the gradient step and the step stage; clipped.
+        """Lists, clicks, reported clicks, models after the gradient step and the step stage; whether clipped.
 
-        Lists are the `given` ones (C, k), if there are any.
+        Shows the `given` lists (C, k), if any.
         """
         rules, data, context = self.rules, self.world.data, here.context
         scores, starts = rules.ranker.scores(models, data, here.queries)

@@ -82,7 +82,7 @@ class OfflineMetrics:
     """
 
     def __init__(self, setup: Setup, part: str = "test") -> None:
-        """Prepare the ideal lists of the evaluated part; with several intents always the training part."""
+        """Compute the ideal lists of the evaluated part; with several intents always the training part."""
         self.setup = setup
         self.part = part if setup.intents == 1 else "train"
         self.data = setup.collection.part(self.part)
@@ -91,7 +91,7 @@ class OfflineMetrics:
         self._judged = [_IntentEvaluator(data, setup.spec.train.no_relevant) for data in every]
 
     def lists(self, parameters: Floats) -> Ints:
-        """What a model (P,) shows for each query, ties by position; (queries, k), padded with -1."""
+        """The list of each query under a model (P,), ties by position; (queries, k), padded with -1."""
         from foltr_audit.kernels.ranking import top_lists
 
         scores, starts = self.setup.ranker.scores(parameters[np.newaxis], self.data, self.queries)
@@ -117,22 +117,22 @@ class OfflineMetrics:
         """Means over the queries of a model (P,), by the names of `core.ranking_metrics.OFFLINE`.
 
         The MaxRR is the expected one under the click model that the Spec trains with, over all queries, since
-        users may click where nothing is relevant; NaN where that is no cascade model, or clients have others.
-        With several intents all are means over them by their weights (I,), equal where not given, and the
-        nDCG under each stands beside it, as `offline_ndcg@10/intent 1` and so on.
+        users may click where nothing is relevant; NaN if that is no cascade model or clients have others.
+        With several intents all are means over them by their weights (I,), equal if not given, and the
+        nDCG under each is added, as `offline_ndcg@10/intent 1` and so on.
         """
         shown = self.lists(parameters)
         each = [judged.metrics(shown, self._click) for judged in self._judged]
         found = {name: self._over_intents([one[name] for one in each], weights) for name in OFFLINE}
         return found | dict(zip(self._by_intent, (one[OFFLINE_NDCG] for one in each), strict=False))
 
-    def nothing(self) -> dict[str, float]:
-        """The metrics of a round that nobody evaluated: NaN under every name."""
+    def missing(self) -> dict[str, float]:
+        """The metrics of a round that is not evaluated: NaN under every name."""
         return dict.fromkeys((*OFFLINE, *self._by_intent), float("nan"))
 
     @property
     def ceiling(self) -> float:
-        """The mean nDCG@10 that a perfect ranker would reach, under the best case of every intent."""
+        """The mean nDCG@10 of a ranker that is perfect under every intent."""
         if self.setup.spec.train.no_relevant == "skip":
             return 1.0
         return self._over_intents([float((judged.ideal > 0).mean()) for judged in self._judged], None)
@@ -147,6 +147,7 @@ class OfflineMetrics:
             return values[0]
         shares = np.full(len(values), 1.0 / len(values)) if weights is None else weights
         there = shares > 0
+        # Correctly rounded, so that the order of intents changes no bit.
         return math.fsum((np.array(values)[there] * shares[there]).tolist())
 
     @cached_property
@@ -164,8 +165,8 @@ class OnlineMetrics:
     """Online metrics of rounds in one world.
 
     Attributes:
-        world: what was searched.
-        population: whose groups are told apart.
+        world: the data that clients search.
+        population: the clients, whose groups are evaluated apart.
         no_relevant: how a query without relevant documents counts, `zero` or `skip`.
     """
 
@@ -173,10 +174,10 @@ class OnlineMetrics:
     population: Population
     no_relevant: str
 
-    def of(self, done: CohortInteractions, asked: QueryAssignment, clients: Ints) -> dict[str, float]:
+    def compute(self, done: CohortInteractions, asked: QueryAssignment, clients: Ints) -> dict[str, float]:
         """Mean nDCG@10 and MaxRR of the interactions (C, B) of clients (C,), and the share of clipped steps.
 
-        Where there are several groups also the nDCG of each, as `online_ndcg@10/GROUP`. NaN of nothing.
+        With several groups also the nDCG of each, as `online_ndcg@10/GROUP`. NaN without interactions.
         """
         there = done.queries >= 0
         values, relevant = self._ndcg(done.queries[there], done.shown[there], asked.intents[there])
@@ -193,7 +194,7 @@ class OnlineMetrics:
         return found
 
     def _ndcg(self, queries: Ints, shown: Ints, intents: Ints) -> tuple[Floats, Bools]:
-        """NDCG of lists (I, k) under their intents, and whether there is anything relevant, both (I,)."""
+        """NDCG of lists (I, k) under their intents, and whether anything is relevant, both (I,)."""
         if len(self.world.ideals) == 1:
             (ideal,) = self.world.ideals
             return ndcg(self.world.data, queries, shown, ideal), ideal[queries] > 0

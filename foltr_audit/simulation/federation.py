@@ -13,7 +13,7 @@ from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training import training
+from foltr_audit.simulation.training import make_server
 from foltr_audit.utils.arrays import Floats, Ints
 
 TRAIN = 0
@@ -28,20 +28,24 @@ class Federation:
     """
 
     def __init__(self, setup: Setup) -> None:
-        """Prepare the rounds of an experiment; nothing runs before `rounds` is iterated."""
+        """Prepare the clients and the server; rounds run as `rounds` is iterated."""
         self.setup = setup
         train = setup.collection.train
         self.clientele = setup.clientele(
             train, QueryOrigin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
         )
-        self.training = training(setup, self.clientele.world)
+        self.training = make_server(setup, self.clientele.world)
         self.online = OnlineMetrics(
             world=self.clientele.world, population=setup.population, no_relevant=setup.spec.train.no_relevant
         )
         self.evaluation = OfflineMetrics(setup)
 
     def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising; a uniform sample without replacement."""
+        """Ids of the clients that play a round, rising; a uniform sample without replacement.
+
+        The clients with the smallest tickets play. A client's ticket comes from its own stream, so that more
+        clients do not change the tickets of the others.
+        """
         population = self.setup.spec.population
         everybody = np.arange(population.clients)
         if population.cohort_size == population.clients:
@@ -52,17 +56,17 @@ class Federation:
         return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
 
     def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
-        """Play rounds first .. T-1 from a first model (P,), or from what the server has."""
+        """Play rounds first .. T-1 from a first model (P,), or from the server's state."""
         for round_ in range(first, self.setup.spec.train.rounds):
             played = self.play(start, round_)
             yield played
             start = played.after
 
     def play(self, start: Floats | GlobalModel, round_: int) -> RoundResult:
-        """One round from a first model (P,), or from what the server has.
+        """Play one round from a first model (P,), or from the server's state.
 
         Raises:
-            DataError: the model has left the range of numbers.
+            DataError: the model is no longer finite.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort, most = self.setup, self.cohort(round_), self.clientele.most
@@ -70,7 +74,7 @@ class Federation:
         asked = self.clientele.ask(context)
         context = replace(context, counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
-        metrics = self.online.of(sent.interactions, asked, cohort)
+        metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
         if not setup.alike_in_number:
@@ -88,7 +92,7 @@ class Federation:
     def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
         if not self._evaluates(round_):
-            return self.evaluation.nothing()
+            return self.evaluation.missing()
         return self.evaluation.metrics(parameters, self.weights_after(round_))
 
     def weights_after(self, round_: int) -> Floats:

@@ -1,4 +1,4 @@
-"""Who the clients of an experiment are, as plain rows."""
+"""The clients of an experiment, as plain rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Row = dict[str, Any]
 
 
 def population_facts(setup: Setup) -> Row | None:
-    """Scenario, number of clients, strength of each trait, a row for each group; None where all are alike.
+    """Scenario, number of clients, strength of each trait, a row for each group; None if all are alike.
 
-    They are alike too where everything is dealt out evenly, so that groups are names only.
+    Clients are also alike if every strength is 0: groups are names only then.
 
-    A group has its share of the clients, what its own values say, the training queries that it has documents
-    for, and how many relevant documents it has for one of them on average, over all intents unless it has one
-    of its own. Under a strength below 1 this is what a client is like when it is its own kind.
+    A group has its share of the clients, its own values, the training queries that it has documents for, and
+    the mean number of relevant documents for one of them, over all intents unless it has one of its own. With
+    a strength below 1 this describes the interactions that follow the client's own value.
     """
     population, clients = setup.population, setup.spec.population.clients
     if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
@@ -44,7 +44,7 @@ def population_facts(setup: Setup) -> Row | None:
 
 def _facts(setup: Setup, values: Sequence[TraitValue]) -> Row:
     intent, grades, click_model, interactions = (
-        _said(values, name) for name in ("intent", "grades", "click_model", "interactions")
+        _last_set(values, name) for name in ("intent", "grades", "click_model", "interactions")
     )
     data = setup.collection.train
     queries, relevant = _held(data, grades, _judged(setup, intent))
@@ -58,8 +58,8 @@ def _facts(setup: Setup, values: Sequence[TraitValue]) -> Row:
     }
 
 
-def _said(values: Sequence[TraitValue], name: str) -> Any:
-    """What the last value says that says anything, else None."""
+def _last_set(values: Sequence[TraitValue], name: str) -> Any:
+    """The field of the last value that sets it, else None."""
     return next((said for value in reversed(values) if (said := getattr(value, name)) is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""What was recorded of some rounds: in memory, or a trace on disk; both are read the same way."""
+"""Records of rounds: in memory, or in a trace on disk; both are read the same way."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWrite
 from foltr_audit.trace.header import ENCODED
 from foltr_audit.utils.progress import Tick
 
-# A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.
+# A killed run loses at most one part: about this many bytes of messages, and at most this many interactions.
 _PART_BYTES = 4_000_000
 _PART_INTERACTIONS = 1_000_000
-_FEW_PARAMETERS = 200  # rankers of more take longer in proportion
+_FEW_PARAMETERS = 200  # larger rankers take proportionally longer
 
 
 class RoundStore(Protocol):
-    """Rounds that were recorded, whatever they are kept in."""
+    """Recorded rounds, wherever they are stored."""
 
     @property
     def header(self) -> TraceHeader:
@@ -58,13 +58,13 @@ class RoundStore(Protocol):
         ...
 
     def last_model(self) -> GlobalModel:
-        """What the server had after the last round."""
+        """The server's state after the last round."""
         ...
 
 
 @dataclass
 class MemoryRoundStore:
-    """Rounds of experiments that write no folder; without `keep` only their metrics are kept."""
+    """Rounds of experiments that write no folder; without `keep` only metrics and the last record."""
 
     header: TraceHeader
     keep: bool = True
@@ -100,12 +100,12 @@ class MemoryRoundStore:
         return self.rows
 
     def last_model(self) -> GlobalModel:
-        """What the server had after the last round."""
+        """The server's state after the last round."""
         return self.records[-1].after
 
 
 Play = Callable[[int, GlobalModel | None], Iterator[RoundResult]]
-"""Plays rounds from a number on; gets the last recorded global model, or None at the beginning."""
+"""Plays rounds from a number on, given the last recorded global model, or None at the beginning."""
 
 
 def record_rounds(
@@ -118,9 +118,9 @@ def record_rounds(
     tick: Tick,
     every: int = 1,
 ) -> RoundStore:
-    """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory.
+    """Play rounds and record them in memory, or in a folder, which `resume` continues.
 
-    Messages are recorded of rounds 0, `every`, 2 `every`, ...; of none for 0.
+    Messages of rounds 0, `every`, 2 `every`, ... are recorded; with 0 those of none.
     """
     if folder is None:
         memory = MemoryRoundStore(header, keep=keep)
@@ -140,10 +140,10 @@ def record_rounds(
 
 
 class BackgroundWriter:
-    """Makes records of played rounds and hands them to a trace writer, in order, some rounds behind.
+    """Writes records of rounds to a trace in another thread, in order, while the next rounds are played.
 
-    As a context manager it waits for all of them at the end. After an exception the rounds that
-    wait are dropped: as without the thread, whole parts stay.
+    As a context manager it waits for all rounds at the end. After an exception waiting rounds are dropped:
+    as without the thread, whole parts stay.
     """
 
     def __init__(self, writer: TraceWriter, room: int) -> None:
@@ -166,11 +166,12 @@ class BackgroundWriter:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
     def write(self, played: RoundResult, *, messages: bool) -> None:
-        """Take one round, with its messages or without.
+        """Queue one round, with its messages or without.
 
         Raises:
             FoltrAuditError: an earlier round could not be written.
         """
+        # Errors of earlier rounds are raised here; a full queue makes the player wait, which bounds memory.
         while self._waiting and (self._waiting[0].done() or len(self._waiting) >= self.room):
             self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(self._write, played, messages))
@@ -192,9 +193,9 @@ def trace_header(
 ) -> TraceHeader:
     """The header for rounds of `messages` messages.
 
-    No click model is named where users have several. With `interactions` it is for attacked fresh clients,
-    who have so many interactions behind a message and are shown `deterministic` lists (None) or `sampled`
-    ones; without, for training.
+    No click model is named where users have several. With `interactions` it is for attacked fresh clients
+    with that many interactions per message and `deterministic` (None) or `sampled` lists; without, for
+    training.
     """
     spec, collection, learner = setup.spec, setup.collection, setup.learner
     training = interactions is None
@@ -250,7 +251,7 @@ def trace_header(
 
 
 def _format(setup: Setup, interactions: int) -> dict[str, Fact]:
-    """How messages are encoded, and how many numbers one holds where it is no model."""
+    """How messages are encoded, and how many numbers a message holds if it is no model."""
     encoding, learner = setup.chain.encoding, setup.learner
     if encoding is not None:
         return {
@@ -265,7 +266,7 @@ def _format(setup: Setup, interactions: int) -> dict[str, Fact]:
 
 
 def _rounds_per_part(setup: Setup, messages: int, *, training: bool) -> int:
-    """As many rounds as hold some bytes of messages, and take no longer than some interactions."""
+    """The rounds of one part of a trace, by their bytes and their number of interactions."""
     trace, interactions = setup.spec.trace, messages
     narrow = trace.dtype == "float32" and setup.chain.encoding is None
     width, every = (4 if narrow else 8), 1

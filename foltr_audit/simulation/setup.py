@@ -1,4 +1,4 @@
-"""From a Spec and its data to the live objects of a simulation."""
+"""From a Spec and its data to the objects of a simulation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ L = TypeVar("L", bound=Learner)
 
 
 def as_numbered(spec: Spec, collection: Collection) -> Collection:
-    """The data with each query's intents numbered anew by seed and repetition, where the Spec says so."""
+    """The data with each query's intents numbered again by seed and repetition, if the Spec says so."""
     if spec.data.balance is False:
         return collection
     return balanced_collection(collection, Streams(spec.seed, spec.repetition))
@@ -52,7 +52,7 @@ class Setup:
 
     Attributes:
         spec: the experiment.
-        collection: the data, normalised and their intents numbered as the Spec says.
+        collection: the data, normalised and with intents numbered as the Spec says.
     """
 
     spec: Spec
@@ -80,11 +80,11 @@ class Setup:
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """What is said of the clients."""
+        """The scenarios that describe the clients."""
         return parse_scenarios(self.spec.population.scenario)
 
     @property
-    def around(self) -> ScenarioContext:
+    def scenario_context(self) -> ScenarioContext:
         """What scenarios may know."""
         spec, interactions = self.spec, self.learner.interactions
         return ScenarioContext(
@@ -96,20 +96,20 @@ class Setup:
 
     @cached_property
     def population(self) -> Population:
-        """Who the clients are.
+        """The clients and their traits.
 
         Raises:
-            UsageError: a scenario that cannot be here.
+            UsageError: a scenario that does not fit the data or the learner.
         """
         population = Population()
         for scenario in self.scenarios:
-            found = scenario.population(population, self.around)
+            found = scenario.population(population, self.scenario_context)
             population = one_of(f"scenario {scenario.name}: population", found, Population)
         return population.clicking(lambda text: self.click_model(text).text)
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of interactions that clients may have in a round, where none is left out."""
+        """The numbers of interactions that clients may have in a round, before any is left out."""
         sizes = [value.interactions for value in self.population.values]
         return [size for size in sizes if size is not None] or [self.learner.interactions]
 
@@ -133,18 +133,18 @@ class Setup:
     def largest_weight(self) -> float:
         """The largest weight of a client in a sum of models over the smallest."""
         kept = self.environment is not None and self.environment.kept is not None
-        fewest = 1 if kept else min(self.sizes)  # whoever has no interaction sends nothing
+        fewest = 1 if kept else min(self.sizes)  # a client without interactions sends nothing
         return self.interactions / fewest if self.learner.sends == "models" else 1.0
 
     @property
     def _time(self) -> ScenarioContext:
-        """What scenarios may know, where time runs as if every client were the busiest one."""
+        """What scenarios may know, with time as if every client were the busiest one."""
         rounds, cohort = self.spec.train.rounds, self.spec.population.cohort_size
-        return self.around._replace(total=self.interactions * cohort * rounds)
+        return self.scenario_context._replace(total=self.interactions * cohort * rounds)
 
     @cached_property
     def environment(self) -> Environment | None:
-        """How likely each intent is over time; None where no scenario says so.
+        """How likely each intent is over time; None where no scenario defines it.
 
         Raises:
             UsageError: a scenario that cannot be here, or two that say so.
@@ -156,7 +156,7 @@ class Setup:
             if environment is not None
         }
         if len(found) > 1:
-            raise UsageError(f"scenario {' and '.join(found)}: both say how intents change; expected one")
+            raise UsageError(f"scenario {' and '.join(found)}: both define how intents change; expected one")
         if found and self.population.have_intents:
             raise UsageError(
                 f"scenario {next(iter(found))}: clients have intents of their own; expected one or the other"
@@ -165,12 +165,12 @@ class Setup:
 
     @property
     def intents(self) -> int:
-        """Number of intents that clients tell apart; 1 where relevance under any of them counts."""
+        """Number of intents that clients distinguish; 1 where relevance under any of them counts."""
         several = self.environment is not None or self.population.have_intents
         return self.collection.n_intents if several else 1
 
     def twins(self) -> dict[str, Spec]:
-        """The Specs that this one is held against, by name: the same but for scenarios with such a twin."""
+        """The Specs that this one is compared with, by name: the same but for scenarios with such a twin."""
         texts = {scenario.name: scenario.text for scenario in self.scenarios}
         changes: dict[str, dict[str, str]] = {}
         for scenario in self.scenarios:
@@ -188,10 +188,10 @@ class Setup:
     def clientele(
         self, data: Dataset, origin: QueryOrigin, click_model: str, *, own_clicks: bool
     ) -> QueryTraffic:
-        """The clients in the world of some data; with `own_clicks` they click as their traits say.
+        """The clients on some data; with `own_clicks` they use the click models of their traits.
 
         Raises:
-            UsageError: a scenario that cannot be here.
+            UsageError: a scenario that does not fit the data or the learner.
         """
         values = self.population.values
         own = [value.click_model for value in values if value.click_model is not None and own_clicks]
@@ -219,7 +219,7 @@ class Setup:
         return make(Learner, self.spec.train.learner)
 
     def learner_as(self, kind: type[L]) -> L:
-        """The learner as one of a kind, by what its clients send.
+        """The learner, checked to be of a kind.
 
         Raises:
             UsageError: they send something else.
@@ -239,7 +239,7 @@ class Setup:
         return make(ClickModel, text)
 
     def rules(self, click_model: ClickModel, *, sampled: bool) -> ClientRules:
-        """What clients that learn do, under a click model, with sampled or deterministic lists."""
+        """The rules of clients that learn, with a click model and sampled or deterministic lists."""
         learner = self.learner_as(ModelLearner)
         return ClientRules(
             ranker=self.ranker,

@@ -85,7 +85,7 @@ def test_intents_of_clients_and_of_time_are_not_both(setup_of: SetupOf) -> None:
     setup = setup_of(scenario="intent-skew+abrupt", data=intent_collection())
     with pytest.raises(UsageError, match="abrupt: clients have intents of their own"):
         _ = setup.environment
-    with pytest.raises(UsageError, match="both say how intents change"):
+    with pytest.raises(UsageError, match="both define how intents change"):
         _ = setup_of(scenario="leaking+abrupt", data=intent_collection()).environment
 
 

@@ -51,13 +51,13 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
         ("neural:hidden=4", (4, 1)),
         ("neural:hidden=4,layers=2", (4, 2)),
     ):
-        declared = rules(text).declared()
+        declared = rules(text).kernel_rules()
         assert declared is not None
         assert (declared.hidden, declared.layers) == shape
     for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
         own = setup_of()
         vars(own)["ranker"] = ranker
-        assert own.rules(PerfectClickModel(), sampled=True).declared() is None
+        assert own.rules(PerfectClickModel(), sampled=True).kernel_rules() is None
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:

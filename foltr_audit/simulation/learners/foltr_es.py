@@ -45,7 +45,7 @@ class FOLtRES(MetricLearner):
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """What everybody may know of how it learns."""
+        """Its public settings."""
         return {
             "sigma": self.sigma,
             "metric": self.metric,
@@ -58,7 +58,7 @@ class FOLtRES(MetricLearner):
         """Randomised response on every metric with this epsilon each; none for an infinite one.
 
         Raises:
-            UsageError: an epsilon that is not above 0, or a sensitivity, which it has no use for.
+            UsageError: an epsilon that is not above 0, or a sensitivity, which it does not use.
         """
         if sensitivity is not None:
             raise UsageError(
@@ -70,7 +70,7 @@ class FOLtRES(MetricLearner):
 
     @property
     def values(self) -> Floats:
-        """What one list's metric may be, float64 (v,).
+        """The values that one list's metric may have, float64 (v,).
 
         MaxRR: 0 without a click, else 1/r for a first click on rank r; v = 11. DCG: the sum of
         `1 / log2(r + 1)` over clicked ranks r, by click pattern: bit i of its number is place i; v = 1024.
@@ -84,7 +84,7 @@ class FOLtRES(MetricLearner):
         return np.asarray((patterns * discounts(LIST_LENGTH)).sum(axis=1))
 
     def outcomes(self, clicks: Bools) -> Ints:
-        """Which of `values` the clicks of each list (..., k) make, int64 (...); k is 10 at most."""
+        """Index in `values` for the clicks of each list (..., k), int64 (...); k is 10 at most."""
         k = clicks.shape[-1]
         if self.metric == "maxrr":
             reads = np.concatenate([clicks, np.ones((*clicks.shape[:-1], 1), dtype=np.bool_)], axis=-1)
@@ -99,7 +99,7 @@ class FOLtRES(MetricLearner):
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
 
     def first_state(self, parameters: int) -> Floats:
-        """What the optimiser remembers before the first round, float64 (S,)."""
+        """The optimiser's first state, float64 (S,)."""
         return self._ascent.first_state(parameters)
 
     def update(

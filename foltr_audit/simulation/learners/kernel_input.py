@@ -1,4 +1,4 @@
-"""What central learners hand to their kernels: what is searched, and the names of random numbers."""
+"""The input of central learners' kernels: the data, and the names of random numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from foltr_audit.kernels.users import UserInteractions, UserQueries, UserStreamKeys
 
 
-def searches(
+def kernel_input(
     users: Users, queries: Ints, direction: str
 ) -> tuple[UserQueries, UserStreamKeys, UserInteractions]:
-    """Data and click model of some users, the names of their streams, and room for lists of `queries` (N,).
+    """Data and click model of users, the names of their streams, and empty lists for `queries` (N,).
 
     `direction` is the purpose of the learner's own random numbers.
     """

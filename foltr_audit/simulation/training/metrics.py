@@ -18,11 +18,11 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import (
-    finite,
-    in_format,
-    not_clipped,
+    check_finite,
     play_in_score_order,
     reported_clicks,
+    to_format,
+    unclipped,
 )
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -30,17 +30,17 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 class MetricSenders:
     """Clients that show lists of perturbed models, and send the seed and the metrics of the clicks.
 
-    The seed says how the model was perturbed and nothing else: queries and clicks have streams of their own.
+    The seed reveals how the model was perturbed and nothing else: queries and clicks have their own streams.
     """
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is compiled or played yet."""
+        """Store the setup; kernels are compiled in the first round."""
         self.setup = setup
         self.learner = setup.learner_as(MetricLearner)
         self.world = world
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
-        """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
+        """Play queries (C, B) with perturbed models; each client sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
         values = _values(learner)
         seeds = _seeds(context.streams("es/seed"))
@@ -51,7 +51,7 @@ class MetricSenders:
         for step in range(queries.shape[1]):
             reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
         dtype = self.setup.spec.trace.dtype
-        messages = in_format(self._means(reported, counts), dtype, context.round)
+        messages = to_format(self._means(reported, counts), dtype, context.round)
         wired = WireMessages(
             messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_)
         )
@@ -59,12 +59,15 @@ class MetricSenders:
             messages=messages,
             wired=wired,
             updates=self._means(_outcomes(learner, clicks), counts),
-            interactions=not_clipped(queries, shown, clicks, learnt),
+            interactions=unclipped(queries, shown, clicks, learnt),
             seeds=seeds,
         )
 
     def _means(self, outcomes: Ints, counts: Ints) -> Floats:
-        """Mean metrics (C, V) of the halves of the first (C,) of outcomes (C, B), or of all; 0 of none."""
+        """Mean metrics (C, V) of the halves of each client's first `counts` outcomes (C, B), or of all; or 0.
+
+        Clients with equal counts are taken together: a mean of a padded row would sum in another order.
+        """
         means = np.zeros((counts.size, 2 if self.learner.antithetic else 1))
         for B in np.unique(counts).tolist():
             rows = counts == B
@@ -121,13 +124,13 @@ class MetricSenders:
 
 
 def _values(learner: MetricLearner) -> Floats:
-    """What the metric of one interaction may be."""
+    """The values that the metric of one interaction may have."""
     values = learner.values
     return array_of(f"learner {learner.name}: values", values, (np.size(values),))
 
 
 def _outcomes(learner: MetricLearner, clicks: Bools) -> Ints:
-    """Which of these each list's clicks make."""
+    """The index of the value that each list's clicks give."""
     found = learner.outcomes(clicks)
     return array_of(f"learner {learner.name}: outcomes", found, clicks.shape[:-1], "whole numbers")
 
@@ -139,10 +142,10 @@ def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
 
 
 class EvolutionServer:
-    """A server that ascends the gradient that seeds and metrics estimate."""
+    """A server that ascends the gradient estimated from seeds and metrics."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is played yet.
+        """Prepare the rounds.
 
         Raises:
             UsageError: a client with fewer interactions at the mirrored model than at the other.
@@ -167,15 +170,15 @@ class EvolutionServer:
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        """See `Training.play`: one step of the optimiser."""
+        """See `TrainingServer.play`: one step of the optimiser."""
         sent = self.senders.send(asked, context)
         state = self._first_state(before.parameters.size) if before.state is None else before.state
         messages = sent.messages.astype(np.float64)
         if sent.seeds is None:
             raise UsageError("FOLtR-ES: messages without seeds")
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             found = self.learner.update(before.parameters, state, sent.seeds, messages)
             parameters, state = arrays_of(
                 f"learner {self.learner.name}: update", found, (before.parameters.shape, state.shape)
             )
-        return sent, GlobalModel(finite(parameters, context.round), state)
+        return sent, GlobalModel(check_finite(parameters, context.round), state)
