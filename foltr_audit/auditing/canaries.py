@@ -263,7 +263,7 @@ def message_canaries(setup: Setup, parameters: Floats, directions: Sequence[Floa
     Raises:
         UsageError: the chain keeps messages in no ball.
     """
-    balls = [event for event in setup.events() if isinstance(event, NormBound)]
+    balls = [event for event in setup.privacy.events() if isinstance(event, NormBound)]
     if not balls:
         raise UsageError(
             "--canary message: the chain keeps no message in a ball, so that there are no extreme ones; "

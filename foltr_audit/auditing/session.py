@@ -70,7 +70,7 @@ class AuditSession:
     @cached_property
     def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
         """What the chain does to a message, and which link does it."""
-        return self.setup.acts()
+        return self.setup.privacy.acts()
 
     @property
     def arriving(self) -> int:

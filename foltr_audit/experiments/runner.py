@@ -177,11 +177,11 @@ class Runner:
         setup, protocol = self.setup(spec), spec.attack
         facts: dict[str, Any] = {
             "spec": spec,
-            "eps_claimed": setup.claim(),
+            "eps_claimed": setup.privacy.claim(),
             "learner": setup.learner.label,
             "pdgd": _pdgd(setup.learner),
             "data": data_facts(setup.collection),
-            "warnings": setup.warnings(),
+            "warnings": setup.privacy.warnings(),
             "population": setup.population,
             **_world(setup),
         }

@@ -1,21 +1,18 @@
-"""Area under the ROC curve, and points on it, for many weightings of the same scores at once."""
+"""Area under the ROC curve, and points on it, for many weightings of the same scores at once.
+
+A bootstrap of a thousand resamples sorts the scores once and then takes one pass over them for each.
+"""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import parallel_kernel
+from .jit import Bools, Floats, Ints, parallel_kernel
 
 
 @parallel_kernel
-def weighted_auc(
-    positive: NDArray[np.bool_],
-    tie: NDArray[np.int64],
-    cluster: NDArray[np.int64],
-    weights: NDArray[np.int64],
-) -> NDArray[np.float64]:
+def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Floats:
     """AUC under each row of cluster weights; NaN where no pair has weight.
 
     Args:
@@ -51,13 +48,7 @@ def weighted_auc(
 
 
 @parallel_kernel
-def weighted_hits(
-    positive: NDArray[np.bool_],
-    tie: NDArray[np.int64],
-    cluster: NDArray[np.int64],
-    weights: NDArray[np.int64],
-    allowed: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allowed: Ints) -> Ints:
     """Most true positives of a threshold that has no more false positives than allowed, (resamples, levels).
 
     Args:

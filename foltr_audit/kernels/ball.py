@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 
 import numba
-import numpy as np
-from numpy.typing import NDArray
 
-from .jit import inlined, parallel_kernel
+from .jit import Floats, inlined, parallel_kernel
 from .lanes import product_sum, size_sum
 from .scaling import ROUNDING
 
-_SMALLEST, _LARGEST = 1e-280, 1e280  # sums of squares in between have lost nothing
+_SMALLEST, _LARGEST = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
 
 @inlined
-def _scaled_length(models: NDArray[np.float64], row: int) -> float:
-    """The L2 norm of a huge or tiny model: squares of it over its largest coordinate are neither."""
+def _scaled_length(models: Floats, row: int) -> float:
+    """The L2 norm of a huge or tiny model, from its ratio to its largest coordinate, as BLAS's `nrm2`."""
     largest = 0.0
     for j in range(models.shape[1]):
         largest = max(largest, abs(models[row, j]))
@@ -28,7 +26,7 @@ def _scaled_length(models: NDArray[np.float64], row: int) -> float:
 
 
 @inlined
-def _length(models: NDArray[np.float64], row: int, order: int) -> float:
+def _length(models: Floats, row: int, order: int) -> float:
     """The L1 or L2 norm (order 1 or 2) of a model."""
     model = models[row]
     size = size_sum(model) if order == 1 else product_sum(model, model)
@@ -38,7 +36,7 @@ def _length(models: NDArray[np.float64], row: int, order: int) -> float:
 
 
 @inlined
-def project_row(models: NDArray[np.float64], row: int, norm: float, order: int) -> bool:
+def project_row(models: Floats, row: int, norm: float, order: int) -> bool:
     """Scale models[row] by min(1, norm / its norm), in place; whether that moved it by more than rounding."""
     size = _length(models, row, order)
     moved = False
@@ -51,7 +49,7 @@ def project_row(models: NDArray[np.float64], row: int, norm: float, order: int) 
 
 
 @parallel_kernel
-def projected(models: NDArray[np.float64], norm: float, order: int) -> NDArray[np.float64]:
+def projected(models: Floats, norm: float, order: int) -> Floats:
     """Models (C, P) scaled into the ball, each by min(1, norm / its norm)."""
     inside = models.copy()
     for c in numba.prange(models.shape[0]):

@@ -1,9 +1,9 @@
 """Bell-shaped variates, and the documents that the synthetic data sets are made of.
 
-The data must be the same on every machine, for ever. So every number here is a multiple of
-2^-12 of moderate size: then every product and every sum is exact in float64, in whatever order
-and with or without fused multiply-adds; `grid` rounds a result back onto that lattice. Divisions
-stand alone, and no function is used that IEEE 754 does not define.
+The data must stay the same on every machine and with every version. So every number here is a multiple of
+2^-12 of moderate size: every product and every sum is exact in float64, in any order and with or without
+fused multiply-adds; `grid` rounds a result back onto that lattice. Divisions are never part of a longer
+expression, and only functions that IEEE 754 defines are used.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import kernel
+from .jit import Floats, Ints, kernel
 from .philox import philox
 
-# Where the latent factors of a document stand.
+# Places of a document's latent factors.
 TOPIC, AUTHORITY, QUALITY, POPULARITY, DEPTH, LENGTH, NONE = range(7)
 MATCH = 7  # five fields: body, anchor, title, url, whole document
 FIELD_LENGTH = 12
@@ -27,7 +27,7 @@ COLUMN_NOISE = JUDGEMENT + 1
 
 # What a column does with its weighted sum x of two factors and a noise.
 LINEAR, POSITIVE, COUNT, HEAVY, SHARE, STEP, RARE, CONSTANT = range(8)
-# What belongs to the query alone: variates, and then what is made of them.
+# Variates of the query alone, and what is derived from them.
 EASE, TILT, TERMS, IDF, SIZE, WORDING = range(6)
 QUERY_VARIATES = WORDING + _FIELDS
 
@@ -40,13 +40,15 @@ def grid(x: float) -> float:
 
 @kernel
 def _bell(a: np.uint64, b: np.uint64) -> float:
+    # Four 16-bit numbers instead of an inverse normal function: whole numbers are exact. Their mean is
+    # 131070; 7093 / 2^16, about 4096 / sqrt(4 * 2^32 / 12), scales the variance to 1.
     low, half = np.uint64(0xFFFF), np.uint64(16)
     total = np.int64((a >> half) + (a & low) + (b >> half) + (b & low))
     return np.float64(((total - 131070) * 7093) >> 16) / 4096.0
 
 
 @kernel
-def fill_bells(out: NDArray[np.float64], client: int, round_: int, purpose: int, key: np.uint64) -> None:
+def fill_bells(out: Floats, client: int, round_: int, purpose: int, key: np.uint64) -> None:
     """Fill with sums of four uniform numbers: mean 0, variance 1, within 3.465, multiples of 2^-12."""
     for block in range((out.size + 1) // 2):
         a, b, c, d = philox(block, client, round_, purpose, key)
@@ -56,7 +58,7 @@ def fill_bells(out: NDArray[np.float64], client: int, round_: int, purpose: int,
 
 
 @kernel
-def query_bells(queries: int, purpose: int, key: np.uint64) -> NDArray[np.float64]:
+def query_bells(queries: int, purpose: int, key: np.uint64) -> Floats:
     """The variates of each query, shape (queries, QUERY_VARIATES)."""
     out = np.empty((queries, QUERY_VARIATES))
     for query in range(queries):
@@ -65,7 +67,7 @@ def query_bells(queries: int, purpose: int, key: np.uint64) -> NDArray[np.float6
 
 
 @kernel
-def factors(e: NDArray[np.float64], z: NDArray[np.float64]) -> None:
+def factors(e: Floats, z: Floats) -> None:
     """Fill a document's factors z (FACTORS,) from its variates e (FACTORS or more,)."""
     z[TOPIC] = e[TOPIC]
     z[AUTHORITY] = e[AUTHORITY]
@@ -82,7 +84,7 @@ def factors(e: NDArray[np.float64], z: NDArray[np.float64]) -> None:
 
 
 @kernel
-def merit(z: NDArray[np.float64], tilt: float, weights: NDArray[np.float64]) -> float:
+def merit(z: Floats, tilt: float, weights: Floats) -> float:
     """Utility before noise: additive, joint and weakest-link parts, and a usual length."""
     topic, authority, lean, both, weakest, length = weights[0:6]
     merit = (topic - lean * tilt) * z[TOPIC] + (authority + lean * tilt) * z[AUTHORITY]
@@ -112,7 +114,7 @@ def _shaped(x: float, shape: int) -> float:
 
 
 @kernel
-def _times(code: int, field: int, about: NDArray[np.float64]) -> float:
+def _times(code: int, field: int, about: Floats) -> float:
     """The query's own factor of a column: 1, its number of terms, or a field's idf."""
     if code == TERMS:
         return float(1.0 + np.floor(max(0.0, 1.5 + 1.25 * about[TERMS])))
@@ -123,13 +125,7 @@ def _times(code: int, field: int, about: NDArray[np.float64]) -> float:
 
 @kernel
 def columns(
-    z: NDArray[np.float64],
-    e: NDArray[np.float64],
-    about: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    loadings: NDArray[np.float64],
-    absence: NDArray[np.float64],
-    row: NDArray[np.float64],
+    z: Floats, e: Floats, about: Floats, codes: Ints, loadings: Floats, absence: Floats, row: Floats
 ) -> None:
     """Fill a document's row (F,) from its factors, variates and query; the other arrays as `documents`."""
     for j in range(row.size):
@@ -142,7 +138,7 @@ def columns(
 
 
 @kernel
-def store_raw(rows: NDArray[np.float64], scales: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+def store_raw(rows: Floats, scales: Ints, out: NDArray[np.float32]) -> None:
     """Fill out (n, F) with rows (n, F) times their steps, rounded to the last decimal."""
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -150,7 +146,7 @@ def store_raw(rows: NDArray[np.float64], scales: NDArray[np.int64], out: NDArray
 
 
 @kernel
-def _store_minmax(rows: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+def _store_minmax(rows: Floats, out: NDArray[np.float32]) -> None:
     for j in range(rows.shape[1]):
         low, high = rows[0, j], rows[0, j]
         for i in range(rows.shape[0]):
@@ -162,17 +158,17 @@ def _store_minmax(rows: NDArray[np.float64], out: NDArray[np.float32]) -> None:
 
 @kernel
 def documents(
-    offsets: NDArray[np.int64],
-    abouts: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    absence: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    loadings: NDArray[np.float64],
-    scales: NDArray[np.int64],
+    offsets: Ints,
+    abouts: Floats,
+    weights: Floats,
+    absence: Floats,
+    codes: Ints,
+    loadings: Floats,
+    scales: Ints,
     minmax: bool,
     purpose: int,
     key: np.uint64,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float32], Floats]:
     """Features (documents, F) and utilities (documents,); labels come from thresholds on the latter.
 
     Args:
@@ -206,7 +202,7 @@ def documents(
                 factors(e, z)
                 merits[i] = merit(z, about[TILT], weights)
                 columns(z, e, about, codes, loadings, absence, rows[i])
-            # A copy is judged anew: two assessors need not agree on one text.
+            # A copy is judged again: two assessors need not agree on one text.
             utility[start + i] = grid(merits[i] + weights[6] * e[JUDGEMENT] + weights[7] * about[EASE])
         if minmax:
             _store_minmax(rows, features[start : start + length])

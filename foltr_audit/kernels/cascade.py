@@ -9,23 +9,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
 
 
 @inlined
-def click_row(
-    grades: NDArray[np.int64],
-    u: NDArray[np.float64],
-    row: int,
-    ahead: int,
-    click: NDArray[np.float64],
-    stop: NDArray[np.float64],
-    out: NDArray[np.bool_],
-) -> None:
+def click_row(grades: Ints, u: Floats, row: int, ahead: int, click: Floats, stop: Floats, out: Bools) -> None:
     """Fill out[row] with the clicks on the list of grades[row], -1 at its padding.
 
     Numbers u[row, ahead + 2i] and u[row, ahead + 2i + 1] decide on clicking rank i and on stopping there.
     """
+    # Without branches: whether a user clicks is random, and a wrong guess of the processor costs more.
     reading = True
     for i in range(grades.shape[1]):
         grade = max(grades[row, i], 0)
@@ -37,22 +30,22 @@ def click_row(
 @kernel
 def click_group(
     labels: NDArray[np.int8],
-    lifts: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    click: NDArray[np.float64],
-    stop: NDArray[np.float64],
-    queries: NDArray[np.int64],
+    lifts: Ints,
+    offsets: Ints,
+    click: Floats,
+    stop: Floats,
+    queries: Ints,
     step: int,
-    shown: NDArray[np.int64],
-    u: NDArray[np.float64],
+    shown: Ints,
+    u: Floats,
     ahead: int,
-    grades: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
+    grades: Ints,
+    clicks: Bools,
 ) -> None:
     """Fill `clicks` (rows, k) with clicks on the lists (rows, k) shown for queries[:, step].
 
-    Query q owns labels[lift + offsets[q] : lift + offsets[q + 1]], where lifts[:, step] tell the ways to
-    click apart; `grades` (rows, k) is room for those of the lists, which are empty where there is no query.
+    Query q owns labels[lift + offsets[q] : lift + offsets[q + 1]], where lifts[:, step] select click model
+    and intent; `grades` (rows, k) is scratch memory. Lists are empty where there is no query.
     """
     for row in range(queries.shape[0]):
         first = lifts[row, step] + offsets[max(queries[row, step], 0)]
@@ -63,12 +56,7 @@ def click_group(
 
 
 @parallel_kernel
-def cascade_clicks(
-    grades: NDArray[np.int64],
-    u: NDArray[np.float64],
-    click: NDArray[np.float64],
-    stop: NDArray[np.float64],
-) -> NDArray[np.bool_]:
+def cascade_clicks(grades: Ints, u: Floats, click: Floats, stop: Floats) -> Bools:
     """Clicks on lists of grades (C, k), -1 at the padding, from numbers (C, 2k); bool (C, k).
 
     `click` and `stop` hold P(click | grade) and P(stop | click, grade).

@@ -1,9 +1,9 @@
-"""Sums of what several clients sent who saw one list: how well a belief about their clicks explains a sum.
+"""Sums of messages of clients who saw the same list: how well a belief about their clicks explains a sum.
 
 A client's pattern of clicks fixes its steps, coefficients of a few columns. Of m clients with independent
 clicks of the same law, sums of steps and of clicks are close to normal, with moments that follow from the
 law. The noise is a scale mixture of normals: a normal law touches its density from below at a residual of
-any size, and residuals are taken where that bound on the evidence is highest.
+any size, and the sizes are chosen so that this bound on the evidence is highest.
 
 Source: Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for non-Gaussian latent
 variable models", for the bound; Dempster, Laird & Rubin 1980, "Iteratively reweighted least
@@ -17,24 +17,22 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
 from .elementary import log
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-_NEVER = 1e-10  # a chance that counts as none
-_DEPENDENT = 1e-12  # a variance, relative to its own before others were taken out, that counts as none
-_ROUNDS = 60  # times that residuals are taken
-_ENOUGH = 1e-2  # a gain in log evidence that is too small to go on
-_HOPE = 20.0  # further gains count as at most so many times the last one
+_NEVER = 1e-10  # a probability that counts as 0, so that patterns without a chance cost nothing
+_DEPENDENT = 1e-12  # a variance that counts as 0, relative to its own before others were eliminated
+_ROUNDS = 60  # most iterations of the bound
+_ENOUGH = 1e-2  # a gain in log evidence below which iterations stop
+# All further gains together are assumed to be at most this many times the last one: the bound converges about
+# linearly, so a belief that is far behind by then cannot win.
+_HOPE = 20.0
 
 
 class UpdateSums(NamedTuple):
-    """n sums of what clients sent, and what one client adds to them.
+    """n sums of messages, and what one client adds to them.
 
     Attributes:
         received: the sums, (n, P).
@@ -42,7 +40,7 @@ class UpdateSums(NamedTuple):
         terms: steps and clicks of one client for every pattern, (n, 2^k, q + k).
         lengths: documents of each list, (n,), at most k.
         clients: how many clients each sums, (n,).
-        finest: residuals count as known to so much at best, a standard deviation, (n,), above 0.
+        finest: the least standard deviation that a residual is given, (n,), above 0.
     """
 
     received: Floats
@@ -170,13 +168,13 @@ def _solve(M: Floats, target: Floats, answer: Floats) -> float:
 
 @inlined
 def _weight(slope: DensityTable, size: float) -> float:
-    """What the inverse variance of a residual of this size counts as."""
+    """The inverse variance that the bound gives a residual of this size."""
     return -log_density_at(slope, size) / size / size
 
 
 @kernel
 def _least_size(slope: DensityTable, finest: float) -> float:
-    """A size from which residuals on weigh no more than they are known to at best."""
+    """A size from which on the weight of residuals is at most `1 / finest^2`."""
     size = finest
     while _weight(slope, size) > 1.0 / finest / finest:
         size *= 2.0
@@ -187,7 +185,7 @@ def _least_size(slope: DensityTable, finest: float) -> float:
 def _bound(
     residuals: Floats, columns: Floats, sizes: Floats, noise: SumNoiseTable, M: Floats, hidden: Floats
 ) -> float:
-    """The bound on the log evidence when residuals of these `sizes` (P,) are touched.
+    """The bound on the log evidence that touches the density at residuals of these `sizes` (P,).
 
     Fills in the mean of the `hidden` standard normal numbers (q,) and the factor M of their precision.
     """
@@ -240,7 +238,7 @@ def explained(
 ) -> float:
     """A lower bound on the log evidence of sum i when its steps and clicks have these moments.
 
-    It gives up early where the bound cannot well come to `bar`. Fills in the expected `counts` (k,) of
+    Stops early where the bound is unlikely to reach `bar`. Fills in the expected `counts` (k,) of
     clicks. `spread` (q + k, q) is overwritten.
     """
     P, q = sums.received.shape[1], spread.shape[1]
@@ -291,7 +289,7 @@ def counts_by_cascade(sums: UpdateSums, noise: SumNoiseTable, click: Floats, sto
 def _after_another_client(beyond: Floats, L: int) -> None:
     """Replace terms (2^L, w) of each pattern by the mean ones of a second client, given that of the first.
 
-    Who clicks is followed by a click two times out of three (Laplace's rule of succession).
+    After a click the next client clicks with probability 2/3 (Laplace's rule of succession).
     """
     for j in range(L):
         for p in range(1 << L):
@@ -305,7 +303,7 @@ def _after_another_client(beyond: Floats, L: int) -> None:
 
 @kernel
 def _fill_any_rate_moments(sums: UpdateSums, i: int, mean: Floats, spread: Floats) -> None:
-    """As `_fill_moments`, of clients who share a click rate of each document, any one alike."""
+    """As `_fill_moments`, of clients who share a uniformly distributed click rate of each document."""
     L, m = sums.lengths[i], float(sums.clients[i])
     patterns = 1 << L
     w, q = spread.shape
@@ -326,9 +324,9 @@ def _fill_any_rate_moments(sums: UpdateSums, i: int, mean: Floats, spread: Float
 
 @parallel_kernel
 def counts_by_any_rate(sums: UpdateSums, noise: SumNoiseTable) -> Floats:
-    """Expected clicks on each document (n, k) by clients of whose clicks nothing is known.
+    """Expected clicks on each document (n, k) with no knowledge of the click model.
 
-    But for this: every document has a click rate that all clients share, anything from 0 to 1 alike.
+    All that is assumed: each document has a click rate that all clients share, uniform from 0 to 1.
     """
     n, w, q = sums.lengths.size, sums.terms.shape[2], sums.design.shape[2]
     out = np.zeros((n, w - q))

@@ -1,11 +1,11 @@
 """Counterfactual online learning to rank with the linear ranker, one interaction after the other.
 
-A list shown by the current ranker f is reused to judge many candidate rankers g at once. A document's
-importance weight is softmax(g) / softmax(f) over all candidates of its query. What a candidate is judged
-by does not change when all of its weights are multiplied by one number, so the sums of both softmaxes
+A list shown by the current ranker f is reused to evaluate many candidate rankers g at once. A document's
+importance weight is softmax(g) / softmax(f) over all candidates of its query. A candidate's
+estimate does not change when all of its weights are multiplied by one number, so the sums of both softmaxes
 drop out and exp(g - f) of the shown documents remains: `step` times features times a unit vector.
 
-Where no shown document has a cost, the estimate and its variance are 0 for every ranker, and nobody
+Where no shown document has a cost, the estimate and its variance are 0 for every ranker, and none
 is below the current one: no direction is drawn then.
 
 Source: Zhuang & Zuccon 2020, "Counterfactual online learning to rank", section 3.
@@ -17,17 +17,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .directions import LANES, fill_directions
 from .elementary import decay, power
-from .jit import inlined, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import dot
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 PLACE_BITS, CLIENT_BITS, ROUND_BITS = 10, 22, 21  # of an id: 53 together, exact in float64
 
@@ -56,7 +52,7 @@ class CandidateBuffers(NamedTuple):
     directions: Floats
     where: Ints
     weights: Floats
-    wins: NDArray[np.bool_]
+    wins: Bools
     kept: Floats
 
 
@@ -173,13 +169,15 @@ def _weigh_tile(
         for lane in range(LANES):
             tops[lane] = max(tops[lane], weights[rank, lane])
     for rank in range(length):
-        for lane in range(LANES):
+        for lane in range(
+            LANES
+        ):  # relative to the largest: the estimate has no unit, and exp cannot overflow
             weights[rank, lane] = decay(weights[rank, lane] - tops[lane])
 
 
 @kernel
-def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: NDArray[np.bool_]) -> None:
-    """Which candidates of a tile are below the current ranker, from weights (n, LANES); bool (LANES,)."""
+def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> None:
+    """Mark the candidates of a tile that are below the current ranker, from weights (n, LANES)."""
     length = weights.shape[0]
     sums, ones = np.zeros((4, LANES)), np.zeros(2)
     for rank in range(length):
@@ -206,7 +204,7 @@ def _judge(
     costs: Floats,
     kept: int,
 ) -> None:
-    """Which candidates win by the costs of documents `shown` (n,) of the query that begins at row `first`."""
+    """Mark the candidates that win by the costs of documents `shown` (n,) of the query at row `first`."""
     weights, step, gamma = candidates.weights[: shown.size], rules.step, rules.gamma
     for tile in range(candidates.wins.shape[0]):
         directions = candidates.directions[tile]
@@ -221,7 +219,7 @@ def _step(
 ) -> int:
     """Move the model (1, P) by the mean unit vector of the winners and keep them; how many there are.
 
-    `number` is the id of the interaction's place 0. Nothing changes where nobody won.
+    `number` is the id of the interaction's place 0. Nothing changes where none won.
     """
     M, P = candidates.kept.shape
     count, total = 0, np.zeros(P)
@@ -247,18 +245,18 @@ def play_coltr(
     data: UserQueries,
     names: UserStreamKeys,
     rules: COLTRRules,
-    queries: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    model: NDArray[np.float64],
-    state: NDArray[np.float64],
+    queries: Ints,
+    clients: Ints,
+    model: Floats,
+    state: Floats,
     seen: UserInteractions,
 ) -> None:
     """All interactions of a round, of clients (N,) with queries (N,); model (1, P) and state change in place.
 
     Args:
-        data: what is searched.
-        names: of the random numbers.
-        rules: how it learns.
+        data: the collection and the click model.
+        names: names of the random numbers.
+        rules: the learner's settings.
         queries: int64 (N,).
         clients: int64 (N,).
         model: float64 (1, P).

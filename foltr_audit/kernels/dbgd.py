@@ -10,17 +10,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .interleaving import preference, probabilistic, ranking, team_draft
-from .jit import kernel
+from .jit import Floats, Ints, kernel
 from .ranking import dot
 from .standard_normal import fill_normals
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
 
 class DBGDRules(NamedTuple):
-    """How far a candidate is from the current model, how far a win moves it, and the interleaving."""
+    """Distance of a candidate from the model, step size of a win, and the kind of interleaving."""
 
     delta: float
     learning_rate: float
@@ -28,7 +27,7 @@ class DBGDRules(NamedTuple):
 
 
 @kernel
-def _direction(names: UserStreamKeys, client: int, out: NDArray[np.float64], dimension: int) -> None:
+def _direction(names: UserStreamKeys, client: int, out: Floats, dimension: int) -> None:
     """Fill out[0, :dimension] with a unit vector; `out` has an even number of columns."""
     fill_normals(out, 0, out.shape[1], 0, client, names.round, names.direction, names.key)
     square = 0.0
@@ -40,9 +39,7 @@ def _direction(names: UserStreamKeys, client: int, out: NDArray[np.float64], dim
 
 
 @kernel
-def _rankings(
-    data: UserQueries, query: int, models: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rankings(data: UserQueries, query: int, models: Floats) -> tuple[Ints, Ints]:
     """The documents of a query as both models (2, P) rank them."""
     first = data.offsets[query]
     scores = np.empty((2, data.offsets[query + 1] - first))
@@ -57,9 +54,9 @@ def play_dbgd(
     data: UserQueries,
     names: UserStreamKeys,
     rules: DBGDRules,
-    queries: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    parameters: NDArray[np.float64],
+    queries: Ints,
+    clients: Ints,
+    parameters: Floats,
     seen: UserInteractions,
 ) -> None:
     """All interactions of a round, of clients (N,) with queries (N,); `parameters` (P,) change in place."""

@@ -1,8 +1,8 @@
 """Unit vectors in uniformly distributed directions, many at once.
 
-A direction is a standard normal vector over its length, and the normal numbers are made of a stream's
-uniform numbers as `kernels.standard_normal` makes them, but in a form that compiles to wide registers and is
-the same on every machine, one lane a direction.
+A direction is a standard normal vector over its length. The normal numbers are those of
+`kernels.standard_normal`, computed for many directions side by side, one lane each: in this form the loops
+compile to wide registers.
 
 Source: Muller 1959, "A note on a method for generating points uniformly on n-dimensional spheres";
 Box & Muller 1958, "A note on the generation of random normal deviates".
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .elementary import cosine_and_sine, log_normal
-from .jit import inlined, kernel
+from .jit import Floats, Ints, inlined, kernel
 
 LANES = 64
-"""Directions that are made at once."""
+"""Directions that are made at once: 64 float64 numbers of one coordinate are eight cache lines."""
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)  # as in `philox`
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
@@ -44,16 +44,16 @@ def _philox_lanes(words: NDArray[np.uint32], key: np.uint64) -> None:
 
 @inlined
 def _unit(high: np.uint32, low: np.uint32) -> float:
-    """Two words as the number of (0, 1) that `fill_uniforms` makes of them."""
+    """Two words as the number of (0, 1) that `fill_uniforms` makes from them."""
     bits = ((np.uint64(high) << _HALF) | np.uint64(low)) >> _CUT
     return (np.float64(np.int64(bits)) + 0.5) * _STEP
 
 
 @kernel
-def _fill_pair(out: NDArray[np.float64], row: int, words: NDArray[np.uint32]) -> None:
+def _fill_pair(out: Floats, row: int, words: NDArray[np.uint32]) -> None:
     """Normal numbers out[row] and out[row + 1] of every lane, from four random words each.
 
-    One loop for each step: each of them compiles to wide registers, and all in one do not.
+    One loop for each step: each compiles to wide registers, a single loop over all steps does not.
     """
     for lane in range(LANES):
         out[row, lane] = _unit(words[0, lane], words[1, lane])
@@ -68,9 +68,7 @@ def _fill_pair(out: NDArray[np.float64], row: int, words: NDArray[np.uint32]) ->
 
 
 @kernel
-def fill_directions(
-    out: NDArray[np.float64], where: NDArray[np.int64], dimension: int, purpose: int, key: np.uint64
-) -> None:
+def fill_directions(out: Floats, where: Ints, dimension: int, purpose: int, key: np.uint64) -> None:
     """Fill columns of `out` with unit vectors of a dimension d, one a lane.
 
     Args:

@@ -1,7 +1,9 @@
 """Discrete Gaussian variates, by rejection from discrete Laplace ones.
 
+Where the paper draws exact rational coins, this compares uniform numbers of 52 bits.
+
 Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", algorithms 2 and
-3, with coins and geometric variates made of uniform numbers.
+3, with coins and geometric variates made from uniform numbers.
 """
 
 from __future__ import annotations
@@ -10,13 +12,10 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import exp, log
-from .jit import kernel, parallel_kernel
-from .philox import fill_uniforms
-
-_AHEAD = 128  # random numbers that are made at once; every try takes two
+from .jit import Floats, Ints, kernel, parallel_kernel
+from .philox import AHEAD, refill
 
 
 @kernel
@@ -26,21 +25,19 @@ def _fill(
     round_: int,
     purpose: int,
     key: np.uint64,
-    numbers: NDArray[np.float64],
+    numbers: Floats,
     row: int,
-    out: NDArray[np.float64],
+    out: Floats,
 ) -> None:
     """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
     t = math.floor(sigma) + 1.0
-    centre, width = sigma * sigma / t, numbers.shape[1]
-    block, at = 0, width
+    centre = sigma * sigma / t
+    at, block = numbers.shape[1], 0
     for column in range(out.shape[1]):
-        low, drawn = -1.0, False  # the Laplace variate modulo t, once it is there
+        # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
+        low, drawn = -1.0, False
         while not drawn:
-            if at == width:
-                fill_uniforms(numbers, 0, width, block, client, round_, purpose, key)
-                block += width // 2
-                at = 0
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
             v, w = numbers[0, at], numbers[0, at + 1]
             at += 2
             if low < 0.0:
@@ -58,11 +55,11 @@ def _fill(
 
 @parallel_kernel
 def discrete_gaussians(
-    sigma: float, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
-) -> NDArray[np.float64]:
+    sigma: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
+) -> Floats:
     """Whole numbers k with P(k) ~ exp(-(k / sigma)^2 / 2) per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
     for c in numba.prange(clients.size):
-        numbers = np.empty((1, _AHEAD))
+        numbers = np.empty((1, AHEAD))
         _fill(sigma, clients[c], round_, purpose, key, numbers, c, out)
     return out

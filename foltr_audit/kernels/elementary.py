@@ -20,35 +20,35 @@ _LOWEST, _LEAST, _MOST = -700.0, -746.0, 709.782712893384
 _PER_LOG2 = 1.4426950408889634  # 1 / ln 2
 _LOG2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are 0: a product with an exponent is exact
 _LOG2_LOW = 1.90821492927058770002e-10
-_ROUNDS = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to a whole number
+# 1.5 * 2^52: adding and subtracting it rounds to a whole number, which `floor` does in wide registers
+# only where the processor has an instruction for it.
+_ROUNDS = 6755399441055744.0
 _BIAS, _MANTISSA = 1023, 52
 _ROOT_HALF = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
 _SMALLEST_NORMAL, _LIFT, _LIFTED = 2.2250738585072014e-308, 18014398509481984.0, 54  # 2^-1022, 2^54
 _QUARTER = math.pi / 2.0
-_C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (
-    1.0 / math.factorial(i) for i in range(2, 14)
-)
-_L3, _L5, _L7, _L9, _L11, _L13, _L15, _L17, _L19, _L21 = (2.0 / i for i in range(3, 22, 2))
-_S3, _S5, _S7, _S9, _S11, _S13, _S15 = ((-1.0) ** i / math.factorial(2 * i + 1) for i in range(1, 8))
-_D2, _D4, _D6, _D8, _D10, _D12, _D14, _D16 = ((-1.0) ** i / math.factorial(2 * i) for i in range(1, 9))
+# Coefficients of Taylor sums, the highest power first: of (exp(r) - 1 - r) / r^2, of (log m - 2 s) / (s z) in
+# z = s^2 with s = (m - 1) / (m + 1), of (sin a - a) / (a z) and (cos a - 1) / z in z = a^2. The first
+# term left out is below half a unit in the last place of the sum.
+_EXP = tuple(1.0 / math.factorial(i) for i in range(13, 1, -1))
+_LOG = tuple(2.0 / i for i in range(21, 2, -2))
+_SINE = tuple((-1.0) ** i / math.factorial(2 * i + 1) for i in range(7, 0, -1))
+_COSINE = tuple((-1.0) ** i / math.factorial(2 * i) for i in range(8, 0, -1))
+
+
+@inlined
+def _horner(coefficients: tuple[float, ...], x: float) -> float:
+    """A polynomial from its highest power down; the compiler unrolls it, so that callers' loops vectorize."""
+    total = coefficients[0]
+    for i in range(1, len(coefficients)):
+        total = total * x + coefficients[i]
+    return total
 
 
 @inlined
 def _exp_near_zero(r: float) -> float:
     """`exp(r) - 1` for |r| <= ln 2 / 2."""
-    p = _C13
-    p = p * r + _C12
-    p = p * r + _C11
-    p = p * r + _C10
-    p = p * r + _C9
-    p = p * r + _C8
-    p = p * r + _C7
-    p = p * r + _C6
-    p = p * r + _C5
-    p = p * r + _C4
-    p = p * r + _C3
-    p = p * r + _C2
-    return r + r * r * p
+    return r + r * r * _horner(_EXP, r)
 
 
 @inlined
@@ -59,7 +59,10 @@ def _power_of_two(n: np.int64) -> float:
 
 @kernel
 def decay(x: float) -> float:
-    """`exp(x)` for x <= 0; below -700 it stays at exp(-700), which is 1e-304."""
+    """`exp(x)` for x <= 0; below -700 it stays at exp(-700), which is 1e-304.
+
+    Without branches, so that loops over weights vectorize.
+    """
     x = max(x, _LOWEST)
     n = (x * _PER_LOG2 + _ROUNDS) - _ROUNDS
     r = (x - n * _LOG2_HIGH) - n * _LOG2_LOW
@@ -91,22 +94,12 @@ def _log_parts(u: float) -> tuple[float, float]:
     m = np.int64(bits - (e << _MANTISSA)).view(np.float64)
     s = (m - 1.0) / (m + 1.0)
     z = s * s
-    p = _L21
-    p = p * z + _L19
-    p = p * z + _L17
-    p = p * z + _L15
-    p = p * z + _L13
-    p = p * z + _L11
-    p = p * z + _L9
-    p = p * z + _L7
-    p = p * z + _L5
-    p = p * z + _L3
-    return np.float64(e), 2.0 * s + s * z * p
+    return np.float64(e), 2.0 * s + s * z * _horner(_LOG, z)
 
 
 @inlined
 def log_normal(u: float) -> float:
-    """`log(u)` of a positive normal number: what `log` says of it, without branches."""
+    """`log(u)` of a positive normal number: the same bits as `log`, without branches."""
     e, rest = _log_parts(u)
     return e * _LOG2_HIGH + (e * _LOG2_LOW + rest)
 
@@ -126,7 +119,7 @@ def log(x: float) -> float:
 @kernel
 def log2(x: float) -> float:
     """`log2(x)` of a positive normal number, exact for powers of two."""
-    e, rest = _log_parts(x)
+    e, rest = _log_parts(x)  # the exponent is added last: its sum with 0 is exact
     return float(e + rest * _PER_LOG2)
 
 
@@ -149,23 +142,8 @@ def cosine_and_sine(u: float) -> tuple[float, float]:
     axis = (turns + _ROUNDS) - _ROUNDS
     a = (turns - axis) * _QUARTER
     z = a * a
-    p = _S15
-    p = p * z + _S13
-    p = p * z + _S11
-    p = p * z + _S9
-    p = p * z + _S7
-    p = p * z + _S5
-    p = p * z + _S3
-    along = a + a * z * p
-    q = _D16
-    q = q * z + _D14
-    q = q * z + _D12
-    q = q * z + _D10
-    q = q * z + _D8
-    q = q * z + _D6
-    q = q * z + _D4
-    q = q * z + _D2
-    across = 1.0 + z * q
+    along = a + a * z * _horner(_SINE, z)
+    across = 1.0 + z * _horner(_COSINE, z)
     quadrant = np.int64(axis)
     odd = (quadrant & 1) == 1
     cosine, sine = (along if odd else across), (across if odd else along)

@@ -1,4 +1,4 @@
-"""Evolution strategies: what perturbs a model, what clients show and click with it, and a weighted sum.
+"""Evolution strategies: perturbations of a model, lists and clicks of clients with it, and a weighted sum.
 
 A perturbation is a pure function of its seed, which is public: the seed is the key of a random stream of
 its own. It never enters a list's query or a user's clicks; these come from the streams of the experiment.
@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cascade import click_group
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
 from .philox import fill_uniforms
 from .ranking import Features, dot
 from .standard_normal import fill_normals
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
 
-_CHUNK = 32  # clients whose perturbations are summed together, in their order; part of what the sum is
-_PLAYED = 16  # clients that one thread plays in a row; it changes no byte
-_BLOCK = 8  # documents whose highest score is known together
+_CHUNK = (
+    32  # clients whose perturbations are summed together, in their order: another number changes last bits
+)
+_PLAYED = 16  # clients that one thread plays in a row; their number changes no byte
+_BLOCK = 8  # documents whose highest score is stored, so that taking the best one looks at blocks only
 _LIST_LENGTH = 10  # documents in a shown list
 
 
@@ -53,7 +53,7 @@ def seed_normals(seeds: Seeds, size: int) -> Floats:
 
 @parallel_kernel
 def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
-    """`sum_c weights[c] seed_normals(seeds, size)[c]`, shape (size,); what weighs 0 is not drawn.
+    """`sum_c weights[c] seed_normals(seeds, size)[c]`, shape (size,); weights of 0 draw nothing.
 
     Clients are summed in chunks of fixed size, and the chunks in their order: the same bytes for any
     number of threads.
@@ -76,7 +76,7 @@ def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
 
 
 class EvolutionQueries(NamedTuple):
-    """What the users of a round search and how they click: query q owns rows offsets[q] .. offsets[q+1]-1.
+    """The data and click model of the users of a round: query q owns rows offsets[q] .. offsets[q+1]-1.
 
     Attributes:
         features, grades, offsets: the data set.
@@ -206,7 +206,7 @@ def _play_group(
     mirrored_from: Ints,
     pool: GroupBuffers,
     all_shown: Ints,
-    all_clicks: NDArray[np.bool_],
+    all_clicks: Bools,
 ) -> None:
     """All interactions of a few clients; those from `mirrored_from` (rows,) on at the mirrored model."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
@@ -234,7 +234,7 @@ def _play(
     sigma: float,
     mirrored_from: Ints,
     shown: Ints,
-    clicks: NDArray[np.bool_],
+    clicks: Bools,
 ) -> None:
     C = clients.size
     for part in numba.prange((C + _PLAYED - 1) // _PLAYED):
@@ -274,7 +274,7 @@ def play_perturbed(
     round_: int,
     click_purpose: int,
     key: np.uint64,
-) -> tuple[Ints, NDArray[np.bool_]]:
+) -> tuple[Ints, Bools]:
     """Lists in score order of the perturbed linear models, and cascade clicks on them.
 
     Client c asks queries[c] at `parameters + sigma z` where z are the normal numbers of its seed; with
@@ -284,8 +284,8 @@ def play_perturbed(
     Args:
         features: of all documents, (documents, P).
         offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
-        labels: grade of each document for one way to click after the other, int8 (ways documents,).
-        queries: int64 (C, B), -1 where a client asks no more.
+        labels: grade of each document, for one click model and intent after the other, int8.
+        queries: int64 (C, B), padded with -1.
         lifts: where in `labels` the grades of each interaction begin, int64 (C, B).
         clients: ids that name the streams of clicks, int64 (C,).
         parameters: the global model, finite, float64 (P,).

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel
+from .jit import Floats, kernel
 from .lanes import difference_sum, squared_difference_sum
 
 
 @kernel
-def distance(points: NDArray[np.float64], i: int, j: int, order: int) -> float:
+def distance(points: Floats, i: int, j: int, order: int) -> float:
     """The L1 or L2 distance (order 1 or 2) of two rows of (n, P)."""
     if order == 1:
         return difference_sum(points[i], points[j])
@@ -20,10 +19,11 @@ def distance(points: NDArray[np.float64], i: int, j: int, order: int) -> float:
 
 
 @kernel
-def farthest_pair(points: NDArray[np.float64], order: int, least: float) -> tuple[int, int, float]:
+def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
     """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
 
-    No pair is looked at whose distances from the first row sum to less than the best one's.
+    Pairs whose distances from the first row sum to less than the best one's are skipped: by the triangle
+    inequality they are no farther apart. Rows are visited from the farthest on, so that most pairs are.
     """
     n = points.shape[0]
     best_i, best_j, best = -1, -1, least
@@ -48,7 +48,7 @@ def farthest_pair(points: NDArray[np.float64], order: int, least: float) -> tupl
 
 
 @kernel
-def farthest_flip(points: NDArray[np.float64], order: int, least: float) -> tuple[int, int, float]:
+def farthest_flip(points: Floats, order: int, least: float) -> tuple[int, int, float]:
     """The same among rows whose numbers, of 0 .. 2^k - 1, differ in one bit; (n, P) with n = 2^k."""
     n = points.shape[0]
     best_i, best_j, best = -1, -1, least

@@ -11,15 +11,13 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import exp, log
-from .jit import kernel, parallel_kernel
-from .philox import fill_uniforms
+from .jit import Floats, Ints, kernel, parallel_kernel
+from .philox import AHEAD, refill
 
 # exp(-800) is 0 in float64, and so is any multiple of it that can occur.
 _LOG_UNDERFLOW = -800.0
-_AHEAD = 128  # random numbers that are made at once; they are cheaper by the dozen
 
 
 @kernel
@@ -29,25 +27,22 @@ def _fill_differences(
     round_: int,
     purpose: int,
     key: np.uint64,
-    numbers: NDArray[np.float64],
+    numbers: Floats,
     row: int,
-    out: NDArray[np.float64],
+    out: Floats,
 ) -> None:
     """Fill out[row] with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
     b = 1.0 + exp(-t) * shape / t
     gone = exp(_LOG_UNDERFLOW * shape)
-    block, at, width = 0, numbers.shape[1], numbers.shape[1]
+    at, block = numbers.shape[1], 0
     for variate in range(2 * out.shape[1]):
         x, drawn = 0.0, False
         while not drawn:
-            if at == width:
-                fill_uniforms(numbers, 0, width, block, client, round_, purpose, key)
-                block += width // 2
-                at = 0
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
             v, w = b * numbers[0, at], numbers[0, at + 1]
             at += 2
-            if v < gone:
+            if v < gone:  # the power below would underflow: `log(v) / shape` is less than -800
                 x, drawn = 0.0, True
             elif v <= 1.0:
                 x = t * exp(log(v) / shape)
@@ -62,11 +57,12 @@ def _fill_differences(
 
 @parallel_kernel
 def gamma_differences(
-    shape: float, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
-) -> NDArray[np.float64]:
+    shape: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
+) -> Floats:
     """`gamma - gamma'` of scale 1 and shape in (0, 1] per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
     for c in numba.prange(clients.size):
-        numbers = np.empty((1, min(_AHEAD, 4 * size + 2)))
+        # Two variates a coordinate, two numbers a try, and room for one try that fails.
+        numbers = np.empty((1, min(AHEAD, 4 * size + 2)))
         _fill_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
     return out

@@ -1,8 +1,8 @@
 """Counts of clicks from sums over clients, when grades of the shown documents are unknown.
 
 All clients of a sum saw the same documents, so their clicks share what the observer does not know: the
-grades. Assignments of grades are weighed by how well they explain the sum and by how usual they are;
-a local search finds those that matter.
+grades. Assignments of grades are weighed by how well they explain the sum and by their prior
+probability; a local search finds those that matter, since 5^10 assignments are too many.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .click_sums import Floats, Ints, SumNoiseTable, UpdateSums, explained, fill_cascade_moments
+from .click_sums import SumNoiseTable, UpdateSums, explained, fill_cascade_moments
 from .elementary import exp
-from .jit import kernel, parallel_kernel
+from .jit import Floats, Ints, kernel, parallel_kernel
 
 _MOST_TRIED = 8000  # assignments of grades that are weighed for one list
-_BETTER = 1e-9  # a gain in log evidence that counts
-_NEAR = 4.0  # assignments that much worse than the best, in log evidence, need not be weighed in full
+_BETTER = 1e-9  # a gain in log evidence that counts: rounding alone must not keep the search going
+_NEAR = 4.0  # assignments worse than the best by more log evidence (2 % of its weight) may be weighed roughly
 
 
 class GradeBelief(NamedTuple):
-    """What is believed of G grades.
+    """The belief about G grades.
 
     Attributes:
         click: P(click | grade), (G,).
@@ -54,7 +54,7 @@ def _weigh(
     bar: float,
     tried: _AssignmentTable,
 ) -> int:
-    """Weigh an assignment (k,) unless that was done before; its number, or -1 where there is no more room."""
+    """Weigh an assignment (k,) unless that was done before; its number, or -1 if the table is full."""
     L, G = sums.lengths[i], grades.click.size
     code = 0
     for j in range(L):
@@ -109,7 +109,10 @@ def _climb(
     assigned: Ints,
     tried: _AssignmentTable,
 ) -> None:
-    """Take changes that make an assignment better until none does; two grades at once come last."""
+    """Take changes that improve an assignment until none does.
+
+    Single grades come first: pairs of grades are many, and help only where two errors cancel.
+    """
     L, G = sums.lengths[i], grades.click.size
     small = L * G + 2
     every = small + L * (L - 1) // 2 * G * G
@@ -136,7 +139,7 @@ def _climb(
 def _search(
     sums: UpdateSums, i: int, noise: SumNoiseTable, grades: GradeBelief, starts: Ints, counts: Floats
 ) -> None:
-    """Fill in the expected counts (k,) of sum i over all assignments that a search met."""
+    """Fill in the expected counts (k,) of sum i over all assignments that a search visited."""
     k = counts.size
     tried = _AssignmentTable(
         np.zeros(1, dtype=np.int64),
@@ -160,7 +163,7 @@ def _search(
 
 @parallel_kernel
 def counts_by_grades(sums: UpdateSums, noise: SumNoiseTable, grades: GradeBelief, starts: Ints) -> Floats:
-    """Expected clicks on each document, (n, k), by clients who saw documents of unknown grades.
+    """Expected clicks on each document, (n, k), where grades are unknown.
 
     `starts` (S, k) are assignments of grades where searches begin, S >= 1.
     """

@@ -1,4 +1,4 @@
-"""Interleaving: one list out of the rankings of two rankers, and which of them its clicks prefer.
+"""Interleaving: one list from the rankings of two rankers, and which of them its clicks prefer.
 
 The rankers are the current one and a candidate. A ranking holds the positions of a query's documents,
 the best first. A list has k places, padded with -1 where a query has fewer documents.
@@ -11,13 +11,8 @@ preferences from clicks", sections 3.1 and 3.2.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from .jit import Bools, Floats, Ints, kernel
 
 _STEEPNESS = 3  # tau of the softmax over ranks
 
@@ -30,7 +25,7 @@ def ranking(scores: Floats) -> Ints:
 
 @kernel
 def team_draft(current: Ints, candidate: Ints, u: Floats, shown: Ints, odds: Floats) -> None:
-    """Fill `shown` (k,) by taking turns; odds (k,) tell the teams.
+    """Fill `shown` (k,) by taking turns, and odds (k,) with the teams.
 
     Args:
         current: a ranking, (n,).
@@ -127,11 +122,13 @@ def probabilistic(current: Ints, candidate: Ints, u: Floats, shown: Ints, odds: 
 def preference(odds: Floats, clicks: Bools) -> float:
     """P(more clicks are the candidate's) - P(fewer are), from -1 to 1.
 
+    The exact expectation over who contributed each document: k + 1 probabilities instead of 2^k assignments.
+
     Args:
         odds: P(the candidate contributed the document) of each place, independently, float64 (k,).
         clicks: bool (k,).
     """
-    share = np.zeros(odds.size + 1)  # P(so many of the clicks seen are the candidate's)
+    share = np.zeros(odds.size + 1)  # P(this many of the clicks so far are the candidate's)
     share[0] = 1.0
     seen = 0
     for place in range(odds.size):

@@ -1,17 +1,19 @@
-"""The lowest point of a sum of absolute residuals and of costs that keep unknowns in a box.
+"""The minimum of a sum of absolute residuals and of costs that keep unknowns in a box: a simplex method.
 
 Every unknown and every residual is a variable with a convex cost of at most two kinks: a residual has
-one at 0, an unknown in a box one at either end, a free unknown none. At a vertex as many variables stand
-at a kink as there are unknowns; a table says how fast the others move along its edges. The descent
-leaves a vertex along the edge that falls most for its length, past as many kinks as it takes to the lowest
-point, where the variable whose kink that is changes places with the one that left.
+one at 0, an unknown in a box one at either end, a free unknown none. As in bounded linear programming, as
+many variables as there are unknowns are nonbasic and lie at a kink; the tableau says how fast the basic
+ones change when a nonbasic one does. An iteration prices the edges, lets the steepest one enter, and passes
+as many kinks as it takes to the lowest point of the edge (a bound-flipping ratio test). The variable whose
+kink that is leaves the basis.
 
-Rounding does not add up: where no edge falls the table is made afresh and looked at again. Where the
-descent marks time, since many variables are at a kink at once, they are moved off it for a while.
+Why not `scipy.optimize.linprog`: decoders solve thousands of small dense systems. HiGHS takes them one at a
+time, with two variables for every residual, and breaks ties as it likes: a system of 46 equations for 10
+unknowns takes 0.2 ms here and 6 ms there (one thread of a 2023 server).
 
-Source: Barrodale & Roberts 1973, "An improved algorithm for discrete l1 linear approximation",
-its passing of several kinks in a step; Bloomfield & Steiger 1980, "Least absolute deviations
-curve-fitting", its weighted median along an edge and its choice of the edge.
+Source: Barrodale & Roberts 1973, "An improved algorithm for discrete l1 linear approximation", which passes
+several kinks in a step; Bloomfield & Steiger 1980, "Least absolute deviations curve-fitting", for the
+weighted median along an edge and the choice of the edge.
 """
 
 from __future__ import annotations
@@ -19,112 +21,126 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import inlined, kernel
+from .jit import Floats, Ints, inlined, kernel
 from .weighted_median import median_event
 
-TIE = 2.0**-33
-"""By how much, relative to it, what is minimised gives way so that one of several minimisers is best."""
+TIE_BREAK = 2.0**-33
+"""Relative perturbation of the costs, so that one of several minimizers is best.
+
+Small enough to move no fit visibly, and half a million times the rounding of one cost, so that it decides.
+"""
 
 _FLAT = 1e-12  # a slope, relative to the steepest that the edge can have, that counts as none
 _SMALL = 2.0**-46  # a distance from a kink, in units of a typical value, that does not tell the side
-_NUDGE = 2.0**-40  # how far variables are moved off their kinks, in the same units
-_PATIENCE = 20  # steps on the spot before they are
-_STEPS = 30  # steps for each variable before a descent gives up
+_PERTURBATION = 2.0**-40  # how far degenerate variables move off their kinks: well above _SMALL
+MAX_DEGENERATE_PIVOTS = 20  # pivots in a row that lower nothing, before a perturbation
+_MAX_PIVOTS = 30  # for each variable, before a descent gives up
 
 
-class Vertex(NamedTuple):
+class SimplexState(NamedTuple):
     """Where a descent is: m unknowns are the variables 0..m-1, P residuals the others."""
 
-    cost: NDArray[np.float64]
+    cost: Floats
     """(4, m + P): lower and upper kink of a variable, slope beyond them, slope between them."""
-    side: NDArray[np.int64]
-    """(m + P,): below (-1), between (0), above (1) its kinks; of one at a kink: whether at the upper."""
-    table: NDArray[np.float64]
-    """(P, m): how much a moving variable falls when one that stands rises by 1."""
-    place: NDArray[np.float64]
-    """(P + 1,): where the moving variables are, and on an edge its own variable."""
-    moving: NDArray[np.int64]
-    """(P + 1,): the variable of each row of the table, and on an edge its own variable."""
-    standing: NDArray[np.int64]
-    """(m,): the variable at a kink that each column is the edge of."""
-    slopes: NDArray[np.float64]
-    """(2, m): how the costs of the moving variables change along an edge, and the most that all can."""
-    speeds: NDArray[np.float64]
-    """(P + 1,): how fast they move on an edge."""
-    events: NDArray[np.float64]
+    side: Ints
+    """(m + P,): below (-1), between (0), above (1) its kinks; of a nonbasic one: whether at the upper."""
+    tableau: Floats
+    """(P, m): how much a basic variable falls when a nonbasic one rises by 1."""
+    value: Floats
+    """(P + 1,): values of the basic variables, and during a ratio test of the entering one."""
+    basic: Ints
+    """(P + 1,): the variable of each row of the tableau, and during a ratio test the entering one."""
+    nonbasic: Ints
+    """(m,): the variable at a kink that each column belongs to."""
+    prices: Floats
+    """(2, m): how the costs of the basic variables change along an edge, and the most that all can."""
+    speeds: Floats
+    """(P + 1,): how fast the basic variables change along an edge."""
+    events: Floats
     """(2, 2 P + 2): when a variable meets a kink on an edge, and how much the slope rises there."""
-    order: NDArray[np.int64]
+    order: Ints
     """(2 P + 2,): the events met on an edge."""
 
 
 @inlined
-def spread(i: int) -> float:
-    """A number in [0, 1) for each whole number, evenly spread: multiples of the golden ratio."""
+def golden_fraction(i: int) -> float:
+    """A number in [0, 1) for each whole number, evenly spread: multiples of the golden ratio.
+
+    They break ties without random numbers, and neighbours get quite different ones.
+    """
     return (i * 0.6180339887498949) % 1.0
 
 
 @inlined
-def _slope(cost: NDArray[np.float64], variable: int, side: int) -> float:
+def _slope(cost: Floats, variable: int, side: int) -> float:
     """How fast the cost of a variable rises on one side of its kinks."""
     return float(cost[3, variable] if side == 0 else side * cost[2, variable])
 
 
 @kernel
-def _measure(vertex: Vertex) -> None:
-    """Fill in the slopes of all edges."""
-    cost, side, table, _, moving, standing, slopes, _, _, _ = vertex
-    P, m = table.shape
+def _price(state: SimplexState) -> None:
+    """Fill in the prices of all edges.
+
+    They are summed again in every iteration: updating them would add up rounding, and one more pass over the
+    tableau costs no more than the pivot that follows.
+    """
+    cost, side, tableau, _, basic, nonbasic, prices, _, _, _ = state
+    P, m = tableau.shape
     for k in range(m):
-        slopes[0, k] = 0.0
-        slopes[1, k] = cost[2, standing[k]]
+        prices[0, k] = 0.0
+        prices[1, k] = cost[2, nonbasic[k]]
     for i in range(P):
-        weight = cost[2, moving[i]]
-        slope = _slope(cost, moving[i], side[moving[i]])
+        weight = cost[2, basic[i]]
+        slope = _slope(cost, basic[i], side[basic[i]])
         for k in range(m):
-            slopes[0, k] -= slope * table[i, k]
-            slopes[1, k] += weight * abs(table[i, k])
+            prices[0, k] -= slope * tableau[i, k]
+            prices[1, k] += weight * abs(tableau[i, k])
 
 
 @kernel
-def _best_edge(vertex: Vertex) -> tuple[int, int, float]:
-    """The edge that falls most for its length, its direction and its slope: 0 if none falls."""
-    cost, side, _, _, _, standing, slopes, _, _, _ = vertex
-    best, edge, direction, found = _FLAT, 0, 1, 0.0
-    for k in range(standing.size):
-        variable = standing[k]
+def _entering_variable(state: SimplexState) -> tuple[int, int, float]:
+    """The column of the variable to enter, its direction and the slope of its edge: 0 if none falls.
+
+    It is the one that falls most relative to the steepest slope its edge can have (Bloomfield & Steiger's
+    choice), which unlike the steepest slope (Dantzig's rule) does not depend on the units of the unknowns.
+    """
+    cost, side, _, _, _, nonbasic, prices, _, _, _ = state
+    best, column, direction, found = _FLAT, 0, 1, 0.0
+    for k in range(nonbasic.size):
+        variable = nonbasic[k]
         below, above = -1, 1
         if cost[0, variable] < cost[1, variable]:
             below, above = side[variable] - 1, side[variable]
-        up = slopes[0, k] + _slope(cost, variable, above)
-        down = -slopes[0, k] - _slope(cost, variable, below)
-        if -min(up, down) > best * slopes[1, k]:
-            best = -min(up, down) / slopes[1, k]
-            edge, direction, found = k, 1 if up < down else -1, min(up, down)
-    return edge, direction, found
+        up = prices[0, k] + _slope(cost, variable, above)
+        down = -prices[0, k] - _slope(cost, variable, below)
+        if -min(up, down) > best * prices[1, k]:
+            best = -min(up, down) / prices[1, k]
+            column, direction, found = k, 1 if up < down else -1, min(up, down)
+    return column, direction, found
 
 
 @kernel
-def _events(vertex: Vertex) -> int:
-    """Note what happens on the way along an edge; how many events.
+def _note_events(state: SimplexState) -> int:
+    """Note which kinks are met along an edge, and when; how many.
 
-    Variable i meets the first kink on its way at event `2 i`, the one behind it at the next.
+    Basic variable i meets its first kink at event `2 i`, the one behind it at the next.
     """
-    cost, side, _, place, moving, _, _, speeds, events, order = vertex
+    cost, side, _, value, basic, _, _, speeds, events, order = state
     longest = 0.0
     for i in range(speeds.size):
         longest = max(longest, abs(speeds[i]))
     count = 0
     for i in range(speeds.size):
-        variable, speed = moving[i], speeds[i]
+        variable, speed = basic[i], speeds[i]
+        # Speeds that are rounding would become pivots, and a pivot is divided by.
         if abs(speed) <= _FLAT * longest or cost[2, variable] == 0.0:
             continue
-        way = side[variable] if speed > 0.0 else -side[variable]
+        position = side[variable] if speed > 0.0 else -side[variable]
         kinks = 2 if cost[0, variable] < cost[1, variable] else 1
-        for behind in range(way + 1, kinks):
+        for behind in range(position + 1, kinks):
             upper = 1 if (speed > 0.0) == (behind == 1) else 0
-            time = (cost[upper, variable] - place[i]) / speed
+            time = (cost[upper, variable] - value[i]) / speed
             if time < np.inf:
                 rise = (
                     cost[2, variable] - cost[3, variable] if upper else cost[2, variable] + cost[3, variable]
@@ -138,164 +154,165 @@ def _events(vertex: Vertex) -> int:
 
 
 @kernel
-def _walk(vertex: Vertex, edge: int, direction: int, slope: float) -> int:
-    """Go along an edge to its lowest point; the event there, or -1 where there is none.
+def _ratio_test(state: SimplexState, column: int, direction: int, slope: float) -> int:
+    """Move along an edge to its lowest point, past other kinks; the event there, or -1 where there is none.
 
-    The variable of the edge moves as if it had a row of its own, the last.
+    The entering variable has a row of its own meanwhile, the last.
     """
-    cost, side, table, place, moving, standing, _, speeds, events, order = vertex
-    P, own = table.shape[0], standing[edge]
-    stood = side[own]
-    moving[P], place[P], speeds[P] = own, cost[stood, own], direction
-    side[own] = direction if cost[0, own] == cost[1, own] else stood + min(direction, 0)
+    cost, side, tableau, value, basic, nonbasic, _, speeds, events, order = state
+    P, entering = tableau.shape[0], nonbasic[column]
+    stood = side[entering]
+    basic[P], value[P], speeds[P] = entering, cost[stood, entering], direction
+    side[entering] = direction if cost[0, entering] == cost[1, entering] else stood + min(direction, 0)
     for i in range(P):
-        speeds[i] = -direction * table[i, edge]
-    count = _events(vertex)
+        speeds[i] = -direction * tableau[i, column]
+    count = _note_events(state)
     last = median_event(events, order, count, slope)
     if last == count:
-        side[own] = stood
+        side[entering] = stood
         return -1
     for j in range(last):
-        variable = moving[order[j] // 2]
+        variable = basic[order[j] // 2]
         step = 1 if speeds[order[j] // 2] > 0.0 else -1
         side[variable] += step if cost[0, variable] < cost[1, variable] else 2 * step
     time = events[0, order[last]]
     for i in range(P + 1):
-        place[i] += time * speeds[i]
+        value[i] += time * speeds[i]
     return int(order[last])
 
 
 @kernel
-def exchange(table: NDArray[np.float64], row: int, edge: int) -> None:
-    """The table after the variables of a row and of an edge have changed places."""
-    P, m = table.shape
-    inverse = 1.0 / table[row, edge]
+def pivot(tableau: Floats, row: int, column: int) -> None:
+    """Update a tableau after the variables of a row and of a column have changed places."""
+    P, m = tableau.shape
+    inverse = 1.0 / tableau[row, column]
     for k in range(m):
-        table[row, k] *= inverse
-    table[row, edge] = inverse
+        tableau[row, k] *= inverse
+    tableau[row, column] = inverse
     for i in range(P):
-        factor = table[i, edge]
+        factor = tableau[i, column]
         if i != row and factor != 0.0:
-            table[i, edge] = 0.0
+            tableau[i, column] = 0.0
             for k in range(m):
-                table[i, k] -= factor * table[row, k]
+                tableau[i, k] -= factor * tableau[row, k]
 
 
 @kernel
-def _step(vertex: Vertex) -> float:
-    """One step down from a vertex: how far it was along its edge, or -1 if no edge falls."""
-    _measure(vertex)
-    edge, direction, slope = _best_edge(vertex)
-    event = _walk(vertex, edge, direction, slope) if slope < 0.0 else -1
+def _iterate(state: SimplexState) -> float:
+    """One iteration: how far it moved along its edge, or -1 if no edge falls."""
+    _price(state)
+    column, direction, slope = _entering_variable(state)
+    event = _ratio_test(state, column, direction, slope) if slope < 0.0 else -1
     if event < 0:
         return -1.0
-    cost, side, table, place, moving, standing, _, speeds, events, _ = vertex
-    row, own = event // 2, standing[edge]
-    leaving = moving[row]
+    cost, side, tableau, value, basic, nonbasic, _, speeds, events, _ = state
+    row, entering = event // 2, nonbasic[column]
+    leaving = basic[row]
     upper = (speeds[row] > 0.0) == (event % 2 == 1)
     side[leaving] = 1 if upper or cost[0, leaving] == cost[1, leaving] else 0
-    if row < table.shape[0]:
-        moving[row], standing[edge] = own, leaving
-        place[row] = place[table.shape[0]]
-        exchange(table, row, edge)
+    if row < tableau.shape[0]:  # else it met its own other kink: a bound flip without a pivot
+        basic[row], nonbasic[column] = entering, leaving
+        value[row] = value[tableau.shape[0]]
+        pivot(tableau, row, column)
     return float(events[0, event])
 
 
 @kernel
-def _start(vertex: Vertex, design: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-    """Let all unknowns stand: those that moved at their lower kink, the others where they stood."""
-    cost, side, table, place, moving, standing, _, _, _, _ = vertex
+def _start(state: SimplexState, design: Floats, targets: Floats) -> None:
+    """Make all unknowns nonbasic: those that were basic at their lower kink, the others where they were."""
+    cost, side, tableau, value, basic, nonbasic, _, _, _, _ = state
     P, m = design.shape
     for i in range(P):
-        if moving[i] < m:
-            side[moving[i]] = 0
+        if basic[i] < m:
+            side[basic[i]] = 0
     for i in range(P):
-        place[i] = values[i]
-        moving[i] = m + i
+        value[i] = targets[i]
+        basic[i] = m + i
         for k in range(m):
-            table[i, k] = design[i, k]
+            tableau[i, k] = design[i, k]
             if side[k] == 1:
-                place[i] -= cost[1, k] * design[i, k]
+                value[i] -= cost[1, k] * design[i, k]
     for k in range(m):
-        standing[k] = k
+        nonbasic[k] = k
 
 
 @kernel
-def _rebuild(vertex: Vertex, design: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-    """Make the table and the places of the variables afresh."""
-    _, _, table, place, moving, standing, _, _, _, _ = vertex
+def _refactorize(state: SimplexState, design: Floats, targets: Floats) -> None:
+    """Compute the tableau and the values of the basic variables again from the data.
+
+    Every pivot adds rounding to the tableau. The largest entry of each column becomes the pivot, which bounds
+    the growth of errors as partial pivoting does in an LU factorization.
+    """
+    _, _, tableau, value, basic, nonbasic, _, _, _, _ = state
     P, m = design.shape
-    moves, stands = np.zeros(m, dtype=np.bool_), np.ones(P, dtype=np.bool_)
+    enters, stays = np.zeros(m, dtype=np.bool_), np.ones(P, dtype=np.bool_)
     for i in range(P):
-        if moving[i] < m:
-            moves[moving[i]] = True
+        if basic[i] < m:
+            enters[basic[i]] = True
         else:
-            stands[moving[i] - m] = False
-    _start(vertex, design, values)
+            stays[basic[i] - m] = False
+    _start(state, design, targets)
     for k in range(m):
-        if not moves[k]:
+        if not enters[k]:
             continue
         row, largest = P, 0.0
         for i in range(P):
-            if stands[i] and abs(table[i, k]) > largest:
-                row, largest = i, abs(table[i, k])
+            if stays[i] and abs(tableau[i, k]) > largest:
+                row, largest = i, abs(tableau[i, k])
         if row < P:
-            time = place[row] / table[row, k]
+            time = value[row] / tableau[row, k]
             for i in range(P):
-                place[i] -= time * table[i, k]
-            place[row] = time
-            moving[row], standing[k] = k, m + row
-            stands[row] = False
-            exchange(table, row, k)
+                value[i] -= time * tableau[i, k]
+            value[row] = time
+            basic[row], nonbasic[k] = k, m + row
+            stays[row] = False
+            pivot(tableau, row, k)
 
 
 @kernel
-def _put_residuals(
-    vertex: Vertex, design: NDArray[np.float64], values: NDArray[np.float64], x: NDArray[np.float64]
-) -> None:
+def _put_residuals(state: SimplexState, design: Floats, targets: Floats, x: Floats) -> None:
     """Fill `x` (m,) with the unknowns, and the first row of `events` with the residuals they leave."""
-    cost, side, _, place, moving, standing, _, _, events, _ = vertex
+    cost, side, _, value, basic, nonbasic, _, _, events, _ = state
     P, m = design.shape
     for k in range(m):
-        if standing[k] < m:
-            x[standing[k]] = cost[side[standing[k]], standing[k]]
+        if nonbasic[k] < m:
+            x[nonbasic[k]] = cost[side[nonbasic[k]], nonbasic[k]]
     for i in range(P):
-        if moving[i] < m:
-            x[moving[i]] = place[i]
+        if basic[i] < m:
+            x[basic[i]] = value[i]
     for i in range(P):
-        events[0, i] = values[i]
+        events[0, i] = targets[i]
         for k in range(m):
             events[0, i] -= design[i, k] * x[k]
 
 
 @kernel
-def _refine(
-    vertex: Vertex, design: NDArray[np.float64], values: NDArray[np.float64], x: NDArray[np.float64]
-) -> None:
-    """Take rounding out of the places after a rebuild: residuals that stand are not quite 0 else.
+def _refine(state: SimplexState, design: Floats, targets: Floats, x: Floats) -> None:
+    """Refine the values once after a refactorization; fills `x` (m,) with the unknowns.
 
-    Fills `x` (m,) with the unknowns.
+    Without it nonbasic residuals are rounding instead of 0. One step of iterative refinement suffices, since
+    the tableau is as exact as it gets.
     """
-    _, _, table, place, moving, standing, _, _, events, _ = vertex
+    _, _, tableau, value, basic, nonbasic, _, _, events, _ = state
     P, m = design.shape
-    _put_residuals(vertex, design, values, x)
+    _put_residuals(state, design, targets, x)
     for i in range(P):
         for k in range(m):
-            if moving[i] < m <= standing[k]:
-                place[i] += table[i, k] * events[0, standing[k] - m]
-    _put_residuals(vertex, design, values, x)
+            if basic[i] < m <= nonbasic[k]:
+                value[i] += tableau[i, k] * events[0, nonbasic[k] - m]
+    _put_residuals(state, design, targets, x)
     for i in range(P):
-        if moving[i] >= m:
-            place[i] = events[0, moving[i] - m]
+        if basic[i] >= m:
+            value[i] = events[0, basic[i] - m]
 
 
 @kernel
-def _take_sides(vertex: Vertex) -> None:
-    """Note on which side of their kinks variables are; one at a kink keeps the side it had."""
-    cost, side, table, place, moving, _, _, _, _, _ = vertex
-    for i in range(table.shape[0]):
-        variable = moving[i]
-        below, above = cost[0, variable] - place[i], place[i] - cost[1, variable]
+def _note_sides(state: SimplexState) -> None:
+    """Note on which side of their kinks basic variables are; one at a kink keeps the side it had."""
+    cost, side, tableau, value, basic, _, _, _, _, _ = state
+    for i in range(tableau.shape[0]):
+        variable = basic[i]
+        below, above = cost[0, variable] - value[i], value[i] - cost[1, variable]
         if below > _SMALL:
             side[variable] = -1
         elif above > _SMALL:
@@ -305,49 +322,48 @@ def _take_sides(vertex: Vertex) -> None:
 
 
 @kernel
-def _nudge(vertex: Vertex) -> None:
-    """Move variables that are at a kink a little off it, each differently, to the side that they are on."""
-    cost, side, table, place, moving, _, _, _, _, _ = vertex
-    for i in range(table.shape[0]):
-        variable = moving[i]
+def _perturb(state: SimplexState) -> None:
+    """Move degenerate basic variables a little off their kinks, each by another distance, to their side.
+
+    Distances differ so that the next ratio tests have no ties, which could make the descent cycle. The next
+    refactorization computes all values again, so nothing of the perturbation remains in the answer.
+    """
+    cost, side, tableau, value, basic, _, _, _, _, _ = state
+    for i in range(tableau.shape[0]):
+        variable = basic[i]
         low, high = cost[0, variable], cost[1, variable]
-        nudge = _NUDGE * (0.5 + spread(variable))
+        distance = _PERTURBATION * (0.5 + golden_fraction(variable))
         if low < high:
-            nudge = min(nudge, 0.25 * (high - low))
-        if abs(place[i] - low) <= _SMALL:
-            place[i] += nudge if side[variable] >= 0 else -nudge
-        elif abs(place[i] - high) <= _SMALL:
-            place[i] += nudge if side[variable] > 0 else -nudge
+            distance = min(distance, 0.25 * (high - low))
+        if abs(value[i] - low) <= _SMALL:
+            value[i] += distance if side[variable] >= 0 else -distance
+        elif abs(value[i] - high) <= _SMALL:
+            value[i] += distance if side[variable] > 0 else -distance
 
 
 @kernel
-def _descend(vertex: Vertex, most: int) -> int:
-    """Go down until no edge falls, or for a number of steps; how many were taken."""
-    taken, idle = 0, 0
+def _descend(state: SimplexState, most: int) -> int:
+    """Iterate until no edge falls, or `most` times; the number of iterations."""
+    taken, degenerate = 0, 0
     while taken < most:
-        far = _step(vertex)
-        if far < 0.0:
+        moved = _iterate(state)
+        if moved < 0.0:
             break
         taken += 1
-        idle = idle + 1 if far == 0.0 else 0
-        if idle > _PATIENCE:
-            _nudge(vertex)
-            idle = 0
+        degenerate = degenerate + 1 if moved == 0.0 else 0
+        if degenerate > MAX_DEGENERATE_PIVOTS:
+            _perturb(state)
+            degenerate = 0
     return taken
 
 
 @kernel
-def lowest(
-    design: NDArray[np.float64],
-    values: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    answer: NDArray[np.float64],
-) -> None:
-    """Fill `answer` (m,) with the unknowns x that cost least, residuals `values - design x` included.
+def minimize(design: Floats, targets: Floats, cost: Floats, answer: Floats) -> None:
+    """Fill `answer` (m,) with the unknowns x that cost least, residuals `targets - design x` included.
 
     Args:
         design: float64 (P, m), entries of about 1.
-        values: float64 (P,), typical ones of about 1.
+        targets: float64 (P,), typical ones of about 1.
         cost: float64 (4, m + P), of the unknowns and then the residuals: lower kink (0), upper kink
             (the end of a box, else 0), slope beyond them (0 for a free unknown), slope between them.
             Beyond the ends of a box costs must rise so fast that nothing is gained there.
@@ -356,7 +372,7 @@ def lowest(
     P, m = design.shape
     side = np.ones(m + P, dtype=np.int64)
     side[:m] = 0
-    vertex = Vertex(
+    state = SimplexState(
         cost,
         side,
         np.empty((P, m)),
@@ -368,12 +384,13 @@ def lowest(
         np.empty((2, 2 * P + 2)),
         np.empty(2 * P + 2, dtype=np.int64),
     )
-    left = _STEPS * (m + P)
+    left = _MAX_PIVOTS * (m + P)
     while True:
-        _rebuild(vertex, design, values)
-        _refine(vertex, design, values, answer)
-        _take_sides(vertex)
-        taken = _descend(vertex, min(2 * m + 64, left))
+        _refactorize(state, design, targets)
+        _refine(state, design, targets, answer)
+        _note_sides(state)
+        # Rounding grows with every pivot: refactorize after about two of them for each unknown.
+        taken = _descend(state, min(2 * m + 64, left))
         left -= taken
-        if taken == 0:
+        if taken == 0:  # optimal also by a fresh tableau, whatever rounding said before
             break

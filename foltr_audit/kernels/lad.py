@@ -9,15 +9,14 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
-from .kinks import TIE, lowest, spread
+from .jit import Floats, Ints, kernel, parallel_kernel
+from .kinks import TIE_BREAK, golden_fraction, minimize
 from .scaling import largest_exponent, scaled, typical_exponent
 
 
-def least_absolute(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Unknowns b that minimise `sum |values - columns b|`, for each of n systems.
+def least_absolute(columns: Floats, values: Floats) -> Floats:
+    """Compute the unknowns b that minimize `sum |values - columns b|`, for each of n systems.
 
     Of several fits the answer has the one with the least `sum_i u_i |residual_i|`, u_i evenly spread numbers
     in [0, 1) (it is the best when equation i weighs `1 + 1.2e-10 u_i`): the order of columns does not
@@ -35,25 +34,26 @@ def least_absolute(columns: NDArray[np.float64], values: NDArray[np.float64]) ->
     """
     n, P, m = columns.shape
     answers = np.zeros((n, m))
-    asked = values.any(axis=1)
-    if m == 0 or not asked.any():
+    nonzero = values.any(axis=1)
+    if m == 0 or not nonzero.any():
         return answers
-    columns, values = columns[asked], values[asked]
+    columns, values = columns[nonzero], values[nonzero]
     sizes, size = largest_exponent(columns), typical_exponent(values)
+    # The simplex method gets an orthonormal basis of the columns: its pivots need not decide on their rank.
     U, s, Vt = np.linalg.svd(scaled(columns, -sizes[:, np.newaxis]), full_matrices=False)
     floor = np.finfo(np.float64).eps * max(P, m) * s[:, :1]
     ranks = np.count_nonzero(s > floor, axis=1)
     units = scaled(np.ones(sizes.shape), sizes - sizes.max(axis=1, keepdims=True))
     found = _solve(U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units)
-    answers[asked] = scaled(found, size[:, np.newaxis] - sizes)
+    answers[nonzero] = scaled(found, size[:, np.newaxis] - sizes)
     return answers
 
 
 @kernel
-def _shortest(rows: NDArray[np.float64], targets: NDArray[np.float64], answer: NDArray[np.float64]) -> None:
+def _shortest(rows: Floats, targets: Floats, answer: Floats) -> None:
     """Fill `answer` (m,) with the shortest b for which `rows b = targets`; `rows` (r, m) is overwritten.
 
-    Gram-Schmidt on independent rows.
+    Gram-Schmidt on independent rows, in the modified form: it loses far fewer digits than the classical one.
     """
     r, m = rows.shape
     answer[:] = 0.0
@@ -79,23 +79,17 @@ def _shortest(rows: NDArray[np.float64], targets: NDArray[np.float64], answer: N
 
 @kernel
 def _regress(
-    U: NDArray[np.float64],
-    s: NDArray[np.float64],
-    Vt: NDArray[np.float64],
-    rank: int,
-    values: NDArray[np.float64],
-    units: NDArray[np.float64],
-    answer: NDArray[np.float64],
+    U: Floats, s: Floats, Vt: Floats, rank: int, values: Floats, units: Floats, answer: Floats
 ) -> None:
     """Fill `answer` (m,) with the unknowns of one scaled system."""
     P, m = U.shape[0], answer.size
     design, cost = np.empty((P, rank)), np.zeros((4, rank + P))
     for i in range(P):
-        cost[2, rank + i] = 1.0 + TIE * spread(i)
+        cost[2, rank + i] = 1.0 + TIE_BREAK * golden_fraction(i)
         for k in range(rank):
             design[i, k] = U[i, k]
     weights, rows = np.empty(rank), np.empty((rank, m))
-    lowest(design, values, cost, weights)
+    minimize(design, values, cost, weights)
     for k in range(rank):
         weights[k] /= s[k]
         for j in range(m):
@@ -108,14 +102,7 @@ def _regress(
 
 
 @parallel_kernel
-def _solve(
-    U: NDArray[np.float64],
-    s: NDArray[np.float64],
-    Vt: NDArray[np.float64],
-    ranks: NDArray[np.int64],
-    values: NDArray[np.float64],
-    units: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _solve(U: Floats, s: Floats, Vt: Floats, ranks: Ints, values: Floats, units: Floats) -> Floats:
     """`least_absolute` of scaled systems, from the singular values of their columns.
 
     `units` (n, m) are the sizes of the columns before, relative to the largest.

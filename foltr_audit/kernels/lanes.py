@@ -1,9 +1,11 @@
 """Sums over the coordinates of a vector in one fixed order, written in vector instructions.
 
-Term j goes to lane j mod 8, as long as there are eight terms more; the lanes are halved by adding the
-upper to the lower ones; four more terms go to the four lanes that are then left, and the last three at
-most are added one after the other. The compiler may not change this order, nor fuse a product with a sum,
-so the bits are those of `_plain` on every processor, whatever the width of its registers.
+A loop in Python that adds one term after the other compiles to scalar instructions: without fast-math the
+compiler keeps the order of a sum. These sums have an order that vector instructions can follow.
+Term j goes to lane j mod 8 as long as eight more terms are left. The upper lanes are then added to the lower
+ones, four more terms go to the four remaining lanes, and the last three at most are added one by one. Lanes
+are plain LLVM vectors, so the bits are those of `_plain` on every processor, whatever the width of its
+registers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-_LANES, _HALF = 8, 4
+_LANES, _HALF = 8, 4  # two registers of AVX2, whose additions overlap, or one of AVX-512
 _INDEX, _DOUBLE = ir.IntType(64), ir.DoubleType()
 _UNSIGNED = 2**63 - 1  # every bit of a float64 but its sign
 
@@ -58,6 +60,7 @@ def _loaded(builder: Any, array: Any, kind: Any, index: Any, lanes: int) -> Any:
         number = builder.load(place)
         return builder.fpext(number, _DOUBLE) if narrow else number
     place = builder.bitcast(place, ir.VectorType(kind, lanes).as_pointer())
+    # NumPy aligns single numbers, not vectors: a row of a matrix may begin anywhere.
     numbers = builder.load(place, align=4 if narrow else 8)
     return builder.fpext(numbers, ir.VectorType(_DOUBLE, lanes)) if narrow else numbers
 
@@ -74,12 +77,12 @@ def _halved(builder: Any, vector: Any, lanes: int) -> Any:
 
 
 def _slot(builder: Any, value: Any) -> Any:
-    """A place for a value that changes."""
+    """A stack slot for a value that changes; LLVM turns it into a register."""
     return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
 
 
 def _emitted(term: Term, context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """The instructions of a sum of `term(builder, *numbers)`."""
+    """Emit the instructions of a sum of `term(builder, *numbers)`."""
     arrays = [
         context.make_array(kind)(context, builder, arg)
         for kind, arg in zip(signature.args, args, strict=True)
@@ -120,6 +123,7 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _size(builder: Any, number: Any) -> Any:
+    """The absolute value, by clearing the sign bit: llvmlite's builder has no `fabs`."""
     many = isinstance(number.type, ir.VectorType)
     words = ir.VectorType(_INDEX, number.type.count) if many else _INDEX
     unsigned = [_UNSIGNED] * number.type.count if many else _UNSIGNED
@@ -131,36 +135,24 @@ def _square(builder: Any, number: Any) -> Any:
     return builder.fmul(number, number)
 
 
-@intrinsic
-def _products(typing: Any, a: Any, b: Any) -> Any:
-    def generate(*where: Any) -> Any:
-        return _emitted(lambda builder, x, y: builder.fmul(x, y), *where)
+def _compiled(term: Term, *, vectors: int, plain: Sum) -> Sum:
+    """The sum of `term(builder, *numbers)` over one vector or two; where numba is off, the `plain` one."""
+    if getattr(numba.config, "DISABLE_JIT", False):
+        return plain
 
-    return (types.float64(a, b), generate) if _is_vector(a) and _is_vector(b) else None
+    def emit(*where: Any) -> Any:
+        return _emitted(term, *where)
 
+    def typed(*kinds: Any) -> Any:
+        return (types.float64(*kinds), emit) if all(map(_is_vector, kinds)) else None
 
-@intrinsic
-def _sizes(typing: Any, a: Any) -> Any:
-    def generate(*where: Any) -> Any:
-        return _emitted(_size, *where)
+    def of_one(_typing: Any, a: Any) -> Any:  # numba reads how many arguments there are from the signature
+        return typed(a)
 
-    return (types.float64(a), generate) if _is_vector(a) else None
+    def of_two(_typing: Any, a: Any, b: Any) -> Any:
+        return typed(a, b)
 
-
-@intrinsic
-def _differences(typing: Any, a: Any, b: Any) -> Any:
-    def generate(*where: Any) -> Any:
-        return _emitted(lambda builder, x, y: _size(builder, builder.fsub(x, y)), *where)
-
-    return (types.float64(a, b), generate) if _is_vector(a) and _is_vector(b) else None
-
-
-@intrinsic
-def _squared_differences(typing: Any, a: Any, b: Any) -> Any:
-    def generate(*where: Any) -> Any:
-        return _emitted(lambda builder, x, y: _square(builder, builder.fsub(x, y)), *where)
-
-    return (types.float64(a, b), generate) if _is_vector(a) and _is_vector(b) else None
+    return cast(Sum, intrinsic(of_one if vectors == 1 else of_two))
 
 
 plain_product_sum = _plain(np.multiply)
@@ -168,17 +160,15 @@ plain_size_sum = _plain(np.abs)
 plain_difference_sum = _plain(lambda a, b: np.abs(a - b))
 plain_squared_difference_sum = _plain(lambda a, b: (a - b) ** 2)
 
-
-def _either(compiled: Any, plain: Sum) -> Sum:
-    """The instructions, or the same sum in Python where numba compiles nothing."""
-    return plain if getattr(numba.config, "DISABLE_JIT", False) else cast(Sum, compiled)
-
-
-product_sum = _either(_products, plain_product_sum)
+product_sum = _compiled(lambda builder, x, y: builder.fmul(x, y), vectors=2, plain=plain_product_sum)
 """`sum_j a_j b_j` of two vectors."""
-size_sum = _either(_sizes, plain_size_sum)
+size_sum = _compiled(_size, vectors=1, plain=plain_size_sum)
 """`sum_j |a_j|` of a vector."""
-difference_sum = _either(_differences, plain_difference_sum)
+difference_sum = _compiled(
+    lambda builder, x, y: _size(builder, builder.fsub(x, y)), vectors=2, plain=plain_difference_sum
+)
 """`sum_j |a_j - b_j|` of two vectors."""
-squared_difference_sum = _either(_squared_differences, plain_squared_difference_sum)
+squared_difference_sum = _compiled(
+    lambda builder, x, y: _square(builder, builder.fsub(x, y)), vectors=2, plain=plain_squared_difference_sum
+)
 """`sum_j (a_j - b_j)^2` of two vectors."""

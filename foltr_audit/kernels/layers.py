@@ -1,22 +1,17 @@
-"""One layer of a network: sums of inputs with weights, what they rectify to, and both ways' derivatives.
+"""One layer of a network: weighted sums of inputs, their rectified values, and derivatives of both.
 
-Documents go through it side by side, LANES at a time: a tile holds one row a number (a feature, or what a
-unit gives) and one column a document. A tile is always full; where there are fewer documents the rest of
-its columns are computed and not looked at. So each document meets the same operations in the same order,
-wherever it stands, and they use wide registers without any fast-math.
+Documents go through it side by side, LANES at a time: a tile has one row for each number (a feature, or the
+output of a unit) and one column for each document. A tile is always full; with fewer documents the other
+columns are computed and ignored. So each document meets the same operations in the same order in any column,
+and they use wide registers without fast-math.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .jit import kernel
-
-Floats = NDArray[np.float64]
+from .jit import Floats, kernel
 
 LANES = 16
-"""Documents of a tile; more would be idle at the end of a query, fewer leave registers idle."""
+"""Documents of a tile: more would waste columns at the end of a query, fewer leave registers idle."""
 
 
 @kernel
@@ -64,7 +59,7 @@ def fill_units(model: Floats, at: int, inputs: Floats, n: int, units: Floats) ->
 
 @kernel
 def fill_input_slopes(model: Floats, at: int, slopes: Floats, inputs: Floats, below: Floats) -> None:
-    """Fill `below` (h, LANES) with what a change of this layer's inputs does, of slopes (h, LANES).
+    """Fill `below` (h, LANES) with the derivatives by this layer's inputs, from slopes (h, LANES).
 
     Both layers have h units. The derivative of relu at 0 is 0: where an input is 0, so is its slope.
     """
@@ -79,7 +74,7 @@ def fill_input_slopes(model: Floats, at: int, slopes: Floats, inputs: Floats, be
 def add_weight_slopes(
     slopes: Floats, inputs: Floats, n: int, columns: int, rows: Floats, out: Floats, at: int
 ) -> None:
-    """Add what a change of [W | b] does to out[at ...], of slopes (h, LANES) in so many columns.
+    """Add the derivatives by [W | b] to out[at ...], from slopes (h, LANES) of the first `columns` columns.
 
     `rows` is memory of at least (LANES, n) for the inputs (n, LANES), document by document.
     """

@@ -1,20 +1,16 @@
-"""What shown lists tell of the scores that ranked them: Plackett-Luce probabilities, and broken ranks."""
+"""What shown lists reveal about the scores that ranked them: Plackett-Luce probabilities, broken ranks."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import exp, log
-from .jit import kernel, parallel_kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from .jit import Bools, Floats, Ints, kernel, parallel_kernel
 
 
 @kernel
-def _hidden(scores: Floats, shown: Ints) -> NDArray[np.bool_]:
+def _hidden(scores: Floats, shown: Ints) -> Bools:
     """Which of the candidates are not shown, (N,)."""
     hidden = np.ones(scores.size, dtype=np.bool_)
     for i in shown:

@@ -1,7 +1,7 @@
 """The local steps of a whole cohort in one pass: rank, click, learn and clip, client by client.
 
-What each piece does stands in the kernel that it comes from. Here they take turns over a few clients
-at a time, and all memory that they need is had once for a chunk of them.
+Each piece is described in the kernel that it comes from. Here they take turns over a few clients at a time,
+in memory that is allocated once per chunk.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from numpy.typing import NDArray
 
 from .ball import project_row
 from .cascade import click_group
-from .jit import kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, kernel, parallel_kernel
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients, weigh_shown
 from .philox import fill_uniforms
 from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import Features, add_documents, dot
 
-_FEWEST, _MOST = 8, 32  # clients that take turns: many keep the processor busy ...
-_POOL_BYTES = 100_000  # ... as long as the scores and weights of their documents lie close at hand
-_AHEAD = 8  # steps whose random numbers are made at once; they are cheaper by the dozen
+# Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
+# next, as long as the scores and weights of all their documents fit in its second-level cache.
+_FEWEST, _MOST = 8, 32
+_POOL_BYTES = 100_000
+_AHEAD = 8  # steps whose random numbers are made at once: cheaper in batches
 
 
 class KernelDocuments(NamedTuple):
     """A data set: query q owns rows offsets[q] .. offsets[q + 1] - 1 of features.
 
-    `grades` holds those of all documents for one way to click after the other.
+    `grades` holds those of all documents, for one click model and intent after the other.
     """
 
     features: Features
     grades: NDArray[np.int8]
-    offsets: NDArray[np.int64]
+    offsets: Ints
 
 
 class LocalStepRules(NamedTuple):
-    """What all clients do.
+    """Rules that all clients share.
 
     Attributes:
         click, stop: P(click | grade) and P(stop | click, grade).
@@ -51,8 +53,8 @@ class LocalStepRules(NamedTuple):
             for which kernels are compiled apart.
     """
 
-    click: NDArray[np.float64]
-    stop: NDArray[np.float64]
+    click: Floats
+    stop: Floats
     learning_rate: float
     candidates: bool
     only_observed: bool
@@ -76,19 +78,19 @@ class StepStreamKeys(NamedTuple):
 class LocalStepResult(NamedTuple):
     """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
 
-    models: NDArray[np.float64]
-    steps: NDArray[np.float64]
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
-    clipped: NDArray[np.bool_]
+    models: Floats
+    steps: Floats
+    shown: Ints
+    clicks: Bools
+    clipped: Bools
 
 
 @kernel
 def _score_group(
     data: KernelDocuments,
-    queries: NDArray[np.int64],
+    queries: Ints,
     step: int,
-    models: NDArray[np.float64],
+    models: Floats,
     pool: SamplingBuffers,
     tile: NetworkTile | None,
 ) -> None:
@@ -113,16 +115,16 @@ def _score_group(
 def _step_group(
     data: KernelDocuments,
     rules: LocalStepRules,
-    queries: NDArray[np.int64],
+    queries: Ints,
     step: int,
-    shown: NDArray[np.int64],
-    coefficients: NDArray[np.float64],
-    pairs: NDArray[np.int64],
+    shown: Ints,
+    coefficients: Floats,
+    pairs: Ints,
     tile: NetworkTile | None,
-    gradient: NDArray[np.float64],
-    models: NDArray[np.float64],
-    undefended: NDArray[np.float64],
-    clipped: NDArray[np.bool_],
+    gradient: Floats,
+    models: Floats,
+    undefended: Floats,
+    clipped: Bools,
 ) -> None:
     """One gradient step of every client of a group that has pairs, and the ball."""
     features, offsets = data.features, data.offsets
@@ -135,6 +137,7 @@ def _step_group(
             else:
                 fill_gradient(features, first, shown[row], coefficients[row], models[row], tile, gradient[0])
             for j in range(models.shape[1]):
+                # The rounded difference instead of the gradient: by this the model really moves.
                 stepped = models[row, j] + rate * gradient[0, j]
                 undefended[row, j] += stepped - models[row, j]
                 models[row, j] = stepped
@@ -144,12 +147,7 @@ def _step_group(
 
 @kernel
 def _fill_group(
-    out: NDArray[np.float64],
-    size: int,
-    block: int,
-    clients: NDArray[np.int64],
-    stream: StepStreamKeys,
-    purpose: int,
+    out: Floats, size: int, block: int, clients: Ints, stream: StepStreamKeys, purpose: int
 ) -> None:
     """Random numbers of every client of a group."""
     for row in range(clients.size):
@@ -161,14 +159,14 @@ def _play_group(
     data: KernelDocuments,
     rules: LocalStepRules,
     stream: StepStreamKeys,
-    queries: NDArray[np.int64],
-    lifts: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    models: NDArray[np.float64],
-    undefended: NDArray[np.float64],
-    all_shown: NDArray[np.int64],
-    all_clicks: NDArray[np.bool_],
-    clipped: NDArray[np.bool_],
+    queries: Ints,
+    lifts: Ints,
+    clients: Ints,
+    models: Floats,
+    undefended: Floats,
+    all_shown: Ints,
+    all_clicks: Bools,
+    clipped: Bools,
     pool: SamplingBuffers,
     tile: NetworkTile | None,
 ) -> None:
@@ -204,7 +202,9 @@ def _play_group(
             grades,
             clicks,
         )
-        if rules.global_lists and step > 0:  # what is learnt depends on the local model's scores
+        if (
+            rules.global_lists and step > 0
+        ):  # lists come from the global model, pair weights from the local one
             _score_group(data, queries, step, models, pool, tile)
             weigh_shown(pool, rows, shown)
         fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
@@ -239,26 +239,27 @@ def _play_chunk(
     data: KernelDocuments,
     rules: LocalStepRules,
     stream: StepStreamKeys,
-    queries: NDArray[np.int64],
-    lifts: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    parameters: NDArray[np.float64],
-    played: LocalStepResult,
+    queries: Ints,
+    lifts: Ints,
+    clients: Ints,
+    parameters: Floats,
+    result: LocalStepResult,
     chunk: tuple[int, int],
 ) -> None:
     """All local steps of the clients chunk[0] .. chunk[1] - 1."""
     longest = 1
     begin, end = chunk
     for c in range(begin, end):
-        played.models[c] = parameters
-        played.steps[c] = 0.0
+        result.models[c] = parameters
+        result.steps[c] = 0.0
         for asked in queries[c]:
             query = max(asked, 0)
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
+    # Groups of about equal size: a last group of one client would wait for every addition.
     groups = (end - begin + rows - 1) // rows
     rows = (end - begin + groups - 1) // groups
-    pool = new_pool(rows, longest, played.shown.shape[2])
+    pool = new_pool(rows, longest, result.shown.shape[2])
     tile = _tile(data.features.shape[1], rules.hidden, rules.layers)
     for first in range(begin, end, rows):
         last = min(first + rows, end)
@@ -269,11 +270,11 @@ def _play_chunk(
             queries[first:last],
             lifts[first:last],
             clients[first:last],
-            played.models[first:last],
-            played.steps[first:last],
-            played.shown[first:last],
-            played.clicks[first:last],
-            played.clipped[first:last],
+            result.models[first:last],
+            result.steps[first:last],
+            result.shown[first:last],
+            result.clicks[first:last],
+            result.clipped[first:last],
             pool,
             tile,
         )
@@ -284,26 +285,26 @@ def play_local_steps(
     data: KernelDocuments,
     rules: LocalStepRules,
     stream: StepStreamKeys,
-    queries: NDArray[np.int64],
-    lifts: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    parameters: NDArray[np.float64],
-    played: LocalStepResult,
+    queries: Ints,
+    lifts: Ints,
+    clients: Ints,
+    parameters: Floats,
+    result: LocalStepResult,
     chunk: int,
 ) -> None:
-    """Fill with all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
+    """Play all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
 
     Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
-    at lifts[c, b]. k is even. `chunk` clients are played by one thread in a row; it changes no byte.
+    at lifts[c, b]. k is even. One thread plays `chunk` clients in a row; their number changes no byte.
     """
     C = clients.size
     for part in numba.prange((C + chunk - 1) // chunk):
         mine = (part * chunk, min((part + 1) * chunk, C))
-        _play_chunk(data, rules, stream, queries, lifts, clients, parameters, played, mine)
+        _play_chunk(data, rules, stream, queries, lifts, clients, parameters, result, mine)
 
 
-def empty_played(queries: NDArray[np.int64], parameters: int, k: int) -> LocalStepResult:
-    """Room for what clients with queries (C, B) will have done."""
+def empty_result(queries: Ints, parameters: int, k: int) -> LocalStepResult:
+    """A result to fill, for clients with queries (C, B)."""
     clients = queries.shape[0]
     return LocalStepResult(
         np.empty((clients, parameters)),

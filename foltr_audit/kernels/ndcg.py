@@ -1,4 +1,4 @@
-"""What shown lists are worth: DCG of them and of ideal lists, precision, and the rank of the first click.
+"""Metrics of shown lists: DCG of them and of ideal lists, precision, and the rank of the first click.
 
 Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
 2^r - 1, discount log2(rank + 1).
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import log2
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
 
+# A table: powers of two are exact in it whatever the library's `pow` does.
 _GAINS = np.append(np.ldexp(1.0, np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
 
 
 @kernel
-def discounts(k: int) -> NDArray[np.float64]:
-    """What each of k ranks counts in DCG: 1 / log2(rank + 1)."""
+def discounts(k: int) -> Floats:
+    """Weight of each of k ranks in DCG: 1 / log2(rank + 1)."""
     out = np.empty(k)
     for rank in range(k):
         out[rank] = 1.0 / log2(rank + 2.0)
@@ -32,16 +32,11 @@ def _gain(grade: int) -> float:
 
 @parallel_kernel
 def dcg_over_best(
-    labels: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    discounts: NDArray[np.float64],
-    best: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    labels: Ints, offsets: Ints, queries: Ints, shown: Ints, discounts: Floats, best: Floats
+) -> Floats:
     """DCG of lists (I, k) shown for queries (I,) over the best of each query (queries,), 0 where that is 0.
 
-    `discounts` (k,) is what each rank counts.
+    `discounts` (k,) holds the weight of each rank.
     """
     out = np.empty(queries.size)
     for i in numba.prange(queries.size):
@@ -55,9 +50,7 @@ def dcg_over_best(
 
 
 @parallel_kernel
-def ideal_dcg_of_queries(
-    labels: NDArray[np.int64], offsets: NDArray[np.int64], discounts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def ideal_dcg_of_queries(labels: Ints, offsets: Ints, discounts: Floats) -> Floats:
     """The highest DCG that the documents of each query allow."""
     out = np.empty(offsets.size - 1)
     for query in numba.prange(offsets.size - 1):
@@ -70,7 +63,7 @@ def ideal_dcg_of_queries(
 
 
 @parallel_kernel
-def reciprocal_ranks(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def reciprocal_ranks(clicks: Bools) -> Floats:
     """1 / rank of the first click of each list (I, k); 0 without a click."""
     out = np.zeros(clicks.shape[0])
     for i in numba.prange(clicks.shape[0]):
@@ -82,12 +75,7 @@ def reciprocal_ranks(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 @parallel_kernel
-def reciprocal_ranks_of_relevant(
-    labels: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-) -> NDArray[np.float64]:
+def reciprocal_ranks_of_relevant(labels: Ints, offsets: Ints, queries: Ints, shown: Ints) -> Floats:
     """1 / rank of the first document with a label above 0 of each list (I, k); 0 without one."""
     out = np.zeros(queries.size)
     for i in numba.prange(queries.size):
@@ -100,13 +88,7 @@ def reciprocal_ranks_of_relevant(
 
 
 @parallel_kernel
-def average_precisions(
-    labels: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    relevant: NDArray[np.int64],
-) -> NDArray[np.float64]:
+def average_precisions(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
     """Precision at the ranks of relevant documents, summed over min(k, relevant); 0 where none is.
 
     `relevant` (queries,) counts the documents of each query with a label above 0.
@@ -125,12 +107,8 @@ def average_precisions(
 
 @parallel_kernel
 def expected_reciprocal_ranks(
-    labels: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    click: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    labels: Ints, offsets: Ints, queries: Ints, shown: Ints, click: Floats
+) -> Floats:
     """Expected 1 / rank of the first click on each list (I, k), from P(click | grade).
 
     Grades beyond the last of `click` are clicked like that one.

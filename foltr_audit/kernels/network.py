@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import inlined, kernel, parallel_kernel
-from .layers import LANES, Floats, add_weight_slopes, add_weighted, fill_input_slopes, fill_units
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .layers import LANES, add_weight_slopes, add_weighted, fill_input_slopes, fill_units
 from .ranking import Features
 
 
@@ -32,8 +31,8 @@ class NetworkTile(NamedTuple):
     Attributes:
         network: its shape.
         documents: their features, (d, LANES).
-        units: what the units of each layer give, (layers, h, LANES).
-        slopes: what a change of each unit's sum does to the result, (layers, h, LANES).
+        units: outputs of the units of each layer, (layers, h, LANES).
+        slopes: derivative of the result by each unit's sum, (layers, h, LANES).
         rows: inputs of a layer document by document, (LANES, the most inputs).
         scores: of the documents, (1, LANES).
         weights: of the documents in a sum of Jacobian rows, (LANES,).
@@ -47,7 +46,7 @@ class NetworkTile(NamedTuple):
     rows: Floats
     scores: Floats
     weights: Floats
-    lanes: NDArray[np.int64]
+    lanes: Ints
 
 
 @kernel
@@ -126,7 +125,7 @@ def _go_back(columns: int, model: Floats, tile: NetworkTile, out: Floats) -> Non
 def fill_gradient(
     features: Features,
     first: int,
-    shown: NDArray[np.int64],
+    shown: Ints,
     weights: Floats,
     model: Floats,
     tile: NetworkTile,
@@ -147,12 +146,7 @@ def fill_gradient(
 
 @parallel_kernel
 def neural_scores(
-    features: Features,
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    models: Floats,
-    network: NetworkShape,
+    features: Features, offsets: Ints, queries: Ints, starts: Ints, models: Floats, network: NetworkShape
 ) -> Floats:
     """Scores of every candidate, summed in float64, flat as in `linear_scores`.
 
@@ -169,9 +163,9 @@ def neural_scores(
 @parallel_kernel
 def neural_gradients(
     features: Features,
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
+    offsets: Ints,
+    queries: Ints,
+    shown: Ints,
     weights: Floats,
     models: Floats,
     network: NetworkShape,

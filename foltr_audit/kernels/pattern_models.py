@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
+from .jit import Floats, Ints, kernel, parallel_kernel
 from .patterns import ClipRule, shrunk
-
-Floats = NDArray[np.float64]
 
 
 @kernel
@@ -30,12 +27,7 @@ def _coefficients(W: Floats, i: int, pattern: int, observed: int, out: Floats) -
 
 @parallel_kernel
 def pattern_models(
-    starts: Floats,
-    rows: Floats,
-    weights: Floats,
-    lengths: NDArray[np.int64],
-    only_observed: bool,
-    ball: ClipRule,
+    starts: Floats, rows: Floats, weights: Floats, lengths: Ints, only_observed: bool, ball: ClipRule
 ) -> Floats:
     """Local models after one interaction, for every click pattern, (n, 2^k, P).
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import exp
-from .jit import parallel_kernel
+from .jit import Floats, Ints, parallel_kernel
 
 MOST_DOCUMENTS = 10
-"""Of longer lists a probability for each pattern takes too much memory."""
-
-Floats = NDArray[np.float64]
+"""For longer lists a probability for each pattern takes too much memory."""
 
 
 @parallel_kernel
-def pattern_probabilities(log_posterior: Floats, lengths: NDArray[np.int64]) -> Floats:
+def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
     """Unnormalised log posteriors (n, 2^k) as probabilities (n, 2^k): 0 beyond a list's length.
 
-    A list without any possible pattern counts as one of which nothing is known: every pattern alike.
+    If no pattern of a list is possible, all patterns count as equally likely.
     """
     out = np.zeros(log_posterior.shape)
     for i in numba.prange(log_posterior.shape[0]):

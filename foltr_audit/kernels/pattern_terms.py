@@ -1,15 +1,12 @@
-"""What one client sends for every pattern of clicks, as coefficients of a few columns."""
+"""The message of one client for every pattern of clicks, as coefficients of a few columns."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
+from .jit import Floats, Ints, kernel, parallel_kernel
 from .patterns import ClipRule, shrunk
-
-Floats = NDArray[np.float64]
 
 
 @kernel
@@ -26,15 +23,15 @@ def pattern_terms(
     weights: Floats,
     rows: Floats,
     starts: Floats,
-    lengths: NDArray[np.int64],
+    lengths: Ints,
     rate: float,
     only_observed: bool,
     ball: ClipRule,
 ) -> Floats:
     """Steps and clicks of one client for every pattern, (n, 2^k, 2 k + 1); 0 beyond a list's patterns.
 
-    A client's update is `rows^T (s v) + (s - 1) start`, v what PDGD adds to the documents and s what the
-    step stage leaves. First come the k numbers s v, then s - 1, then the k clicks.
+    A client's update is `rows^T (s v) + (s - 1) start`, v the coefficients of PDGD and s the scale of
+    the step stage. First come the k numbers s v, then s - 1, then the k clicks.
 
     Args:
         weights: PDGD's pair weights, (n, k, k).
@@ -50,7 +47,7 @@ def pattern_terms(
     for i in numba.prange(n):
         L = lengths[i]
         steps, model = np.zeros(k), np.empty(P)
-        last = -1
+        last = -1  # rank of the last click: patterns rise, so it only ever moves down the list
         for pattern in range(1 << L):
             if pattern >> (last + 1):
                 last += 1

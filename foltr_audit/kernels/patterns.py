@@ -1,8 +1,8 @@
-"""Every click pattern of a list weighed: how likely it makes a message, and what follows for each document.
+"""Likelihoods of a message under every click pattern of a list, and posteriors of each document's click.
 
 Pattern p of a list of L documents clicks document j where bit j of p is set; there are 2^L of them. An
 update is linear in the clicks on each slice of patterns with the same observed documents, so patterns
-are walked in Gray code: each differs from the one before in one click, which costs one column.
+are visited in Gray code: each differs from the one before in one click, which costs one column instead of k.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .density import DensityTable, log_density_at
 from .elementary import exp, log
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 
-_SMALL, _LARGE = 1e-280, 1e280  # sums of squares between them lost nothing
+_SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
 MOST_DOCUMENTS = 14
 """Longer lists have too many patterns to weigh each."""
-
-Floats = NDArray[np.float64]
 
 
 class ClipRule(NamedTuple):
@@ -72,7 +69,7 @@ def _far_from_one(model: Floats) -> float:
 
 @inlined
 def shrunk(model: Floats, ball: ClipRule, acts: bool) -> float:
-    """What the step stage multiplies a model by."""
+    """The factor that the step stage multiplies a model by."""
     if not acts or ball.norm == np.inf:
         return 1.0
     size = 0.0
@@ -88,7 +85,7 @@ def shrunk(model: Floats, ball: ClipRule, acts: bool) -> float:
 
 @inlined
 def _fit(received: Floats, i: int, model: Floats, scale: float, table: DensityTable) -> float:
-    """Log density of what is left of a message once a model is taken off."""
+    """Log density of a message less a scaled model."""
     total = 0.0
     for p in range(model.size):
         total += log_density_at(table, received[i, p] - scale * model[p])
@@ -130,7 +127,7 @@ def pattern_likelihoods(
     starts: Floats,
     rows: Floats,
     weights: Floats,
-    lengths: NDArray[np.int64],
+    lengths: Ints,
     only_observed: bool,
     ball: ClipRule,
     table: DensityTable,
@@ -153,8 +150,8 @@ def pattern_likelihoods(
         L = lengths[i]
         columns = np.zeros((max(k, 1), P))
         model = np.empty(P)
-        first = L if not only_observed else 0
-        for last in range(first, L + 1):  # one slice where all documents form pairs, else one a last click
+        # One slice if all documents form pairs, else one for each rank of the last click.
+        for last in range(0 if only_observed else L, L + 1):
             for p in range(P):
                 model[p] = starts[i, p]
             if not only_observed:
@@ -191,7 +188,7 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
 
 
 @parallel_kernel
-def cascade_log_priors(click: Floats, stop: Floats, lengths: NDArray[np.int64]) -> Floats:
+def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints) -> Floats:
     """Log probability of every click pattern of lists under a cascade, (n, 2^k); -inf beyond the length.
 
     `click` and `stop` (n, k) hold P(click | examined) and P(stop | clicked) of each document.
@@ -205,9 +202,7 @@ def cascade_log_priors(click: Floats, stop: Floats, lengths: NDArray[np.int64]) 
 
 
 @parallel_kernel
-def cascade_log_prior(
-    click: Floats, stop: Floats, lengths: NDArray[np.int64], patterns: NDArray[np.int64]
-) -> Floats:
+def cascade_log_prior(click: Floats, stop: Floats, lengths: Ints, patterns: Ints) -> Floats:
     """Log probability of one click pattern each, (n,); as `cascade_log_priors`."""
     out = np.empty(patterns.size)
     for i in numba.prange(patterns.size):
@@ -216,15 +211,13 @@ def cascade_log_prior(
 
 
 @parallel_kernel
-def marginals(
-    log_posterior: Floats, lengths: NDArray[np.int64], k: int
-) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
-    """What unnormalised log posteriors (n, 2^k) of patterns say.
+def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Ints, Floats, Floats]:
+    """Summaries of unnormalised log posteriors (n, 2^k) of patterns.
 
     Returns:
         P(document clicked) (n, k), the most probable pattern (n,), of equal ones the lowest,
-        P(any click) (n,), and the log of the sum over all patterns (n,). A list without any possible
-        pattern counts as one of which nothing is known: every pattern alike.
+        P(any click) (n,), and the log of the sum over all patterns (n,). If no pattern
+        of a list is possible, all patterns count as equally likely.
     """
     n = log_posterior.shape[0]
     clicked, best = np.zeros((n, k)), np.zeros(n, dtype=np.int64)
@@ -264,7 +257,7 @@ def log_likelihoods(residuals: Floats, table: DensityTable) -> Floats:
 
 
 @parallel_kernel
-def best_patterns(log_posterior: Floats, most: int) -> NDArray[np.int64]:
+def best_patterns(log_posterior: Floats, most: int) -> Ints:
     """The `most` patterns of the largest values of each row (n, 2^k), best first: int64 (n, most).
 
     Of equal ones the lower pattern comes first.
@@ -276,6 +269,7 @@ def best_patterns(log_posterior: Floats, most: int) -> NDArray[np.int64]:
         found = 0
         for p in range(patterns):
             value = log_posterior[i, p]
+            # Insertion into a short list instead of a sort: most patterns fail the first comparison.
             if found == most and not value > values[most - 1]:
                 continue
             place = min(found, most - 1)

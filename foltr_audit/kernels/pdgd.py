@@ -1,20 +1,19 @@
-"""Pair weights of PDGD, and what they make of a list's clicks, in a form that never overflows into NaN.
+"""Pair weights of PDGD, and the gradient coefficients of a list's clicks, in a form that never gives NaN.
 
 Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
 The reweighting rho is computed from products of Plackett-Luce denominators, sums of positive terms.
-Where the weights of a list lie close enough together, they are the ones that the list was sampled
-with. Else every denominator is scaled so that no term that matters underflows; a product that
-overflows means rho = 0, which is its limit.
+Where the weights of a list are close enough together, those that the list was sampled with are reused.
+Otherwise every denominator is scaled so that no term that matters underflows; a product that overflows means
+rho = 0, which is its limit.
 """
 
 from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import exp
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
@@ -22,7 +21,7 @@ _CLOSE = 1e-25  # products of nine denominators and two weights above it are nor
 
 
 @kernel
-def _tail(scores: NDArray[np.float64], shown: NDArray[np.int64], length: int) -> tuple[float, float]:
+def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
     hidden = np.ones(scores.size, dtype=np.bool_)
     for i in range(length):
@@ -39,11 +38,11 @@ def _tail(scores: NDArray[np.float64], shown: NDArray[np.int64], length: int) ->
 
 
 @kernel
-def _scales(f: NDArray[np.float64], tail_top: float) -> NDArray[np.float64]:
-    """The score that each suffix of a list is taken relative to, shape (k,).
+def _scales(f: Floats, tail_top: float) -> Floats:
+    """The score that is subtracted from all scores of each suffix of a list, shape (k,).
 
-    One for all of them where every term is then far from underflow, which saves exponentials; else the
-    maximum of each suffix and the tail.
+    One for all suffixes if no term underflows then, which saves exponentials; else the maximum of each suffix
+    and the tail.
     """
     scales = np.empty(f.size)
     top = tail_top
@@ -58,9 +57,7 @@ def _scales(f: NDArray[np.float64], tail_top: float) -> NDArray[np.float64]:
 
 
 @kernel
-def _suffix_sums(
-    f: NDArray[np.float64], scales: NDArray[np.float64], tail_top: float, tail_sum: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _suffix_sums(f: Floats, scales: Floats, tail_top: float, tail_sum: float) -> tuple[Floats, Floats]:
     """For every suffix t of the list: its denominator, and that without document q.
 
     `without[t, q]` sums the tail and every document of positions t.. but q.
@@ -70,6 +67,7 @@ def _suffix_sums(
     without = np.zeros((k, k))
     terms = np.empty(k)
     tail = 0.0
+    # Sums from both ends instead of a total less one term: differences cancel where that term dominates.
     for t in range(k):
         if t == 0 or scales[t] != scales[t - 1]:
             tail = tail_sum * exp(tail_top - scales[t]) if tail_sum > 0.0 else 0.0
@@ -88,14 +86,7 @@ def _suffix_sums(
 
 
 @kernel
-def _pair_weight(
-    f: NDArray[np.float64],
-    scales: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    without: NDArray[np.float64],
-    p: int,
-    q: int,
-) -> float:
+def _pair_weight(f: Floats, scales: Floats, whole: Floats, without: Floats, p: int, q: int) -> float:
     """`rho * u / (1 + u)^2` of positions p < q, u = exp(-|f_p - f_q|)."""
     product: float = 1.0
     moved = 0.0
@@ -108,9 +99,7 @@ def _pair_weight(
 
 
 @kernel
-def _prepare(
-    scores: NDArray[np.float64], shown: NDArray[np.int64], candidates: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _prepare(scores: Floats, shown: Ints, candidates: bool) -> tuple[Floats, Floats, Floats, Floats]:
     """Scores of the shown documents and the suffix sums of their denominators."""
     length = 0
     while length < shown.size and shown[length] >= 0:
@@ -127,12 +116,7 @@ def _prepare(
 
 
 @parallel_kernel
-def pair_weights(
-    scores: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    candidates: bool,
-) -> NDArray[np.float64]:
+def pair_weights(scores: Floats, starts: Ints, shown: Ints, candidates: bool) -> Floats:
     """All pair weights W, symmetric with a zero diagonal, shape (C, k, k); 0 at the padding.
 
     `candidates` takes the Plackett-Luce normaliser over all candidates, else over the shown ones.
@@ -149,7 +133,7 @@ def pair_weights(
 
 
 @inlined
-def _observed(shown: NDArray[np.int64], clicks: NDArray[np.bool_], row: int, only_observed: bool) -> int:
+def _observed(shown: Ints, clicks: Bools, row: int, only_observed: bool) -> int:
     """How many top documents take part in pairs: all, or those down to one below the last click."""
     length = 0
     last = -1
@@ -163,9 +147,7 @@ def _observed(shown: NDArray[np.int64], clicks: NDArray[np.bool_], row: int, onl
 
 
 @inlined
-def _fill_left(
-    drawn: NDArray[np.float64], tail: float, shown: NDArray[np.int64], row: int, left: NDArray[np.float64]
-) -> bool:
+def _fill_left(drawn: Floats, tail: float, shown: Ints, row: int, left: Floats) -> bool:
     """Fill left[0] with the denominator of every rank, left[1] with their products from rank 1 on.
 
     Whether no product of them can underflow.
@@ -185,9 +167,7 @@ def _fill_left(
 
 
 @inlined
-def _close_pair_weight(
-    drawn: NDArray[np.float64], left: NDArray[np.float64], row: int, p: int, q: int
-) -> float:
+def _close_pair_weight(drawn: Floats, left: Floats, row: int, p: int, q: int) -> float:
     """`rho * u / (1 + u)^2` of positions p < q, from their weights and the denominators `left`."""
     swapped = left[1, p]
     running = left[0, q + 1] + drawn[row, p]
@@ -201,14 +181,14 @@ def _close_pair_weight(
 
 @kernel
 def _spread_coefficients(
-    scores: NDArray[np.float64],
+    scores: Floats,
     documents: int,
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
+    shown: Ints,
+    clicks: Bools,
     row: int,
     observed: int,
     candidates: bool,
-    out: NDArray[np.float64],
+    out: Floats,
 ) -> None:
     """The coefficients of one list from its scores, however far apart they are."""
     f, scales, whole, without = _prepare(scores[row, :documents], shown[row], candidates)
@@ -222,13 +202,7 @@ def _spread_coefficients(
 
 @inlined
 def _close_coefficients(
-    drawn: NDArray[np.float64],
-    left: NDArray[np.float64],
-    row: int,
-    sides: NDArray[np.int64],
-    clicked: int,
-    unclicked: int,
-    out: NDArray[np.float64],
+    drawn: Floats, left: Floats, row: int, sides: Ints, clicked: int, unclicked: int, out: Floats
 ) -> None:
     """The coefficients of one list from the weights that it was drawn with.
 
@@ -245,22 +219,22 @@ def _close_coefficients(
 
 @kernel
 def _fill_close(
-    drawn: NDArray[np.float64],
-    tails: NDArray[np.float64],
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
+    drawn: Floats,
+    tails: Floats,
+    shown: Ints,
+    clicks: Bools,
     candidates: bool,
     only_observed: bool,
-    left: NDArray[np.float64],
-    sides: NDArray[np.int64],
-    out: NDArray[np.float64],
-    pairs: NDArray[np.int64],
+    left: Floats,
+    sides: Ints,
+    out: Floats,
+    pairs: Ints,
 ) -> bool:
-    """How much each shown document's gradient counts, and the number of pairs, of some lists.
+    """Fill in coefficients of each shown document's gradient, and the number of pairs, of some lists.
 
     `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others;
     `left` and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
-    their number of pairs with a minus sign and no coefficients; whether there was none of them.
+    their number of pairs with a minus sign and no coefficients. True if there is no such list.
     """
     every = True
     for row in range(pairs.size):
@@ -285,16 +259,16 @@ def _fill_close(
 
 @kernel
 def _fill_spread(
-    scores: NDArray[np.float64],
-    sizes: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
+    scores: Floats,
+    sizes: Ints,
+    shown: Ints,
+    clicks: Bools,
     candidates: bool,
     only_observed: bool,
-    out: NDArray[np.float64],
-    pairs: NDArray[np.int64],
+    out: Floats,
+    pairs: Ints,
 ) -> None:
-    """The coefficients of lists whose pairs are negative, which they are no longer."""
+    """The coefficients of lists whose number of pairs is negative; it becomes positive."""
     for row in range(pairs.size):
         if pairs[row] < 0:
             observed = _observed(shown, clicks, row, only_observed)
@@ -305,14 +279,14 @@ def _fill_spread(
 @kernel
 def fill_coefficients(
     pool: SamplingBuffers,
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
+    shown: Ints,
+    clicks: Bools,
     candidates: bool,
     only_observed: bool,
-    out: NDArray[np.float64],
-    pairs: NDArray[np.int64],
+    out: Floats,
+    pairs: Ints,
 ) -> None:
-    """How much each shown document's gradient counts (rows, k), and the number of pairs (rows,).
+    """Fill in coefficients of each shown document's gradient (rows, k), and the number of pairs (rows,).
 
     The lists `shown` (rows, k) were drawn from the pool.
     """
@@ -324,8 +298,8 @@ def fill_coefficients(
 
 
 @kernel
-def weigh_shown(pool: SamplingBuffers, rows: int, shown: NDArray[np.int64]) -> None:
-    """What drawing the lists `shown` (rows, k) would have left in a pool with these scores."""
+def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
+    """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
     _, weights, sums, sizes, _, drawn, tails = pool
     for row in range(rows):
@@ -340,14 +314,9 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: NDArray[np.int64]) -> N
 
 @parallel_kernel
 def pdgd_coefficients(
-    scores: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
-    candidates: bool,
-    only_observed: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """How much each shown document's gradient counts, and the number of pairs of each list.
+    scores: Floats, starts: Ints, shown: Ints, clicks: Bools, candidates: bool, only_observed: bool
+) -> tuple[Floats, Ints]:
+    """Coefficients of each shown document's gradient, and the number of pairs of each list.
 
     A pair is a clicked document over an unclicked one; with `only_observed` the unclicked one must
     stand no lower than one place below the last click. Shapes (C, k) and (C,).

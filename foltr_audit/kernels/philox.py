@@ -1,5 +1,8 @@
 """Philox4x32-10, the counter-based generator behind every simulated random number.
 
+Why not NumPy's `Philox`: it fills one array from one stream, while kernels read a few numbers from each of
+millions of streams, inside compiled loops.
+
 A stream is named by (key, purpose, round, client); its n-th number is a pure function of the
 name and n. So no draw depends on how many others were made before, in which order, or on how
 many threads. The counter holds n, client, round and purpose in 32 bits each: streams of one key
@@ -12,9 +15,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel, parallel_kernel
+from .jit import Floats, Ints, kernel, parallel_kernel
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
@@ -23,6 +25,9 @@ _W1 = np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _STEP = 1.0 / 4503599627370496.0  # 2^-52
+
+AHEAD = 128
+"""Uniform numbers that rejection samplers make at once: a kilobyte, which stays in the first-level cache."""
 
 
 @kernel
@@ -51,14 +56,7 @@ def _unit(high: np.uint64, low: np.uint64) -> float:
 
 @kernel
 def fill_uniforms(
-    out: NDArray[np.float64],
-    row: int,
-    size: int,
-    block: int,
-    client: int,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
+    out: Floats, row: int, size: int, block: int, client: int, round_: int, purpose: int, key: np.uint64
 ) -> None:
     """Fill out[row, :size] with numbers 2 block, 2 block + 1, ... of a stream, in (0, 1); size is even."""
     for i in range(size // 2):
@@ -67,10 +65,23 @@ def fill_uniforms(
         out[row, 2 * i + 1] = _unit(c, d)
 
 
+@kernel
+def refill(
+    numbers: Floats, at: int, block: int, client: int, round_: int, purpose: int, key: np.uint64
+) -> tuple[int, int]:
+    """Put the next numbers of a stream into `numbers` (1, even) once all are used; next place, next block.
+
+    Rejection samplers need a number of uniforms that is not known before. They read pairs from a buffer and
+    call this before each: making many at once keeps the generator's loop in registers.
+    """
+    if at < numbers.shape[1]:
+        return at, block
+    fill_uniforms(numbers, 0, numbers.shape[1], block, client, round_, purpose, key)
+    return 0, block + numbers.shape[1] // 2
+
+
 @parallel_kernel
-def uniforms(
-    first: int, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
-) -> NDArray[np.float64]:
+def uniforms(first: int, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64) -> Floats:
     """Numbers first .. first+size-1 of each client's stream, as a (clients, size) array."""
     odd = first % 2
     width = (odd + size + 1) // 2 * 2

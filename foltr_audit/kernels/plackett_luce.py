@@ -4,8 +4,8 @@ A pool holds the weights exp(score - maximum) of the documents of some queries, 
 sums of blocks of them. Drawing takes turns over the rows of a pool, so that the processor works on
 several lists at once, and chooses without branches where it can.
 
-Here and in the kernels beside it a row is named by its number and never cut out of its array: every
-view counts references, and that costs more than the arithmetic.
+Here and in related kernels a row is named by its number and never cut out of its array: every view counts
+references, which costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import decay
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 from .philox import fill_uniforms
 
-_BLOCK = 8  # documents whose weights are summed together
-_FADED = 1e-200  # below this sum of weights they are taken relative to a new maximum
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+_BLOCK = 8  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
+_FADED = 1e-200  # below this sum weights are made relative to a new maximum, long before they underflow
 
 
 class SamplingBuffers(NamedTuple):
@@ -114,15 +110,15 @@ def total(sums: Floats, row: int, documents: int) -> float:
 
 @inlined
 def take(weights: Floats, sums: Floats, row: int, i: int) -> None:
-    """Take a document away; its block is summed anew, so that no rounding error stays behind."""
+    """Remove a document; its block is summed again: subtracting would leave a rounding error behind."""
     weights[row, i] = 0.0
     block = i // _BLOCK
     sums[row, block] = _block_sum(weights, row, block * _BLOCK)
 
 
 @inlined
-def _somebody(weights: Floats, row: int, documents: int) -> int:
-    """The last document left."""
+def _last_left(weights: Floats, row: int, documents: int) -> int:
+    """The last document left, for draws whose target rounding moved past the end."""
     found = 0
     for i in range(documents):
         found = i if weights[row, i] != 0.0 else found
@@ -149,7 +145,7 @@ def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float
 
 @kernel
 def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> None:
-    """Where what is left of a row after some ranks has faded, its weights relative to its own maximum."""
+    """Compute the weights of faded rows again, relative to the maximum of the documents left."""
     for row in range(rows):
         if not pool.tails[row] >= _FADED:
             documents = pool.sizes[row]
@@ -184,7 +180,7 @@ def _draw_rank(
         if rank < documents:
             i = _find(weights, sums, row, documents, u[row, number] * tails[row])
             if not weights[row, i] > 0.0:  # rounding led to a document that was taken
-                i = _somebody(weights, row, documents)
+                i = _last_left(weights, row, documents)
             shown[row, rank] = i
             drawn[row, rank] = weights[row, i]
             take(weights, sums, row, i)
@@ -199,8 +195,8 @@ def _draw_rank(
 def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -> None:
     """Fill the first rows of `shown` (rows, k) with lists; number u[row, ahead + r] decides on rank r.
 
-    Scores, sizes and tops of the pool are given. When what is left of a row has faded beside what was
-    taken, its weights are made anew relative to its own maximum, so any spread of the scores is right.
+    Scores, sizes and tops of the pool are given. Where the documents left weigh next to nothing compared
+    with those taken, weights are computed again relative to their own maximum: any spread of scores is right.
     """
     weigh(pool, rows)
     _, weights, sums, sizes, _, drawn, tails = pool
@@ -211,14 +207,7 @@ def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -
 
 @parallel_kernel
 def sampled_lists(
-    scores: Floats,
-    starts: Ints,
-    k: int,
-    first: int,
-    clients: Ints,
-    round_: int,
-    purpose: int,
-    key: np.uint64,
+    scores: Floats, starts: Ints, k: int, first: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Ints:
     """Up to k positions a client, sampled from Plackett-Luce without replacement; (C, k), padded with -1.
 

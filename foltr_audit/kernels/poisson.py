@@ -11,16 +11,14 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from .elementary import exp, log
-from .jit import kernel, parallel_kernel
-from .philox import fill_uniforms
+from .jit import Floats, Ints, kernel, parallel_kernel
+from .philox import AHEAD, refill
 
-_AHEAD = 128  # random numbers that are made at once; every try takes two
-_INVERTED = 10.0  # means from here on are drawn by rejection
-_CLOSE = 0.1
-_FEW = 15.0
+_INVERTED = 10.0  # means from here on are drawn by rejection: the paper's constants hold from 10 on
+_CLOSE = 0.1  # relative distance within which k ln(k / mean) + mean - k would cancel: Loader's choice
+_FEW = 15.0  # Loader's series for log k! is exact to the last digit from here on
 _FACTORIALS = tuple(float(math.factorial(k)) for k in range(int(_FEW)))
 
 
@@ -43,7 +41,7 @@ def _deviance(k: float, mean: float) -> float:
         return k * log(k / mean) + mean - k
     v = (k - mean) / (k + mean)
     total, power = (k - mean) * v, 2.0 * k * v
-    for j in range(1, 40):
+    for j in range(1, 40):  # |v| < 0.1: it ends after eight terms or so
         power *= v * v
         before = total
         total += power / (2 * j + 1)
@@ -87,20 +85,17 @@ def _fill_differences(
     round_: int,
     purpose: int,
     key: np.uint64,
-    numbers: NDArray[np.float64],
+    numbers: Floats,
     row: int,
-    out: NDArray[np.float64],
+    out: Floats,
 ) -> None:
     """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
-    block, at, width = 0, numbers.shape[1], numbers.shape[1]
+    at, block = numbers.shape[1], 0
     b = 0.931 + 2.53 * math.sqrt(mean)
     for column in range(out.shape[1]):
         first, drawn = -1.0, False
         while not drawn:
-            if at == width:
-                fill_uniforms(numbers, 0, width, block, client, round_, purpose, key)
-                block += width // 2
-                at = 0
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
             u, v = numbers[0, at], numbers[0, at + 1]
             at += 2
             if mean < _INVERTED:
@@ -117,11 +112,11 @@ def _fill_differences(
 
 @parallel_kernel
 def poisson_differences(
-    mean: float, size: int, clients: NDArray[np.int64], round_: int, purpose: int, key: np.uint64
-) -> NDArray[np.float64]:
+    mean: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
+) -> Floats:
     """`k - k'` of Poisson variates of a mean per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
     for c in numba.prange(clients.size):
-        numbers = np.empty((1, _AHEAD))
+        numbers = np.empty((1, AHEAD))
         _fill_differences(mean, clients[c], round_, purpose, key, numbers, c, out)
     return out

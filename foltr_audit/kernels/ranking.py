@@ -10,26 +10,22 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel, parallel_kernel
 from .lanes import product_sum
 
-Features = NDArray[np.float32] | NDArray[np.float64]
+Features = NDArray[np.float32] | Floats
 
 
 @kernel
-def dot(features: Features, document: int, models: NDArray[np.float64], row: int) -> float:
+def dot(features: Features, document: int, models: Floats, row: int) -> float:
     """`x . theta` of a document under one row of models, in float64."""
     return product_sum(features[document], models[row])
 
 
 @parallel_kernel
 def linear_scores(
-    features: Features,
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    parameters: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    features: Features, offsets: Ints, queries: Ints, starts: Ints, parameters: Floats
+) -> Floats:
     """Scores `x . theta` of every candidate, summed in float64.
 
     `parameters` has one row a client, or a single row that all share.
@@ -44,7 +40,7 @@ def linear_scores(
 
 
 @kernel
-def _take_best(values: NDArray[np.float64], shown: NDArray[np.int64]) -> None:
+def _take_best(values: Floats, shown: Ints) -> None:
     """Fill `shown` with the positions of the largest values; of equal ones the lower position first."""
     for rank in range(min(shown.size, values.size)):
         best = 0
@@ -56,7 +52,7 @@ def _take_best(values: NDArray[np.float64], shown: NDArray[np.int64]) -> None:
 
 
 @parallel_kernel
-def top_lists(scores: NDArray[np.float64], starts: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def top_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     """The k best-scored positions of each client, ties by position; shape (C, k), padded with -1."""
     shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
     for c in numba.prange(starts.size - 1):
@@ -66,13 +62,7 @@ def top_lists(scores: NDArray[np.float64], starts: NDArray[np.int64], k: int) ->
 
 @inlined
 def add_documents(
-    features: Features,
-    first: int,
-    shown: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    row: int,
-    out: NDArray[np.float64],
-    to: int,
+    features: Features, first: int, shown: Ints, weights: Floats, row: int, out: Floats, to: int
 ) -> None:
     """Fill out[to] with `sum_i weights[row, i] x_i` over shown documents; their query begins at first."""
     for j in range(out.shape[1]):
@@ -87,12 +77,8 @@ def add_documents(
 
 @parallel_kernel
 def weighted_features(
-    features: Features,
-    offsets: NDArray[np.int64],
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    weights: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    features: Features, offsets: Ints, queries: Ints, shown: Ints, weights: Floats
+) -> Floats:
     """`sum_i weights[c, i] x_i` over the shown documents, float64, shape (C, features)."""
     sums = np.empty((queries.size, features.shape[1]), dtype=np.float64)
     for c in numba.prange(queries.size):

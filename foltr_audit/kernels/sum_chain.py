@@ -1,7 +1,9 @@
 """How likely a sum of several independent whole numbers is, given one of them: forward, then backward.
 
-Numbers are added one after the other; a state is the sum so far, as its place among the sums that so many
-numbers can make. Source: Baum et al. 1970, "A maximization technique occurring in the statistical analysis
+Numbers are added one after the other; a state is the sum so far, as its place among the sums that this
+many numbers can make.
+
+Source: Baum et al. 1970, "A maximization technique occurring in the statistical analysis
 of probabilistic functions of Markov chains" (the forward-backward recursions).
 """
 
@@ -11,15 +13,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import parallel_kernel
-
-Floats = NDArray[np.float64]
+from .jit import Floats, Ints, parallel_kernel
 
 
 @parallel_kernel
-def sum_likelihoods(
-    laws: Floats, totals: NDArray[np.int64], after: NDArray[np.int32], sizes: NDArray[np.int64]
-) -> Floats:
+def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes: Ints) -> Floats:
     """P(the sum is as it is | number i of a row has value r, the others follow their laws), (m, n, v).
 
     Args:

@@ -1,6 +1,6 @@
 """Documents of the synthetic data set with topics: the category of a document says what makes it relevant.
 
-Exact in the way of `kernels.bell`; choices compare words of the generator with whole numbers.
+All arithmetic is exact, as in `kernels.bell`; choices compare words of the generator with whole numbers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .bell import (
     merit,
     store_raw,
 )
-from .jit import kernel
+from .jit import Floats, Ints, kernel
 from .philox import philox
 
 MAIN, SECOND, MIXTURE = range(3)
 
 
 @kernel
-def _chosen(word: np.uint64, bounds: NDArray[np.int64]) -> int:
+def _chosen(word: np.uint64, bounds: Ints) -> int:
     """The first class whose bound, of 2^32, is above a word; the last one if none is."""
     choice = 0
     while choice < bounds.size - 1 and np.int64(word) >= bounds[choice]:
@@ -37,9 +37,7 @@ def _chosen(word: np.uint64, bounds: NDArray[np.int64]) -> int:
 
 
 @kernel
-def query_topics(
-    queries: int, popularity: NDArray[np.int64], mixtures: NDArray[np.int64], purpose: int, key: np.uint64
-) -> NDArray[np.int64]:
+def query_topics(queries: int, popularity: Ints, mixtures: Ints, purpose: int, key: np.uint64) -> Ints:
     """Main category, second category and mixture of each query, shape (queries, 3).
 
     `popularity` (categories,) and `mixtures` (mixtures,) are cumulative shares, of 2^32.
@@ -54,33 +52,27 @@ def query_topics(
 
 
 @kernel
-def _category(
-    word: np.uint64,
-    other: np.uint64,
-    topics: NDArray[np.int64],
-    blend: NDArray[np.int64],
-    popularity: NDArray[np.int64],
-) -> int:
+def _category(word: np.uint64, other: np.uint64, topics: Ints, blend: Ints, popularity: Ints) -> int:
     place = _chosen(word, blend)  # main category, second category, or any
     return topics[place] if place < 2 else _chosen(other, popularity)
 
 
 @kernel
 def topic_documents(
-    offsets: NDArray[np.int64],
-    abouts: NDArray[np.float64],
-    topics: NDArray[np.int64],
-    popularity: NDArray[np.int64],
-    blends: NDArray[np.int64],
-    penalties: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    absence: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    loadings: NDArray[np.float64],
-    scales: NDArray[np.int64],
+    offsets: Ints,
+    abouts: Floats,
+    topics: Ints,
+    popularity: Ints,
+    blends: Ints,
+    penalties: Floats,
+    weights: Floats,
+    absence: Floats,
+    codes: Ints,
+    loadings: Floats,
+    scales: Ints,
     purpose: int,
     key: np.uint64,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float32], Floats]:
     """Features (documents, F + 1), the category last, and utilities (documents,).
 
     Args:

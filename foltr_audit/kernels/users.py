@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cascade import click_row
-from .jit import kernel
+from .jit import Bools, Floats, Ints, kernel
 from .philox import fill_uniforms
 from .ranking import Features
 
@@ -18,7 +18,7 @@ class UserQueries(NamedTuple):
 
     Attributes:
         features: (documents, d).
-        grades: int8, those of all documents for one way to click after the other.
+        grades: int8, those of all documents, for one click model and intent after the other.
         lifts: where in them the grades of each interaction begin, int64 (N,).
         offsets: int64 (queries + 1,).
         click, stop: P(click | grade) and P(stop | click, grade), float64 (G,).
@@ -26,10 +26,10 @@ class UserQueries(NamedTuple):
 
     features: Features
     grades: NDArray[np.int8]
-    lifts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    click: NDArray[np.float64]
-    stop: NDArray[np.float64]
+    lifts: Ints
+    offsets: Ints
+    click: Floats
+    stop: Floats
 
 
 class UserStreamKeys(NamedTuple):
@@ -45,12 +45,12 @@ class UserStreamKeys(NamedTuple):
 class UserInteractions(NamedTuple):
     """What the users of a round saw and did: lists int64 (N, k), padded with -1, and clicks bool (N, k)."""
 
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
+    shown: Ints
+    clicks: Bools
 
 
 @kernel
-def show_numbers(names: UserStreamKeys, client: int, size: int) -> NDArray[np.float64]:
+def show_numbers(names: UserStreamKeys, client: int, size: int) -> Floats:
     """Numbers 0 .. size-1 that a client's list is made of, (1, size); size is even."""
     u = np.empty((1, size))
     fill_uniforms(u, 0, size, 0, client, names.round, names.show, names.key)

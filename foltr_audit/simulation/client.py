@@ -1,8 +1,8 @@
 """What the clients of a round do before anything leaves them: rank, click, learn, for a whole cohort at once.
 
 Where every rule is declared (a built-in ranker, a cascade click model, FPDGD, at most a norm ball after
-a step), one kernel plays all local steps. Else the same steps go through arrays, and any plug-in may act
-on them.
+a step), one kernel plays all local steps. Otherwise the same steps go through arrays, and any plug-in may
+act on them; both ways draw the same random numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_mixture import declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
@@ -25,12 +24,13 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
 
 CHUNK = 32
-"""Clients that one thread plays in a row; it changes no byte."""
+"""Clients that one thread plays in a row: enough to pay for its memory, few enough to balance threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class ClientRules:
         """The purpose of the click model's random numbers."""
         return self.click_model.purpose
 
-    def declared(self) -> LocalStepRules | None:
-        """The same for the kernel, if nothing in them is code of a plug-in that it does not know."""
+    def kernel_rules(self) -> LocalStepRules | None:
+        """These rules for the kernel; None if they contain code of a plug-in, which it cannot call."""
         from foltr_audit.kernels.local_steps import LocalStepRules
 
         learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
@@ -93,7 +93,10 @@ class ClientRules:
 
 
 def _only_scales(step: StepDefense) -> bool:
-    """Whether a step defense does no more than its ball says: no heir of who declared that acts otherwise."""
+    """Whether a step defense does no more than its `ball` says.
+
+    A subclass of the class that declares the ball may override `apply`; then the ball says too little.
+    """
     classes = type(step).__mro__
     declares, acts = (
         next(i for i, cls in enumerate(classes) if name in vars(cls)) for name in ("ball", "apply")
@@ -109,28 +112,28 @@ class CohortInteractions:
         queries: int64 (C, B), -1 where a client has no more.
         shown: int64 (C, B, k), padded with -1.
         clicks: what the user clicked, bool (C, B, k).
-        reported: the clicks after the click stage, from which is learnt, bool (C, B, k).
+        reported: the clicks after the click stage, which clients learn from, bool (C, B, k).
         clipped: whether the step stage changed the local model, bool (C, B).
     """
 
-    queries: NDArray[np.int64]
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
-    reported: NDArray[np.bool_]
-    clipped: NDArray[np.bool_]
+    queries: Ints
+    shown: Ints
+    clicks: Bools
+    reported: Bools
+    clipped: Bools
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LocalModels:
-    """Local models after the local steps: defended ones, and what they would be without.
+    """Local models after the local steps, and the steps without any defense.
 
     Attributes:
         models: float64 (C, P), after the step stage.
         steps: sum of the gradient steps taken, before any defense, float64 (C, P).
     """
 
-    models: NDArray[np.float64]
-    steps: NDArray[np.float64]
+    models: Floats
+    steps: Floats
 
 
 class LocalStep(NamedTuple):
@@ -138,13 +141,13 @@ class LocalStep(NamedTuple):
 
     Attributes:
         number: of the step, from 0.
-        queries, ways: what they ask, and how they click, int64 (C,).
+        queries, ways: their queries, and the click model and intent of each, int64 (C,).
         context: their round.
     """
 
     number: int
-    queries: NDArray[np.int64]
-    ways: NDArray[np.int64]
+    queries: Ints
+    ways: Ints
     context: RoundContext
 
 
@@ -152,24 +155,24 @@ class ClientSimulator:
     """Clients that search one world under the same rules."""
 
     def __init__(self, rules: ClientRules, world: ClientData) -> None:
-        """Nothing is compiled or played yet."""
+        """Store the rules; kernels are compiled when the first round is played."""
         self.rules = rules
         self.world = world
 
     def play(
-        self, asked: QueryAssignment, context: RoundContext, given: NDArray[np.int64] | None = None
+        self, asked: QueryAssignment, context: RoundContext, given: Ints | None = None
     ) -> tuple[LocalModels, CohortInteractions]:
-        """Every client asks its queries, one after the other: (C, B).
+        """Play the queries (C, B) of every client, one after the other.
 
-        The first interactions show the `given` lists (C, b, k), where there are some.
+        With `given` lists (C, b, k) the first b interactions show these.
         """
-        if self._declared is not None and given is None:
-            return self._in_kernel(self._declared, asked, context)
+        if self._kernel_rules is not None and given is None:
+            return self._in_kernel(self._kernel_rules, asked, context)
         return self._step_by_step(asked, context, given)
 
     @cached_property
-    def _declared(self) -> LocalStepRules | None:
-        return self.rules.declared()
+    def _kernel_rules(self) -> LocalStepRules | None:
+        return self.rules.kernel_rules()
 
     @cached_property
     def _documents(self) -> KernelDocuments:
@@ -180,12 +183,12 @@ class ClientSimulator:
     def _in_kernel(
         self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
     ) -> tuple[LocalModels, CohortInteractions]:
-        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_played, play_local_steps
+        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_result, play_local_steps
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
         stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
-        played = empty_played(queries, context.parameters.size, LIST_LENGTH)
+        played = empty_result(queries, context.parameters.size, LIST_LENGTH)
         play_local_steps(
             self._documents, rules, stream, queries, lifts, context.clients, context.parameters, played, CHUNK
         )
@@ -196,7 +199,7 @@ class ClientSimulator:
         )
 
     def _step_by_step(
-        self, asked: QueryAssignment, context: RoundContext, given: NDArray[np.int64] | None
+        self, asked: QueryAssignment, context: RoundContext, given: Ints | None
     ) -> tuple[LocalModels, CohortInteractions]:
         queries = asked.queries
         models = np.tile(context.parameters, (queries.shape[0], 1))
@@ -218,18 +221,11 @@ class ClientSimulator:
         )
 
     def _step(
-        self, here: LocalStep, models: NDArray[np.float64], given: NDArray[np.int64] | None
-    ) -> tuple[
-        NDArray[np.int64],
-        NDArray[np.bool_],
-        NDArray[np.bool_],
-        NDArray[np.float64],
-        NDArray[np.float64],
-        NDArray[np.bool_],
-    ]:
-        """Lists, clicks, reported clicks, models after the gradient step and the step stage; clipped.
+        self, here: LocalStep, models: Floats, given: Ints | None
+    ) -> tuple[Ints, Bools, Bools, Floats, Floats, Bools]:
+        """Lists, clicks, reported clicks, models after the gradient step and the step stage; whether clipped.
 
-        Lists are the `given` ones (C, k), if there are any.
+        Shows the `given` lists (C, k), if any.
         """
         rules, data, context = self.rules, self.world.data, here.context
         scores, starts = rules.ranker.scores(models, data, here.queries)
@@ -245,9 +241,7 @@ class ClientSimulator:
         after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
         return listed, clicked, learnt, stepped, after, cut
 
-    def _show(
-        self, scores: NDArray[np.float64], starts: NDArray[np.int64], here: LocalStep, context: RoundContext
-    ) -> NDArray[np.int64]:
+    def _show(self, scores: Floats, starts: Ints, here: LocalStep, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""
         from foltr_audit.kernels.plackett_luce import sampled_lists
         from foltr_audit.kernels.ranking import top_lists

@@ -1,4 +1,4 @@
-"""What clients search and how they click on it, where clients are not alike."""
+"""The data that clients search and the grades they click by, where clients differ."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats, Ints
 
-_MOST_GRADES = 128  # as many as kernels can tell apart, over all click models
+_MOST_GRADES = 128  # over all click models: kernels read grades as int8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClientData:
-    """A data set with every query of it that some client has but some documents of, and all ways to click.
+    """A data set as clients see it, with the grades that each click model and intent goes by.
+
+    Clients that hold documents of some grades only have shorter queries. These follow the whole ones in
+    `data`, so that one index names what any client searches.
 
     Attributes:
-        data: the queries of a data set as they are, then those with documents of certain grades only.
-        origin: where queries and documents of `data` come from.
-        holdings: what documents a client may hold: None for all, or their grades; the first is None.
+        data: the queries of a data set, then those with documents of certain grades only.
+        origin: part and position that the queries and documents of `data` come from.
+        holdings: grades of the documents that a client may hold, None for all; the first is None.
         places: query of `data` for each query of that data set under each holding, int64 (holdings, queries),
             -1 where no document is left.
         models: the click models.
-        intents: number of intents that clicks are told apart by; 1 where relevance under any intent counts.
+        intents: number of intents that clicks depend on; 1 where relevance under any intent counts.
         largest_label: highest grade of the collection.
     """
 
     data: Dataset
     origin: QueryOrigin
     holdings: tuple[tuple[int, ...] | None, ...]
-    places: NDArray[np.int64]
+    places: Ints
     models: tuple[ClickModel, ...]
     intents: int
     largest_label: int
@@ -55,10 +59,10 @@ class ClientData:
         intents: int = 1,
         holdings: Sequence[tuple[int, ...]] = (),
     ) -> ClientData:
-        """The world of a data set; `holdings` are sets of grades.
+        """Make the data of clients with these `holdings`, sets of grades.
 
         Raises:
-            UsageError: no document has a grade of a set, or more click models than can be told apart.
+            UsageError: no document has a grade of a set, or there are too many click models.
         """
         if len(models) * (largest_label + 1) > _MOST_GRADES:
             raise UsageError(
@@ -83,33 +87,32 @@ class ClientData:
 
     @classmethod
     def alike(cls, data: Dataset, click_model: ClickModel, largest_label: int) -> ClientData:
-        """A data set that everybody has all documents of, clicked in one way."""
+        """A data set whose documents all clients hold, with one click model."""
         return cls.of(data, QueryOrigin.of_part(0, data), (click_model,), largest_label=largest_label)
 
     @property
     def click_model(self) -> ClickModel:
-        """How users click on lists of `grades`."""
+        """The click model that reads lists of `grades`."""
         return self.models[0] if len(self.models) == 1 else ClickModelMixture(models=self.models)
 
     @cached_property
     def grades(self) -> NDArray[np.int8]:
-        """Grades by which users click, for one way after the other, int8 (ways documents,).
+        """Grades that users click by, for one way after the other, int8 (ways documents,).
 
-        Way `m I + i` is click model m under intent i; see `ClickModelMixture` for how models are told apart.
+        Way `m I + i` is click model m under intent i of I. Grades of model m are shifted by a multiple of m:
+        see `ClickModelMixture`.
         """
         ways = [self.judged(intent).labels for intent in range(self.intents)]
         stride = self.largest_label + 1
         every = [m * stride + labels for m in range(len(self.models)) for labels in ways]
         return np.concatenate(every).astype(np.int8)
 
-    def lifts(self, ways: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where in `grades` those of some ways begin."""
+    def lifts(self, ways: Ints) -> Ints:
+        """Where the grades of some ways begin in `grades`."""
         return np.ascontiguousarray(ways * self.data.n_documents)
 
-    def clicked_grades(
-        self, queries: NDArray[np.int64], ways: NDArray[np.int64], shown: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """What the click model reads of lists (C, k) of queries (C,), int64 (C, k), -1 at the padding."""
+    def clicked_grades(self, queries: Ints, ways: Ints, shown: Ints) -> Ints:
+        """Grades of lists (C, k) shown for queries (C,), as the click model reads them, -1 at the padding."""
         first = self.lifts(ways) + self.data.offsets[queries]
         rows = first[:, np.newaxis] + np.maximum(shown, 0)
         return np.where(shown >= 0, self.grades[rows].astype(np.int64), -1)
@@ -123,27 +126,27 @@ class ClientData:
         return [self.data] if self.intents == 1 else [self.data.under(i) for i in range(self.intents)]
 
     @cached_property
-    def ideals(self) -> list[NDArray[np.float64]]:
+    def ideals(self) -> list[Floats]:
         """Ideal DCG of every query under each intent, (queries,) each."""
         return [ideal_dcg(data) for data in self._judged]
 
 
 class _GradeSubset(NamedTuple):
-    """What is left of a data set where only documents of some grades are held.
+    """The documents of some grades of a data set.
 
     Attributes:
         data: the documents that are held.
-        queries: which queries of the whole these answer, int64 (queries of `data`,).
+        queries: index of each query in the whole, int64 (queries of `data`,).
         documents: position of each document in its query of the whole, int64 (documents of `data`,).
         whole: number of queries of the whole.
     """
 
     data: Dataset
-    queries: NDArray[np.int64]
-    documents: NDArray[np.int64]
+    queries: Ints
+    documents: Ints
     whole: int
 
-    def places(self, first: int) -> NDArray[np.int64]:
+    def places(self, first: int) -> Ints:
         """Number of each query of the whole, the held ones numbered from `first` on; -1 of the others."""
         places = np.full(self.whole, -1)
         places[self.queries] = first + np.arange(self.queries.size)
@@ -174,7 +177,7 @@ def _held(whole: Dataset, grades: Sequence[int]) -> _GradeSubset:
 
 
 def _origin(whole: Dataset, origin: QueryOrigin, held: Sequence[_GradeSubset]) -> QueryOrigin:
-    """Where the queries and documents come from of a data set that is followed by what is held of it."""
+    """The origin of a data set that is followed by subsets of it."""
     inside = np.arange(whole.n_documents) - np.repeat(whole.offsets[:-1], whole.lengths)
     return QueryOrigin(
         part=np.concatenate([origin.part, *(origin.part[each.queries] for each in held)]),

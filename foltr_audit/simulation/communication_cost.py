@@ -1,4 +1,4 @@
-"""How much a client sends in a round."""
+"""How many bytes a client sends in a round."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SEED = 64
 
 
 def bytes_per_client(setup: Setup, rounds: Sequence[Mapping[str, float]]) -> float | None:
-    """Mean bytes of a client's message in a round; None of a learner whose clients send their clicks.
+    """Mean bytes of a client's message in a round; None for a learner whose clients send their clicks.
 
-    A model or update is P plain numbers, unless the last defense of the message stage says what it packs
-    them into. With secure aggregation it is all that the protocol has a client send: keys, shares and masked
-    numbers. A message of an evolution strategy is the seed of its perturbation and two mean metrics.
+    A model or update is P plain numbers, unless the last defense of the message stage packs them. With secure
+    aggregation a message is all that a client sends: keys, shares and masked numbers. A message of an
+    evolution strategy is the seed of its perturbation and two mean metrics.
 
     Args:
         setup: the experiment.
-        rounds: metrics of its rounds; a wire defense notes its `bytes` there.
+        rounds: metrics of its rounds; a wire defense stores its `bytes` there.
     """
     number = _BITS[setup.spec.trace.dtype]
     if setup.learner.sends == "clicks":

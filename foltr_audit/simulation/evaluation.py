@@ -1,19 +1,19 @@
-"""Offline metrics of a global model, lists in score order.
+"""Utility: offline metrics of a global model, and online metrics of the lists that users were shown.
 
-They are of the test part, or where users have several intents of the training part, since the intents of
-different queries have nothing in common.
+Offline metrics are of the test part, with lists in score order. Where users have several intents they are of
+the training part, since the intents of different queries have nothing in common.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.plugins import Population
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     OFFLINE,
@@ -21,15 +21,21 @@ from foltr_audit.core.ranking_metrics import (
     dcg,
     expected_max_rr,
     ideal_dcg,
+    max_rr,
     mean_over,
     ndcg,
     reciprocal_rank,
     relevant_documents,
 )
 from foltr_audit.core.records import Dataset
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.simulation.client import CohortInteractions
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.intent_metrics import OFFLINE as OFFLINE_NDCG
+from foltr_audit.simulation.intent_metrics import ONLINE as ONLINE_NDCG
+from foltr_audit.simulation.intent_metrics import of_intent
 from foltr_audit.simulation.setup import Setup
-
-OFFLINE_NDCG = "offline_ndcg@10"
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class _IntentEvaluator:
@@ -42,16 +48,16 @@ class _IntentEvaluator:
         self.ideal = ideal_dcg(data)
         self.relevant = relevant_documents(data)
 
-    def by_query(self, shown: NDArray[np.int64]) -> NDArray[np.float64]:
+    def by_query(self, shown: Ints) -> Floats:
         """The nDCG of the lists (queries, k), NaN where a query does not count, float64 (queries,)."""
         other = np.nan if self.no_relevant == "skip" else 0.0
         return np.where(self.data.has_relevant, ndcg(self.data, self.queries, shown, self.ideal), other)
 
-    def ndcg(self, shown: NDArray[np.int64]) -> float:
+    def ndcg(self, shown: Ints) -> float:
         """Mean nDCG of the lists (queries, k)."""
         return self._mean(ndcg(self.data, self.queries, shown, self.ideal))
 
-    def metrics(self, shown: NDArray[np.int64], click: NDArray[np.float64] | None) -> dict[str, float]:
+    def metrics(self, shown: Ints, click: Floats | None) -> dict[str, float]:
         """Means over the queries; the MaxRR is expected under P(click | grade), NaN without it."""
         asked = (self.data, self.queries, shown)
         means = {
@@ -64,7 +70,7 @@ class _IntentEvaluator:
             means["offline_maxrr@10"] = float(expected_max_rr(*asked, click).mean())
         return dict.fromkeys(OFFLINE, float("nan")) | means
 
-    def _mean(self, values: NDArray[np.float64]) -> float:
+    def _mean(self, values: Floats) -> float:
         return mean_over(values, self.data.has_relevant, self.no_relevant)
 
 
@@ -76,7 +82,7 @@ class OfflineMetrics:
     """
 
     def __init__(self, setup: Setup, part: str = "test") -> None:
-        """Prepare the ideal lists of the evaluated part; with several intents always the training part."""
+        """Compute the ideal lists of the evaluated part; with several intents always the training part."""
         self.setup = setup
         self.part = part if setup.intents == 1 else "train"
         self.data = setup.collection.part(self.part)
@@ -84,74 +90,122 @@ class OfflineMetrics:
         every = [self.data] if setup.intents == 1 else [self.data.under(i) for i in range(setup.intents)]
         self._judged = [_IntentEvaluator(data, setup.spec.train.no_relevant) for data in every]
 
-    def lists(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
-        """What a model (P,) shows for each query, ties by position; (queries, k), padded with -1."""
+    def lists(self, parameters: Floats) -> Ints:
+        """The list of each query under a model (P,), ties by position; (queries, k), padded with -1."""
         from foltr_audit.kernels.ranking import top_lists
 
         scores, starts = self.setup.ranker.scores(parameters[np.newaxis], self.data, self.queries)
         return top_lists(scores, starts, LIST_LENGTH)
 
-    def ndcg(self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
+    def ndcg(self, parameters: Floats, weights: Floats | None = None) -> float:
         """Mean nDCG@10 of a model (P,) over the queries, and over the intents by their weights (I,)."""
         shown = self.lists(parameters)
         return self._over_intents([judged.ndcg(shown) for judged in self._judged], weights)
 
-    def by_query(
-        self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def by_query(self, parameters: Floats, weights: Floats | None = None) -> Floats:
         """The nDCG@10 of a model (P,) on each query, over intents as `ndcg`; NaN where it does not count."""
         shown = self.lists(parameters)
         several = np.stack([judged.by_query(shown) for judged in self._judged])
         if len(several) == 1:
-            only: NDArray[np.float64] = several[0]
+            only: Floats = several[0]
             return only
         shares = np.full(len(several), 1.0 / len(several)) if weights is None else weights
         there = shares > 0
         return np.asarray((shares[there, np.newaxis] * several[there]).sum(axis=0))
 
-    def metrics(
-        self, parameters: NDArray[np.float64], weights: NDArray[np.float64] | None = None
-    ) -> dict[str, float]:
+    def metrics(self, parameters: Floats, weights: Floats | None = None) -> dict[str, float]:
         """Means over the queries of a model (P,), by the names of `core.ranking_metrics.OFFLINE`.
 
         The MaxRR is the expected one under the click model that the Spec trains with, over all queries, since
-        users may click where nothing is relevant; NaN where that is no cascade model, or clients have others.
-        With several intents all are means over them by their weights (I,), equal where not given, and the
-        nDCG under each stands beside it, as `offline_ndcg@10/intent 1` and so on.
+        users may click where nothing is relevant; NaN if that is no cascade model or clients have others.
+        With several intents all are means over them by their weights (I,), equal if not given, and the
+        nDCG under each is added, as `offline_ndcg@10/intent 1` and so on.
         """
         shown = self.lists(parameters)
         each = [judged.metrics(shown, self._click) for judged in self._judged]
         found = {name: self._over_intents([one[name] for one in each], weights) for name in OFFLINE}
-        return found | dict(zip(self._by_intent(), (one[OFFLINE_NDCG] for one in each), strict=False))
+        return found | dict(zip(self._by_intent, (one[OFFLINE_NDCG] for one in each), strict=False))
 
-    def nothing(self) -> dict[str, float]:
-        """The metrics of a round that nobody evaluated: NaN under every name."""
-        return dict.fromkeys((*OFFLINE, *self._by_intent()), float("nan"))
+    def missing(self) -> dict[str, float]:
+        """The metrics of a round that is not evaluated: NaN under every name."""
+        return dict.fromkeys((*OFFLINE, *self._by_intent), float("nan"))
 
     @property
     def ceiling(self) -> float:
-        """The mean nDCG@10 that a perfect ranker would reach, under the best case of every intent."""
+        """The mean nDCG@10 of a ranker that is perfect under every intent."""
         if self.setup.spec.train.no_relevant == "skip":
             return 1.0
         return self._over_intents([float((judged.ideal > 0).mean()) for judged in self._judged], None)
 
-    def _by_intent(self) -> Iterator[str]:
+    @property
+    def _by_intent(self) -> list[str]:
         """Names of the nDCG under each of several intents."""
-        several = len(self._judged) if len(self._judged) > 1 else 0
-        return (f"{OFFLINE_NDCG}/intent {number + 1}" for number in range(several))
+        return [of_intent(intent) for intent in range(len(self._judged))] if len(self._judged) > 1 else []
 
-    def _over_intents(self, values: list[float], weights: NDArray[np.float64] | None) -> float:
+    def _over_intents(self, values: list[float], weights: Floats | None) -> float:
         if len(values) == 1:
             return values[0]
         shares = np.full(len(values), 1.0 / len(values)) if weights is None else weights
         there = shares > 0
+        # Correctly rounded, so that the order of intents changes no bit.
         return math.fsum((np.array(values)[there] * shares[there]).tolist())
 
     @cached_property
-    def _click(self) -> NDArray[np.float64] | None:
+    def _click(self) -> Floats | None:
         """P(click | grade) of the click model that the Spec trains with; None where that is no cascade."""
         if any(value.click_model is not None for value in self.setup.population.values):
             return None
         model = self.setup.click_model(self.setup.spec.train.click_model)
         tables = declared_tables(model, self.setup.collection.largest_label)
         return None if tables is None else tables[0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OnlineMetrics:
+    """Online metrics of rounds in one world.
+
+    Attributes:
+        world: the data that clients search.
+        population: the clients, whose groups are evaluated apart.
+        no_relevant: how a query without relevant documents counts, `zero` or `skip`.
+    """
+
+    world: ClientData
+    population: Population
+    no_relevant: str
+
+    def compute(self, done: CohortInteractions, asked: QueryAssignment, clients: Ints) -> dict[str, float]:
+        """Mean nDCG@10 and MaxRR of the interactions (C, B) of clients (C,), and the share of clipped steps.
+
+        With several groups also the nDCG of each, as `online_ndcg@10/GROUP`. NaN without interactions.
+        """
+        there = done.queries >= 0
+        values, relevant = self._ndcg(done.queries[there], done.shown[there], asked.intents[there])
+        found = {
+            ONLINE_NDCG: mean_over(values, relevant, self.no_relevant),
+            "maxrr": _mean(max_rr(done.clicks[there])),
+            "clipped": _mean(done.clipped[there]),
+        }
+        if self.population.n_groups > 1:
+            groups = np.repeat(self.population.group_of(clients), there.sum(axis=1))
+            for number, name in enumerate(self.population.groups):
+                mine = groups == number
+                found[f"{ONLINE_NDCG}/{name}"] = mean_over(values[mine], relevant[mine], self.no_relevant)
+        return found
+
+    def _ndcg(self, queries: Ints, shown: Ints, intents: Ints) -> tuple[Floats, Bools]:
+        """NDCG of lists (I, k) under their intents, and whether anything is relevant, both (I,)."""
+        if len(self.world.ideals) == 1:
+            (ideal,) = self.world.ideals
+            return ndcg(self.world.data, queries, shown, ideal), ideal[queries] > 0
+        values, relevant = np.zeros(queries.size), np.zeros(queries.size, dtype=np.bool_)
+        for intent, ideal in enumerate(self.world.ideals):
+            mine = np.flatnonzero(intents == intent)
+            asked = queries[mine]
+            values[mine] = ndcg(self.world.judged(intent), asked, shown[mine], ideal)
+            relevant[mine] = ideal[asked] > 0
+        return values, relevant
+
+
+def _mean(values: Floats | Bools) -> float:
+    return float(values.mean()) if values.size else float("nan")

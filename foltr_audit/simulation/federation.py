@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.simulation.evaluation import OfflineMetrics
+from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.online_metrics import OnlineMetrics
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training import training
+from foltr_audit.simulation.training import make_server
+from foltr_audit.utils.arrays import Floats, Ints
 
 TRAIN = 0
 """Index of the training part among the parts of a collection."""
@@ -28,22 +28,24 @@ class Federation:
     """
 
     def __init__(self, setup: Setup) -> None:
-        """Prepare the rounds of an experiment; nothing runs before `rounds` is iterated."""
+        """Prepare the clients and the server; rounds run as `rounds` is iterated."""
         self.setup = setup
         train = setup.collection.train
         self.clientele = setup.clientele(
             train, QueryOrigin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
         )
-        self.training = training(setup, self.clientele.world)
+        self.training = make_server(setup, self.clientele.world)
         self.online = OnlineMetrics(
-            world=self.clientele.world,
-            population=setup.population,
-            no_relevant=setup.spec.train.no_relevant,
+            world=self.clientele.world, population=setup.population, no_relevant=setup.spec.train.no_relevant
         )
         self.evaluation = OfflineMetrics(setup)
 
-    def cohort(self, round_: int) -> NDArray[np.int64]:
-        """Ids of the clients that play a round, rising; a uniform sample without replacement."""
+    def cohort(self, round_: int) -> Ints:
+        """Ids of the clients that play a round, rising; a uniform sample without replacement.
+
+        The clients with the smallest tickets play. A client's ticket comes from its own stream, so that more
+        clients do not change the tickets of the others.
+        """
         population = self.setup.spec.population
         everybody = np.arange(population.clients)
         if population.cohort_size == population.clients:
@@ -53,26 +55,26 @@ class Federation:
         chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
         return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
 
-    def rounds(self, start: NDArray[np.float64] | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
-        """Play rounds first .. T-1 from a first model (P,), or from what the server has."""
+    def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
+        """Play rounds first .. T-1 from a first model (P,), or from the server's state."""
         for round_ in range(first, self.setup.spec.train.rounds):
             played = self.play(start, round_)
             yield played
             start = played.after
 
-    def play(self, start: NDArray[np.float64] | GlobalModel, round_: int) -> RoundResult:
-        """One round from a first model (P,), or from what the server has.
+    def play(self, start: Floats | GlobalModel, round_: int) -> RoundResult:
+        """Play one round from a first model (P,), or from the server's state.
 
         Raises:
-            DataError: the model has left the range of numbers.
+            DataError: the model is no longer finite.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort, most = self.setup, self.cohort(round_), self.clientele.most
-        blank = setup.context(round_, cohort, most, before.parameters)
-        asked = self.clientele.ask(blank)
-        context = setup.context(round_, cohort, asked.counts, before.parameters)
+        context = setup.context(round_, cohort, most, before.parameters)
+        asked = self.clientele.ask(context)
+        context = replace(context, counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
-        metrics = self.online.of(sent.interactions, asked, cohort)
+        metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
         if not setup.alike_in_number:
@@ -87,13 +89,13 @@ class Federation:
             embeds=setup.spec.trace.embed_features,
         )
 
-    def _offline(self, round_: int, parameters: NDArray[np.float64]) -> dict[str, float]:
+    def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
         if not self._evaluates(round_):
-            return self.evaluation.nothing()
+            return self.evaluation.missing()
         return self.evaluation.metrics(parameters, self.weights_after(round_))
 
-    def weights_after(self, round_: int) -> NDArray[np.float64]:
+    def weights_after(self, round_: int) -> Floats:
         """How likely each intent (I,) is at the last interaction of a round."""
         played = (round_ + 1) * self.clientele.most * self.setup.spec.population.cohort_size
         return self.clientele.weights(played - 1)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.query_origin import QueryOrigin
@@ -17,10 +16,11 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import DataError
-from foltr_audit.simulation.online_metrics import OnlineMetrics
+from foltr_audit.simulation.evaluation import OnlineMetrics
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training import senders
+from foltr_audit.simulation.training import make_senders
+from foltr_audit.utils.arrays import Floats, Ints
 
 _IDS_PER_PART = 1_000_000_000
 
@@ -28,15 +28,15 @@ _IDS_PER_PART = 1_000_000_000
 class FreshClients:
     """One fresh client for every attacked query; each repeat of the experiment is one round.
 
-    Clients start at the trained global model, show the deterministic list, or a sampled one where the
-    protocol says so, and take one step. A client
-    draws the same clicks and noise whatever other parts, methods or epsilons are run. Of several groups of
-    clients it is of any, with that group's intent and documents, and clicks as it is told. The server
-    averages nothing: the aggregate of these rounds is the model itself.
+    Clients start at the trained global model, show the deterministic list (or a sampled one, if the protocol
+    asks for it) and take one step. A client draws the same clicks and noise whatever other parts, methods or
+    epsilons are run. With several groups of clients its group is drawn at random; it has the intent and
+    documents of that group, but the click model of the attack. The server averages nothing: the aggregate of
+    these rounds is the model itself.
     """
 
     def __init__(self, setup: Setup, protocol: AttackSpec) -> None:
-        """Prepare the attacked queries; nothing runs before `rounds` is iterated."""
+        """Join the attacked parts; repeats run as `rounds` is iterated."""
         self.setup = setup
         self.protocol = protocol
         self.data = joined([setup.collection.part(name) for name in self.parts])
@@ -56,7 +56,7 @@ class FreshClients:
         return QueryOrigin(part=part, query=query)
 
     @cached_property
-    def queries(self) -> NDArray[np.int64]:
+    def queries(self) -> Ints:
         """Attacked queries (indices of the joined data): those with enough documents.
 
         Raises:
@@ -81,8 +81,8 @@ class FreshClients:
         """Number of queries left out for having too few documents."""
         return self.data.n_queries - self.queries.size
 
-    def _asked(self, context: RoundContext) -> NDArray[np.int64]:
-        """Queries of each client, (C, B): its own, then different others of the attacked ones at random."""
+    def _asked(self, context: RoundContext) -> Ints:
+        """Queries of each client, (C, B): its own, then other attacked ones, drawn without replacement."""
         own = np.arange(self.queries.size)
         if self.protocol.interactions == 1:
             return self.queries[:, np.newaxis]
@@ -92,17 +92,15 @@ class FreshClients:
         return self.queries[places]
 
     def rounds(
-        self,
-        parameters: NDArray[np.float64],
-        click_model: str,
-        first: int = 0,
-        last: GlobalModel | None = None,
+        self, parameters: Floats, click_model: str, first: int = 0, last: GlobalModel | None = None
     ) -> Iterator[RoundResult]:
-        """Repeats first .. N-1 against a trained global model (P,); `last` is not needed."""
-        del last
+        """Play repeats first .. N-1 against a trained global model (P,).
+
+        `last`, the server's state of a recorded run, is not needed: every repeat starts at the trained model.
+        """
         clientele = self.setup.clientele(self.data, self.origin, click_model, own_clicks=False)
         world, population = clientele.world, clientele.population
-        attacked = senders(self.setup, world, sampled=self.protocol.lists == "sampled")
+        attacked = make_senders(self.setup, world, sampled=self.protocol.lists == "sampled")
         after = self._after(parameters)
         online = OnlineMetrics(
             world=world, population=population, no_relevant=self.setup.spec.train.no_relevant
@@ -112,26 +110,26 @@ class FreshClients:
             context = self.setup.context(
                 repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
             )
-            asked = clientele.dress(self._asked(context), context)
+            asked = clientele.assign(self._asked(context), context)
             sent = attacked.send(asked, context)
             yield RoundResult(
                 context=context,
                 sent=sent,
                 after=after,
-                metrics=online.of(sent.interactions, asked, clients),
+                metrics=online.compute(sent.interactions, asked, clients),
                 asked=asked,
                 world=world,
                 embeds=self.setup.spec.trace.embed_features,
             )
 
-    def _clients(self, groups: int) -> NDArray[np.int64]:
-        """A client for each query; of several groups of clients any one, whatever the query."""
+    def _clients(self, groups: int) -> Ints:
+        """A client for each query; with several groups its group is drawn at random."""
         clients = self.origin.part[self.queries] * _IDS_PER_PART + self.origin.query[self.queries]
         if groups == 1:
             return clients
         draws = self.setup.streams.clients("fresh/group", 0, clients).uniform(1)[:, 0]
         return clients * groups + np.floor(draws * groups).astype(np.int64)
 
-    def _after(self, parameters: NDArray[np.float64]) -> GlobalModel:
-        """The model (P,) that nothing is added to, nor remembered beside."""
+    def _after(self, parameters: Floats) -> GlobalModel:
+        """The unchanged model (P,), with an empty state unless clients send models."""
         return GlobalModel(parameters, None if self.setup.learner.sends == "models" else np.empty(0))

@@ -4,8 +4,8 @@ Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to c
 
 The rows are those of `Trained.rounds`: one a round, with the nDCG@10 of the model after it under each intent
 (NaN where it was not evaluated), and of the lists that users saw in it. Round r, from 0, plays the
-interactions r n .. (r + 1) n - 1, and stands in the period of the last of them. An intent counts as likely as
-it is at that interaction.
+interactions r n .. (r + 1) n - 1, and belongs to the period of the last of them. Intents are weighted by
+their probabilities at that interaction.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import MetricDescription, mean_of_rounds
 from foltr_audit.core.records.population import Environment
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 Rows = Sequence[Mapping[str, float]]
 
 OFFLINE, ONLINE = "offline_ndcg@10", "online_ndcg@10"
 PLAYED = "interactions"
-"""Interactions of a round, in the rows of runs that leave some of them out."""
+"""Interactions of a round, in the rows of runs that leave some out."""
 
 PERIOD: Mapping[str, MetricDescription] = MappingProxyType(
     {
@@ -67,10 +66,11 @@ def drops(rows: Rows, environment: Environment, per_round: int) -> Floats:
     """nDCG_Drop@10 at each change point c, float64 (changes,); NaN where no model was evaluated before.
 
     The loss from theta_{c-1} under the intents of interaction c - 1 to theta_c under those of interaction c,
-    where theta_t has learnt from interactions 0 .. t. The two are neighbours, so that the labels are what
-    changes. A round of many interactions has no such models between its ends, and a model after it would have
-    got used to the new intent already. Hence each is the last evaluated model that has learnt from as much,
-    or less: the paper's own where a round is one interaction, else the same model under old and new labels.
+    where theta_t has learnt from interactions 0 .. t. The two are neighbours, so only the labels change.
+    A round of many interactions has no models between its ends, and the model after it would already have
+    adapted to the new intent. Hence each is the last evaluated model that has learnt from as many
+    interactions or fewer: the paper's own if a round is one interaction, else the same model under old and
+    new labels.
     """
     points = np.array(environment.change_points, dtype=np.int64)
     values = under_intents(rows, environment.n_intents)
@@ -83,7 +83,7 @@ def deltas(rows: Rows, twins: Mapping[int, Rows], environment: Environment, per_
     """nDCG_Delta@10 of each period, float64 (periods,); NaN without its twin, or without an evaluated round.
 
     The mean over the evaluated rounds of a period of the loss against the twin that was trained under the
-    leading intent all along, with the same seed. Both are held against the intents of the round.
+    leading intent all along, with the same seed. Both are evaluated under the intents of the round.
 
     Args:
         rows: rounds of the run.
@@ -141,8 +141,8 @@ def current(rows: Rows, environment: Environment, per_round: int) -> Floats:
     return _weighted(values, environment.probabilities(times))
 
 
-def period_of_rounds(rounds: int, environment: Environment, per_round: int) -> NDArray[np.int64]:
-    """Number of the period that each round stands in, from 0, int64 (rounds,)."""
+def period_of_rounds(rounds: int, environment: Environment, per_round: int) -> Ints:
+    """Number of the period that each round belongs to, from 0, int64 (rounds,)."""
     times = (np.arange(rounds) + 1) * per_round - 1
     return np.asarray(np.searchsorted(environment.change_points, times, side="right"), dtype=np.int64)
 
@@ -157,7 +157,7 @@ def specific_offline(rankers: Sequence[Rows]) -> Floats:
     return np.asarray(np.array(columns, dtype=np.float64).mean(axis=0))
 
 
-def specific_online(rankers: Sequence[Rows], played: NDArray[np.int64]) -> Floats:
+def specific_online(rankers: Sequence[Rows], played: Ints) -> Floats:
     """Online nDCG@10 of one ranker per intent in each round, float64 (rounds,); NaN where nothing was played.
 
     Args:
@@ -171,7 +171,7 @@ def specific_online(rankers: Sequence[Rows], played: NDArray[np.int64]) -> Float
     return np.asarray(np.divide(seen, total, out=np.full(total.shape, np.nan), where=total > 0))
 
 
-def _latest(values: Floats, times: NDArray[np.int64], per_round: int) -> Floats:
+def _latest(values: Floats, times: Ints, per_round: int) -> Floats:
     """Of evaluated rounds (rounds, I) the last that ended by each time (n,), float64 (n, I); NaN without."""
     evaluated = np.flatnonzero(~np.isnan(values).all(axis=1))
     number = np.searchsorted((evaluated + 1) * per_round, times, side="right")
@@ -180,7 +180,7 @@ def _latest(values: Floats, times: NDArray[np.int64], per_round: int) -> Floats:
 
 
 def _weighted(values: Floats, probabilities: Floats) -> Floats:
-    """Mean over intents of values (n, I) with probabilities (n, I), float64 (n,); impossible ones aside."""
+    """Mean over intents of values (n, I) with probabilities (n, I), (n,); NaN where impossible is ignored."""
     return np.asarray(np.where(probabilities > 0, probabilities * values, 0.0).sum(axis=1))
 
 

@@ -1,4 +1,4 @@
-"""Who the clients of an experiment are, as plain rows."""
+"""The clients of an experiment, as plain rows."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import TraitValue
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Ints
 
 Row = dict[str, Any]
 
 
 def population_facts(setup: Setup) -> Row | None:
-    """Scenario, number of clients, strength of each trait, a row for each group; None where all are alike.
+    """Scenario, number of clients, strength of each trait, a row for each group; None if all are alike.
 
-    They are alike too where everything is dealt out evenly, so that groups are names only.
+    Clients are also alike if every strength is 0: groups are names only then.
 
-    A group has its share of the clients, what its own values say, the training queries that it has documents
-    for, and how many relevant documents it has for one of them on average, over all intents unless it has one
-    of its own. Under a strength below 1 this is what a client is like when it is its own kind.
+    A group has its share of the clients, its own values, the training queries that it has documents for, and
+    the mean number of relevant documents for one of them, over all intents unless it has one of its own. With
+    a strength below 1 this describes the interactions that follow the client's own value.
     """
     population, clients = setup.population, setup.spec.population.clients
     if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
@@ -44,7 +44,7 @@ def population_facts(setup: Setup) -> Row | None:
 
 def _facts(setup: Setup, values: Sequence[TraitValue]) -> Row:
     intent, grades, click_model, interactions = (
-        _said(values, name) for name in ("intent", "grades", "click_model", "interactions")
+        _last_set(values, name) for name in ("intent", "grades", "click_model", "interactions")
     )
     data = setup.collection.train
     queries, relevant = _held(data, grades, _judged(setup, intent))
@@ -58,12 +58,12 @@ def _facts(setup: Setup, values: Sequence[TraitValue]) -> Row:
     }
 
 
-def _said(values: Sequence[TraitValue], name: str) -> Any:
-    """What the last value says that says anything, else None."""
+def _last_set(values: Sequence[TraitValue], name: str) -> Any:
+    """The field of the last value that sets it, else None."""
     return next((said for value in reversed(values) if (said := getattr(value, name)) is not None), None)
 
 
-def _judged(setup: Setup, intent: int | None) -> NDArray[np.int64]:
+def _judged(setup: Setup, intent: int | None) -> Ints:
     """Grades under the intents that a client may have, int64 (intents, documents)."""
     data = setup.collection.train
     if intent is not None:
@@ -71,7 +71,7 @@ def _judged(setup: Setup, intent: int | None) -> NDArray[np.int64]:
     return data.grades if setup.intents > 1 else data.labels[np.newaxis]
 
 
-def _held(data: Dataset, grades: Sequence[int] | None, judged: NDArray[np.int64]) -> tuple[int, float]:
+def _held(data: Dataset, grades: Sequence[int] | None, judged: Ints) -> tuple[int, float]:
     """Queries with a document of some grades, and the mean number of relevant ones for one of them."""
     held = np.ones(data.n_documents, dtype=np.bool_) if grades is None else np.isin(data.labels, grades)
     queries = int((np.add.reduceat(held, data.offsets[:-1]) > 0).sum())

@@ -1,11 +1,14 @@
-"""What was recorded of some rounds: in memory, or a trace on disk; both are read the same way."""
+"""Records of rounds: in memory, or in a trace on disk; both are read the same way."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
@@ -14,19 +17,18 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.privacy.event_texts import event_text
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.write_behind import BackgroundWriter
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter
 from foltr_audit.trace.header import ENCODED
 from foltr_audit.utils.progress import Tick
 
-# A killed run loses at most one part: about so many bytes of messages, and no more interactions than these.
+# A killed run loses at most one part: about this many bytes of messages, and at most this many interactions.
 _PART_BYTES = 4_000_000
 _PART_INTERACTIONS = 1_000_000
-_FEW_PARAMETERS = 200  # rankers of more take longer in proportion
+_FEW_PARAMETERS = 200  # larger rankers take proportionally longer
 
 
 class RoundStore(Protocol):
-    """Rounds that were recorded, whatever they are kept in."""
+    """Recorded rounds, wherever they are stored."""
 
     @property
     def header(self) -> TraceHeader:
@@ -56,13 +58,13 @@ class RoundStore(Protocol):
         ...
 
     def last_model(self) -> GlobalModel:
-        """What the server had after the last round."""
+        """The server's state after the last round."""
         ...
 
 
 @dataclass
 class MemoryRoundStore:
-    """Rounds of experiments that write no folder; without `keep` only their metrics are kept."""
+    """Rounds of experiments that write no folder; without `keep` only metrics and the last record."""
 
     header: TraceHeader
     keep: bool = True
@@ -98,12 +100,12 @@ class MemoryRoundStore:
         return self.rows
 
     def last_model(self) -> GlobalModel:
-        """What the server had after the last round."""
+        """The server's state after the last round."""
         return self.records[-1].after
 
 
 Play = Callable[[int, GlobalModel | None], Iterator[RoundResult]]
-"""Plays rounds from a number on; gets the last recorded global model, or None at the beginning."""
+"""Plays rounds from a number on, given the last recorded global model, or None at the beginning."""
 
 
 def record_rounds(
@@ -116,9 +118,9 @@ def record_rounds(
     tick: Tick,
     every: int = 1,
 ) -> RoundStore:
-    """Play rounds and record them: in a folder, going on where it ends if `resume`, or in memory.
+    """Play rounds and record them in memory, or in a folder, which `resume` continues.
 
-    Messages are recorded of rounds 0, `every`, 2 `every`, ...; of none for 0.
+    Messages of rounds 0, `every`, 2 `every`, ... are recorded; with 0 those of none.
     """
     if folder is None:
         memory = MemoryRoundStore(header, keep=keep)
@@ -137,6 +139,47 @@ def record_rounds(
     return Trace.open(folder)
 
 
+class BackgroundWriter:
+    """Writes records of rounds to a trace in another thread, in order, while the next rounds are played.
+
+    As a context manager it waits for all rounds at the end. After an exception waiting rounds are dropped:
+    as without the thread, whole parts stay.
+    """
+
+    def __init__(self, writer: TraceWriter, room: int) -> None:
+        """At most `room` rounds wait."""
+        self.writer = writer
+        self.room = room
+        self._waiting: deque[Future[None]] = deque()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            while kind is None and self._waiting:
+                self._waiting.popleft().result()
+        finally:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def write(self, played: RoundResult, *, messages: bool) -> None:
+        """Queue one round, with its messages or without.
+
+        Raises:
+            FoltrAuditError: an earlier round could not be written.
+        """
+        # Errors of earlier rounds are raised here; a full queue makes the player wait, which bounds memory.
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= self.room):
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(self._write, played, messages))
+
+    def _write(self, played: RoundResult, messages: bool) -> None:
+        self.writer.write(*played.recorded(messages=messages))
+
+
 def _is_due(played: RoundResult, every: int) -> bool:
     return every > 0 and played.context.round % every == 0
 
@@ -150,9 +193,9 @@ def trace_header(
 ) -> TraceHeader:
     """The header for rounds of `messages` messages.
 
-    No click model is named where users have several. With `interactions` it is for attacked fresh clients,
-    who have so many interactions behind a message and are shown `deterministic` lists (None) or `sampled`
-    ones; without, for training.
+    No click model is named where users have several. With `interactions` it is for attacked fresh clients
+    with that many interactions per message and `deterministic` (None) or `sampled` lists; without, for
+    training.
     """
     spec, collection, learner = setup.spec, setup.collection, setup.learner
     training = interactions is None
@@ -162,8 +205,8 @@ def trace_header(
         **facts_of(learner),
         "lists": learner.lists if training else lists or "deterministic",
         "defense": list(spec.defense),
-        "events": [event_text(event) for event in setup.events()],
-        "eps_claimed": setup.claim(),
+        "events": [event_text(event) for event in setup.privacy.events()],
+        "eps_claimed": setup.privacy.claim(),
         **_format(setup, behind),
     }
     if not training or setup.alike_in_number:
@@ -174,7 +217,7 @@ def trace_header(
         knowledge["intents"] = setup.intents
     if collection.n_intents > 1 and spec.data.balance is not False:
         knowledge["intents_numbered"] = [str(spec.seed), str(spec.repetition)]
-    ball, noise = setup.chain.ball, setup.noise()
+    ball, noise = setup.chain.ball, setup.privacy.noise()
     if ball is not None:
         knowledge |= {"clip_norm": ball.norm, "clip_ord": ball.ord}
     if noise is not None:
@@ -208,7 +251,7 @@ def trace_header(
 
 
 def _format(setup: Setup, interactions: int) -> dict[str, Fact]:
-    """How messages are encoded, and how many numbers one holds where it is no model."""
+    """How messages are encoded, and how many numbers a message holds if it is no model."""
     encoding, learner = setup.chain.encoding, setup.learner
     if encoding is not None:
         return {
@@ -223,7 +266,7 @@ def _format(setup: Setup, interactions: int) -> dict[str, Fact]:
 
 
 def _rounds_per_part(setup: Setup, messages: int, *, training: bool) -> int:
-    """As many rounds as hold some bytes of messages, and take no longer than some interactions."""
+    """The rounds of one part of a trace, by their bytes and their number of interactions."""
     trace, interactions = setup.spec.trace, messages
     narrow = trace.dtype == "float32" and setup.chain.encoding is None
     width, every = (4 if narrow else 8), 1

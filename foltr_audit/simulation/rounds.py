@@ -1,4 +1,4 @@
-"""A round that was played, and the records that can be made of it."""
+"""The result of a round, and the records made from it."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CohortMessages:
-    """What a cohort sent, before the server does anything with it.
+    """The messages of a cohort, before the server does anything with them.
 
     Attributes:
         messages: in the message kind and number format of the Spec, or encoded as integers, (C, W).
-        wired: what the server receives of them.
-        updates: what each client would send without any defense (of a model its change), float64 (C, W).
+        wired: what the server receives.
+        updates: what each client would send without any defense (the change of a model), float64 (C, W).
         interactions: what the clients did.
-        seeds: what each client drew its perturbation from, uint64 (C,), if it did.
+        seeds: seed of each client's perturbation, uint64 (C,), if clients perturb models.
     """
 
     messages: Payload
     wired: WireMessages
-    updates: NDArray[np.float64]
+    updates: Floats
     interactions: CohortInteractions
     seeds: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundResult:
-    """One round that was played; records are only made of it where somebody keeps them.
+    """The result of one round; records are made from it only where they are stored.
 
     Attributes:
-        context: the round that clients and defenses acted in.
+        context: the context that clients and defenses got.
         sent: what the cohort sent.
         after: the global model afterwards.
         metrics: utility of the round by name.
-        asked: what the clients asked.
-        world: what they searched.
+        asked: the queries of the clients.
+        world: the data that they searched.
         embeds: whether feature rows are stored with the shown lists.
     """
 
@@ -57,7 +58,7 @@ class RoundResult:
     embeds: bool
 
     @property
-    def aggregate(self) -> NDArray[np.float64]:
+    def aggregate(self) -> Floats:
         """The global model afterwards, float64 (P,)."""
         return self.after.parameters
 

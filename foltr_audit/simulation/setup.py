@@ -1,32 +1,26 @@
-"""From a Spec and its data to the live objects of a simulation."""
+"""From a Spec and its data to the objects of a simulation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foltr_audit.core.chain_warnings import warnings
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import (
     ClickModel,
-    Defense,
     Environment,
     Learner,
-    MetricDefense,
     MetricLearner,
     ModelLearner,
     Population,
-    PrivacyEvent,
     RoundContext,
     Scenario,
     ScenarioContext,
 )
-from foltr_audit.core.plugins.answers import claims_of, one_of
+from foltr_audit.core.plugins.answers import one_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.rankers import Ranker, make_ranker
@@ -35,18 +29,18 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import parse_scenarios
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.events import NoiseAddition
-from foltr_audit.privacy.randomized_response import composed
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.privacy_description import PrivacyDescription
 from foltr_audit.simulation.traffic import QueryTraffic
+from foltr_audit.utils.arrays import Floats, Ints
 
 L = TypeVar("L", bound=Learner)
 
 
 def as_numbered(spec: Spec, collection: Collection) -> Collection:
-    """The data with each query's intents numbered anew by seed and repetition, where the Spec says so."""
+    """The data with each query's intents numbered again by seed and repetition, if the Spec says so."""
     if spec.data.balance is False:
         return collection
     return balanced_collection(collection, Streams(spec.seed, spec.repetition))
@@ -58,7 +52,7 @@ class Setup:
 
     Attributes:
         spec: the experiment.
-        collection: the data, normalised and their intents numbered as the Spec says.
+        collection: the data, normalised and with intents numbered as the Spec says.
     """
 
     spec: Spec
@@ -80,12 +74,17 @@ class Setup:
         return DefenseChain(parse_chain(self.spec.defense))
 
     @cached_property
+    def privacy(self) -> PrivacyDescription:
+        """What the defenses do to messages, claim and fail to hold."""
+        return PrivacyDescription(self)
+
+    @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """What is said of the clients."""
+        """The scenarios that describe the clients."""
         return parse_scenarios(self.spec.population.scenario)
 
     @property
-    def around(self) -> ScenarioContext:
+    def scenario_context(self) -> ScenarioContext:
         """What scenarios may know."""
         spec, interactions = self.spec, self.learner.interactions
         return ScenarioContext(
@@ -97,20 +96,20 @@ class Setup:
 
     @cached_property
     def population(self) -> Population:
-        """Who the clients are.
+        """The clients and their traits.
 
         Raises:
-            UsageError: a scenario that cannot be here.
+            UsageError: a scenario that does not fit the data or the learner.
         """
         population = Population()
         for scenario in self.scenarios:
-            found = scenario.population(population, self.around)
+            found = scenario.population(population, self.scenario_context)
             population = one_of(f"scenario {scenario.name}: population", found, Population)
         return population.clicking(lambda text: self.click_model(text).text)
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of interactions that clients may have in a round, where none is left out."""
+        """The numbers of interactions that clients may have in a round, before any is left out."""
         sizes = [value.interactions for value in self.population.values]
         return [size for size in sizes if size is not None] or [self.learner.interactions]
 
@@ -134,18 +133,18 @@ class Setup:
     def largest_weight(self) -> float:
         """The largest weight of a client in a sum of models over the smallest."""
         kept = self.environment is not None and self.environment.kept is not None
-        fewest = 1 if kept else min(self.sizes)  # whoever has no interaction sends nothing
+        fewest = 1 if kept else min(self.sizes)  # a client without interactions sends nothing
         return self.interactions / fewest if self.learner.sends == "models" else 1.0
 
     @property
     def _time(self) -> ScenarioContext:
-        """What scenarios may know, where time runs as if every client were the busiest one."""
+        """What scenarios may know, with time as if every client were the busiest one."""
         rounds, cohort = self.spec.train.rounds, self.spec.population.cohort_size
-        return self.around._replace(total=self.interactions * cohort * rounds)
+        return self.scenario_context._replace(total=self.interactions * cohort * rounds)
 
     @cached_property
     def environment(self) -> Environment | None:
-        """How likely each intent is over time; None where no scenario says so.
+        """How likely each intent is over time; None where no scenario defines it.
 
         Raises:
             UsageError: a scenario that cannot be here, or two that say so.
@@ -157,7 +156,7 @@ class Setup:
             if environment is not None
         }
         if len(found) > 1:
-            raise UsageError(f"scenario {' and '.join(found)}: both say how intents change; expected one")
+            raise UsageError(f"scenario {' and '.join(found)}: both define how intents change; expected one")
         if found and self.population.have_intents:
             raise UsageError(
                 f"scenario {next(iter(found))}: clients have intents of their own; expected one or the other"
@@ -166,12 +165,12 @@ class Setup:
 
     @property
     def intents(self) -> int:
-        """Number of intents that clients tell apart; 1 where relevance under any of them counts."""
+        """Number of intents that clients distinguish; 1 where relevance under any of them counts."""
         several = self.environment is not None or self.population.have_intents
         return self.collection.n_intents if several else 1
 
     def twins(self) -> dict[str, Spec]:
-        """The Specs that this one is held against, by name: the same but for scenarios with such a twin."""
+        """The Specs that this one is compared with, by name: the same but for scenarios with such a twin."""
         texts = {scenario.name: scenario.text for scenario in self.scenarios}
         changes: dict[str, dict[str, str]] = {}
         for scenario in self.scenarios:
@@ -189,10 +188,10 @@ class Setup:
     def clientele(
         self, data: Dataset, origin: QueryOrigin, click_model: str, *, own_clicks: bool
     ) -> QueryTraffic:
-        """The clients in the world of some data; with `own_clicks` they click as their traits say.
+        """The clients on some data; with `own_clicks` they use the click models of their traits.
 
         Raises:
-            UsageError: a scenario that cannot be here.
+            UsageError: a scenario that does not fit the data or the learner.
         """
         values = self.population.values
         own = [value.click_model for value in values if value.click_model is not None and own_clicks]
@@ -220,7 +219,7 @@ class Setup:
         return make(Learner, self.spec.train.learner)
 
     def learner_as(self, kind: type[L]) -> L:
-        """The learner as one of a kind, by what its clients send.
+        """The learner, checked to be of a kind.
 
         Raises:
             UsageError: they send something else.
@@ -240,7 +239,7 @@ class Setup:
         return make(ClickModel, text)
 
     def rules(self, click_model: ClickModel, *, sampled: bool) -> ClientRules:
-        """What clients that learn do, under a click model, with sampled or deterministic lists."""
+        """The rules of clients that learn, with a click model and sampled or deterministic lists."""
         learner = self.learner_as(ModelLearner)
         return ClientRules(
             ranker=self.ranker,
@@ -253,12 +252,7 @@ class Setup:
         )
 
     def context(
-        self,
-        round_: int,
-        clients: NDArray[np.int64],
-        interactions: int | NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        prefix: str = "",
+        self, round_: int, clients: Ints, interactions: int | Ints, parameters: Floats, prefix: str = ""
     ) -> RoundContext:
         """The context of one round for these clients; shares are always those of a whole cohort."""
         return RoundContext(
@@ -270,76 +264,3 @@ class Setup:
             source=self.streams,
             prefix=prefix,
         )
-
-    def claim(self) -> float:
-        """The epsilon that the chain claims for one round; infinite without a claim."""
-        return self.chain.eps_claimed(self._blank_context())
-
-    def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
-        """What the chain does to a message and which link does it, for accounting."""
-        return self.chain.acts(self._blank_context(), acts_without_pairs=self._acts_without_pairs)
-
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """What the chain does to a message, for accounting."""
-        return tuple(event for _, event in self.acts())
-
-    def warnings(self) -> tuple[str, ...]:
-        """Wrong pairings in the chain, and claims that a message composes, in words."""
-        context = self._blank_context()
-        chain, parameters = self.chain.defenses, self.ranker.n_parameters
-        found = warnings(chain, parameters, context, acts_without_pairs=self._acts_without_pairs)
-        return (*found, *self._composed(), *self._unequal(), *self._told_by_lists(), *self._told_by_bits())
-
-    def _unequal(self) -> Iterator[str]:
-        """What clients of different weights do to a claim on sums."""
-        noisy = [event for event in self.events() if isinstance(event, NoiseAddition)]
-        if noisy and not self.alike_in_number and self.learner.sends == "models":
-            yield (
-                "clients weigh by their interactions: neither the noise nor the sensitivity of a sum is "
-                "what it is for equal clients"
-            )
-
-    def _told_by_lists(self) -> Iterator[str]:
-        """What lists that follow from clicks do to noise on what is sent."""
-        noisy = [link.name for link, event in self.acts() if isinstance(event, NoiseAddition)]
-        if noisy and self.lists_follow_clicks:
-            yield (
-                f"{noisy[0]}: a server that sees the shown lists reads the clicks on each from the next, "
-                "whatever the noise on the message: take --rank-with global, or one interaction a message"
-            )
-
-    def _told_by_bits(self) -> Iterator[str]:
-        """What the number format of messages does to continuous noise."""
-        if self.spec.trace.dtype != "float64":
-            return
-        from foltr_audit.privacy.accounting.walk import walk
-
-        if walk(self.events(), self.ranker.n_parameters).shows_last_bits:
-            yield (
-                "the last bits of float64 messages tell what continuous noise was added to: send float32, or "
-                "add noise on a grid"
-            )
-
-    def _composed(self) -> Iterator[str]:
-        """What a message of several randomised metrics is worth."""
-        behind = self.interactions
-        for defense in self.chain.links(MetricDefense):
-            for claim in claims_of(defense, self._blank_context()) if behind > 1 else ():
-                whole = composed(claim.epsilon, behind)
-                yield (
-                    f"{defense.name}: epsilon {claim.epsilon:.4g} is of one {claim.unit}; "
-                    f"a message of {behind} composes {whole:.4g}"
-                )
-
-    @property
-    def _acts_without_pairs(self) -> bool:
-        return not isinstance(self.learner, ModelLearner) or self.learner.clip_without_pairs
-
-    def noise(self) -> str | None:
-        """The noise law of one message in words."""
-        values = self.learner.values.size if isinstance(self.learner, MetricLearner) else 0
-        return self.chain.noise(self._blank_context(), values)
-
-    def _blank_context(self) -> RoundContext:
-        nobody = np.empty(0, dtype=np.int64)
-        return self.context(0, nobody, 0, np.zeros(self.ranker.n_parameters))

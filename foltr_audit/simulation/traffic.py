@@ -1,4 +1,4 @@
-"""Who asks what in a round, with which intent, and how they will click."""
+"""Which queries the clients of a round ask, with which intent and click model."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Environment, Population, RoundContext, Trait
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryTraffic:
-    """The clients of an experiment in their world.
+    """The queries, intents and click models of an experiment's clients.
 
     Attributes:
         world: what they search.
-        population: who they are.
-        environment: how likely each intent is over time; None where nothing is said of it.
-        interactions: interactions of a client in a round where its traits do not say.
+        population: their traits.
+        environment: how likely each intent is over time; None where no scenario defines that.
+        interactions: interactions of a client in a round unless its traits set them.
         most: the most interactions of a client in a round, B.
         total: interactions of the whole training.
-        paired: a client's later half of interactions are at the mirrored model of its first half.
+        paired: the second half of a client's interactions uses the mirrored models of the first half.
     """
 
     world: ClientData
@@ -36,7 +36,7 @@ class QueryTraffic:
     paired: bool = False
 
     def ask(self, context: RoundContext) -> QueryAssignment:
-        """What the clients of a training round ask, (C, B); those that ask less end with -1.
+        """Queries of the clients of a training round, (C, B), padded with -1.
 
         Interaction b of the c-th of C clients is played at time `(round B + b) C + c`.
         """
@@ -48,13 +48,15 @@ class QueryTraffic:
         gone = np.arange(B) >= self._sizes(context.clients)[:, np.newaxis]
         if self.environment is not None and self.environment.kept is not None:
             gone |= intents != self.environment.kept
-        return _in_front(QueryAssignment(np.where(gone, -1, queries), intents, self._ways(kinds, intents)))
+        return _move_to_front(
+            QueryAssignment(np.where(gone, -1, queries), intents, self._ways(kinds, intents))
+        )
 
-    def dress(self, queries: NDArray[np.int64], context: RoundContext) -> QueryAssignment:
-        """What clients (C,) who are told what to ask, (C, B), make of it after the training.
+    def assign(self, queries: Ints, context: RoundContext) -> QueryAssignment:
+        """The given queries (C, B) with the intents and click models of clients (C,) after the training.
 
-        They have the traits of their group, but click by the model and as often as they are told. Where a
-        client has no document of a query it ranks all of them.
+        Clients have the traits of their group, except for the click model and the number of interactions. A
+        client that holds no document of a query ranks all of them.
         """
         C, B = queries.shape
         kinds = self._kinds(context, B)
@@ -63,7 +65,7 @@ class QueryTraffic:
         intents = self._intents(context, kinds, time)
         return QueryAssignment(np.where(places >= 0, places, queries), intents, self._ways(kinds, intents))
 
-    def weights(self, time: int) -> NDArray[np.float64]:
+    def weights(self, time: int) -> Floats:
         """How likely each intent is among all interactions at a time, float64 (I,)."""
         for trait in self.population.traits:
             wanted = [value.intent for value in trait.values if value.intent is not None]
@@ -75,8 +77,8 @@ class QueryTraffic:
             return np.asarray(np.eye(self.world.intents)[self.environment.kept])
         return np.asarray(self.environment.probabilities([time])[0])
 
-    def _queries(self, holding: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Any query with documents of each interaction's holding, by a draw for each, int64 (C, B)."""
+    def _queries(self, holding: Ints, draws: Floats) -> Ints:
+        """Uniformly drawn queries that have documents of each interaction's holding, int64 (C, B)."""
         if len(self._pools) == 1:
             return np.floor(draws * self._pools[0].size).astype(np.int64)
         queries = np.empty(draws.shape, dtype=np.int64)
@@ -85,8 +87,8 @@ class QueryTraffic:
             queries[here] = pool[np.floor(draws[here] * pool.size).astype(np.int64)]
         return queries
 
-    def _kinds(self, context: RoundContext, B: int) -> list[NDArray[np.int64]]:
-        """For each trait, which of its values each interaction has, int64 (C, B)."""
+    def _kinds(self, context: RoundContext, B: int) -> list[Ints]:
+        """For each trait, the number of the value that each interaction has, int64 (C, B)."""
         found = []
         for trait, own in zip(self.population.traits, self.population.own(context.clients), strict=True):
             kinds = np.repeat(own[:, np.newaxis], B, axis=1)
@@ -97,26 +99,25 @@ class QueryTraffic:
             found.append(kinds)
         return found
 
-    def _of(
-        self, kinds: list[NDArray[np.int64]], field: str, numbers: dict[object, int]
-    ) -> NDArray[np.int64]:
-        """The number of what each interaction's values say in a field, by the last trait that does, or -1."""
+    def _of(self, kinds: list[Ints], field: str, numbers: dict[object, int]) -> Ints:
+        """The number of each interaction's value of a field, set by the last trait that has one; else -1."""
         found = np.full(kinds[0].shape if kinds else (1, 1), -1)
         for trait, kind in zip(self.population.traits, kinds, strict=True):
             said = np.array([numbers.get(getattr(value, field), -1) for value in trait.values])[kind]
             found = np.where(said >= 0, said, found)
         return found
 
-    def _holding(self, kinds: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _holding(self, kinds: list[Ints]) -> Ints:
         numbers: dict[object, int] = {
             grades: number for number, grades in enumerate(self.world.holdings) if grades is not None
         }
         return np.maximum(self._of(kinds, "grades", numbers), 0)
 
-    def _intents(
-        self, context: RoundContext, kinds: list[NDArray[np.int64]], time: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """The intent of each interaction (C, B); where others are left out, pairs have the same."""
+    def _intents(self, context: RoundContext, kinds: list[Ints], time: Ints) -> Ints:
+        """The intent of each interaction (C, B); where others are left out, pairs share one.
+
+        A mirrored interaction is compared with its partner: without it the estimate would be biased.
+        """
         own = self._of(kinds, "intent", {intent: intent for intent in range(self.world.intents)})
         if self.environment is None:
             return np.broadcast_to(np.maximum(own, 0), time.shape)
@@ -128,29 +129,29 @@ class QueryTraffic:
         passed = draws[..., np.newaxis] >= np.cumsum(chances, axis=2)[..., :-1]
         return np.where(own >= 0, own, passed.sum(axis=2))
 
-    def _ways(self, kinds: list[NDArray[np.int64]], intents: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _ways(self, kinds: list[Ints], intents: Ints) -> Ints:
         numbers: dict[object, int] = {model.text: m for m, model in enumerate(self.world.models)}
         model = np.maximum(self._of(kinds, "click_model", numbers), 0)
         return np.asarray(model * self.world.intents + intents)
 
-    def _sizes(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _sizes(self, clients: Ints) -> Ints:
         """Interactions of each client in a round, int64 (C,)."""
         sizes = np.full(clients.size, self.interactions)
         for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
-            sizes = np.where(_says(trait)[own] > 0, _says(trait)[own], sizes)
+            sizes = np.where(_interactions_of(trait)[own] > 0, _interactions_of(trait)[own], sizes)
         return sizes
 
     @cached_property
-    def _pools(self) -> list[NDArray[np.int64]]:
+    def _pools(self) -> list[Ints]:
         return [places[places >= 0] for places in self.world.places]
 
 
-def _says(trait: Trait) -> NDArray[np.int64]:
+def _interactions_of(trait: Trait) -> Ints:
     return np.array([value.interactions or 0 for value in trait.values])
 
 
-def _in_front(asked: QueryAssignment) -> QueryAssignment:
-    """The same interactions with those that are left out behind all others."""
+def _move_to_front(asked: QueryAssignment) -> QueryAssignment:
+    """The same interactions, with those left out moved to the end."""
     if (asked.queries >= 0).all():
         return asked
     order = np.argsort(asked.queries < 0, axis=1, kind="stable")

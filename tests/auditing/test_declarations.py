@@ -33,7 +33,7 @@ def declared(setup: Setup, *models: Floats, interactions: int = 1) -> Declaratio
     given = np.stack([MODEL + 0.1, *models])
     other = LinkTestInput(clients=clients, models=given, where=["a client that learns"] * len(given))
     return check_declarations(
-        setup.acts(), clients, [LinkTestInput.resting("first", clients), other], interactions
+        setup.privacy.acts(), clients, [LinkTestInput.resting("first", clients), other], interactions
     )
 
 
@@ -336,7 +336,7 @@ def test_what_long_messages_are_without_their_noise_is_not_told(setup_of: SetupO
     """The mean over fewer clients than coordinates is off by more than the tests forgive."""
     setup = setup_of(chain=(ClipAndNoise(),))
     clients = GameClients(setup, setup.collection.test, MODEL)
-    links = LinkTests(setup.acts())
+    links = LinkTests(setup.privacy.acts())
     (link,) = setup.chain.defenses
     before = np.zeros((3, 5))
     assert links._centre(link, list(link.events(clients.context(0, np.arange(1)))), before, before) is None

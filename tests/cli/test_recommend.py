@@ -60,7 +60,7 @@ def proven(spec: Spec) -> float:
     situation = AccountingContext(
         view="individual", unit="interaction", parameters=parameters, shares=clients, delta=1e-5
     )
-    return upper_bound(setup.events(), situation).epsilon
+    return upper_bound(setup.privacy.events(), situation).epsilon
 
 
 def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(

@@ -82,7 +82,7 @@ def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None
         shares=20,
         delta=claim["delta"],
     )
-    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).events()
+    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).privacy.events()
     assert 0.99 * eps <= upper_bound(events, situation).epsilon <= eps * (1 + 1e-9)
 
 
@@ -147,7 +147,7 @@ def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None
     assert here.largest_weight == max(here.sizes) / min(here.sizes) == 9.0
     assert setup().largest_weight == 1.0
     found = DefenseAlternative(text).chain(here, 1.2, 3.0, 1e-5)
-    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).events()
+    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).privacy.events()
     bounds = [
         upper_bound(
             events,
@@ -184,7 +184,7 @@ def test_what_is_promised_to_those_who_see_lists(text: str, learner: str, hides:
     here = setup(learner=learner)
     assert DefenseAlternative(text).hides_from_lists(here) == hides
     chain = DefenseAlternative(text).chain(here, 1.2, 3.0, 1e-5)
-    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(chain)})).events()
+    events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(chain)})).privacy.events()
     there = AccountingContext(
         view="individual+lists",
         unit="interaction",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.kernels.directions import LANES, fill_directions
-from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.fixtures.reference import normals
 
 PURPOSE, KEY = 0xC0FFEE, np.uint64(0x0123456789ABCDEF)
 

@@ -104,7 +104,7 @@ def test_the_kernel_and_the_array_path_are_one_engine(
             setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain), ranker
         )
         model = model_of(setup, spread)
-        assert clients_of(setup).rules.declared() is not None
+        assert clients_of(setup).rules.kernel_rules() is not None
         expected = all_bytes(through_arrays(setup), setup, steps, model)
         assert all_bytes(clients_of(setup), setup, steps, model) == expected
 
@@ -131,7 +131,7 @@ class L1Clip(StepDefense):
 
 def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
     setup = setup_of(clients=30, chain=(L1Clip(),))
-    rules = clients_of(setup).rules.declared()
+    rules = clients_of(setup).rules.kernel_rules()
     assert rules is not None
     assert (rules.norm, rules.order) == (0.8, 1)
     model = np.full(FEATURES, 0.3)
@@ -170,7 +170,7 @@ def test_both_ways_rank_with_the_global_model(
         learner = f"fpdgd:interactions={steps},learning_rate=0.4,normaliser={normaliser},rank_with=global"
         setup = with_ranker(setup_of(clients=clients, learner=learner, chain=(Clip(norm=5.0),)), ranker)
         model = model_of(setup, spread)
-        assert clients_of(setup).rules.declared() is not None
+        assert clients_of(setup).rules.kernel_rules() is not None
         expected = all_bytes(through_arrays(setup), setup, steps, model)
         assert all_bytes(clients_of(setup), setup, steps, model) == expected
 
@@ -258,7 +258,7 @@ def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
         rules_with(setup, learner=learner),
         rules_with(setup, chain=own.chain),
     ):
-        assert rules.declared() is None
+        assert rules.kernel_rules() is None
         assert all_bytes(ClientSimulator(rules, world_of(setup)), setup, 4, model) == expected
 
 
@@ -266,11 +266,11 @@ def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
     "chain", [(ToyClick(),), (Clip(norm=1.0), Clip(norm=2.0)), (Clip(norm=1.0), ToyClick())]
 )
 def test_chains_that_the_kernel_does_not_know(chain: tuple[Defense, ...], setup_of: SetupOf) -> None:
-    assert clients_of(setup_of(chain=chain)).rules.declared() is None
+    assert clients_of(setup_of(chain=chain)).rules.kernel_rules() is None
 
 
 def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
-    assert setup_of().rules(PerfectClickModel(), sampled=False).declared() is None
+    assert setup_of().rules(PerfectClickModel(), sampled=False).kernel_rules() is None
 
 
 # --- numbers that are none ---------------------------------------------------------------------------

@@ -78,17 +78,17 @@ def test_the_chain_of_an_experiment(setup_of: SetupOf, metric: str, defense: str
         defense += ",values=1024"
         epsilon = math.log(0.25 / 0.75 * 1023)
     setup = setup_of(learner=f"foltr-es:metric={metric}", defense=(defense,))
-    assert setup.claim() == pytest.approx(epsilon, abs=1e-3)
-    bound = upper_bound(setup.events(), situation("client", 4))
+    assert setup.privacy.claim() == pytest.approx(epsilon, abs=1e-3)
+    bound = upper_bound(setup.privacy.events(), situation("client", 4))
     assert bound.epsilon == pytest.approx(4 * epsilon, abs=4e-3)
-    law = RandomizedResponse.parse(setup.noise() or "", setup.learner.values.size)  # type: ignore[attr-defined]
+    law = RandomizedResponse.parse(setup.privacy.noise() or "", setup.learner.values.size)  # type: ignore[attr-defined]
     assert law is not None
     assert law.epsilon == pytest.approx(epsilon, abs=1e-3)
 
 
 def test_what_a_message_composes_is_said(setup_of: SetupOf) -> None:
-    told = setup_of(learner="foltr-es", defense=("metric-rr:eps=1.2",)).warnings()
+    told = setup_of(learner="foltr-es", defense=("metric-rr:eps=1.2",)).privacy.warnings()
     assert told == ("metric-rr: epsilon 1.2 is of one interaction; a message of 4 composes 4.8",)
     for quiet in ("foltr-es:interactions=1,antithetic=false", "foltr-es"):
         defense = "metric-rr:eps=1.2" if "interactions" in quiet else "metric-rr:p=1"
-        assert setup_of(learner=quiet, defense=(defense,)).warnings() == ()
+        assert setup_of(learner=quiet, defense=(defense,)).privacy.warnings() == ()

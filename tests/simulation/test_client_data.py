@@ -147,7 +147,7 @@ def test_the_kernel_plays_every_trait_as_arrays_do(ranker: str, setup_of: SetupO
     assert (asked.queries < 0).any()
     assert len(np.unique(asked.ways)) == 9
     rules = setup.rules(clientele.world.click_model, sampled=True)
-    assert rules.declared() is not None
+    assert rules.kernel_rules() is not None
     quick, plain = ClientSimulator(rules, clientele.world), ClientSimulator(rules, clientele.world)
     vars(plain)["_declared"] = None
     (one, done), (other, same) = quick.play(asked, context), plain.play(asked, context)

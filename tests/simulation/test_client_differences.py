@@ -38,14 +38,14 @@ def test_no_claim_is_audited_where_clients_weigh_differently(scenario: str, setu
     )
     with pytest.raises(UsageError, match="different numbers of interactions"):
         Audit(setup, AuditSpec())
-    assert any("neither the noise nor the sensitivity" in warning for warning in setup.warnings())
+    assert any("neither the noise nor the sensitivity" in warning for warning in setup.privacy.warnings())
     even = setup_of(defense=("clip:norm=1", "laplace:eps=1,sensitivity=2"))
-    assert not any("neither the noise" in warning for warning in even.warnings())
+    assert not any("neither the noise" in warning for warning in even.privacy.warnings())
 
 
 def test_a_message_composes_what_the_busiest_client_sends(setup_of: SetupOf) -> None:
     setup = setup_of(learner="foltr-es", defense=("metric-rr:p=0.9",), scenario="quantity-skew:batches=2/20")
-    (warning,) = (text for text in setup.warnings() if "composes" in text)
+    (warning,) = (text for text in setup.privacy.warnings() if "composes" in text)
     single = abs(math.log(0.9 * 10 / 0.1))
     assert "a message of 20" in warning
     assert f"composes {20 * single:.4g}" in warning
@@ -85,7 +85,7 @@ def test_intents_of_clients_and_of_time_are_not_both(setup_of: SetupOf) -> None:
     setup = setup_of(scenario="intent-skew+abrupt", data=intent_collection())
     with pytest.raises(UsageError, match="abrupt: clients have intents of their own"):
         _ = setup.environment
-    with pytest.raises(UsageError, match="both say how intents change"):
+    with pytest.raises(UsageError, match="both define how intents change"):
         _ = setup_of(scenario="leaking+abrupt", data=intent_collection()).environment
 
 

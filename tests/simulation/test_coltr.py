@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from foltr_audit.core.plugins import RoundContext, Users
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import UsageError
-from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.learners.coltr import COLTR
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.plain_searches import (
@@ -33,7 +32,7 @@ from tests.fixtures.plain_searches import (
     scores_of,
     searching,
 )
-from tests.fixtures.reference import numba_threads
+from tests.fixtures.reference import normals, numba_threads
 from tests.fixtures.tiny import FEATURES, dataset
 
 START = np.linspace(-0.7, 1.0, FEATURES)

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from foltr_audit.core.plugins import Users
 from foltr_audit.core.records import Dataset
-from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.learners.dbgd import DBGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.plain_interleaving import chances, drafted, independent_law, outcome, place_odds
@@ -31,7 +30,7 @@ from tests.fixtures.plain_searches import (
     scores_of,
     searching,
 )
-from tests.fixtures.reference import numba_threads
+from tests.fixtures.reference import normals, numba_threads
 from tests.fixtures.tiny import FEATURES, dataset
 
 Kind = Literal["team-draft", "probabilistic"]

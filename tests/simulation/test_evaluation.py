@@ -148,7 +148,7 @@ def test_no_expected_maxrr_where_clicks_are_no_cascade(
 
 
 def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) -> None:
-    nothing = OfflineMetrics(setup_of()).nothing()
+    nothing = OfflineMetrics(setup_of()).missing()
     assert list(nothing) == list(OFFLINE)
     assert all(isnan(value) for value in nothing.values())
 

@@ -337,9 +337,9 @@ def test_clipped_share_counts_changed_steps(setup_of: SetupOf) -> None:
 
 def test_what_a_setup_claims_and_says_of_its_noise(setup_of: SetupOf) -> None:
     setup = setup_of(clients=50, cohort=20, defense=("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"))
-    assert setup.claim() == 1.2
-    assert setup.noise() == "gamma-share:n=20,scale=2.5"
-    assert setup_of().claim() == math.inf
-    assert setup_of().noise() is None
+    assert setup.privacy.claim() == 1.2
+    assert setup.privacy.noise() == "gamma-share:n=20,scale=2.5"
+    assert setup_of().privacy.claim() == math.inf
+    assert setup_of().privacy.noise() is None
     assert parse_chain(setup.spec.defense) == setup.chain.defenses
     assert isinstance(setup.learner, FPDGD)

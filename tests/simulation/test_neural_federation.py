@@ -51,13 +51,13 @@ def test_built_in_rankers_go_through_the_fused_kernel_and_no_heirs(setup_of: Set
         ("neural:hidden=4", (4, 1)),
         ("neural:hidden=4,layers=2", (4, 2)),
     ):
-        declared = rules(text).declared()
+        declared = rules(text).kernel_rules()
         assert declared is not None
         assert (declared.hidden, declared.layers) == shape
     for ranker in (OwnScores(FEATURES), OwnGradient(FEATURES, 4)):
         own = setup_of()
         vars(own)["ranker"] = ranker
-        assert own.rules(PerfectClickModel(), sampled=True).declared() is None
+        assert own.rules(PerfectClickModel(), sampled=True).kernel_rules() is None
 
 
 def test_the_first_model_belongs_to_the_seed(setup_of: SetupOf) -> None:
@@ -71,7 +71,10 @@ def test_claims_and_noise_laws_need_no_model(setup_of: SetupOf) -> None:
     chain = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
     linear = setup_of(defense=chain)
     neural = with_ranker(linear, "neural:hidden=4")
-    assert (neural.claim(), neural.noise()) == (linear.claim(), linear.noise())
+    assert (neural.privacy.claim(), neural.privacy.noise()) == (
+        linear.privacy.claim(),
+        linear.privacy.noise(),
+    )
 
 
 @pytest.mark.parametrize("message", ["model", "update"])

@@ -24,7 +24,6 @@ from foltr_audit.core.plugins import CentralResult, Users
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.kernels.standard_normal import normals
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.coltr import COLTR
 from foltr_audit.simulation.learners.dbgd import DBGD
@@ -34,7 +33,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures import plain_interleaving
 from tests.fixtures.plain_searches import INFORMATIONAL, PERFECT, Clicking, K, asked, played, searching
-from tests.fixtures.reference import chi_square_p, dataset
+from tests.fixtures.reference import chi_square_p, dataset, normals
 
 P = 6
 LENGTHS = (1, 14, 7, 10, 2, 30, 5, 3, 13, 11)

@@ -141,7 +141,7 @@ def test_evaluation_is_the_weighted_mean_over_intents(setup_of: SetupOf) -> None
     assert [found[f"offline_ndcg@10/intent {i + 1}"] for i in range(3)] == pytest.approx(each)
     assert found["offline_ndcg@10"] == pytest.approx(0.7 * each[0] + 0.1 * each[1] + 0.2 * each[2])
     assert evaluation.ndcg(MODEL) == pytest.approx(np.mean(each))
-    assert list(evaluation.nothing()) == list(found)
+    assert list(evaluation.missing()) == list(found)
 
 
 def test_online_metrics_are_under_the_intent_of_each_list(setup_of: SetupOf) -> None:

@@ -20,8 +20,8 @@ from foltr_audit.judge.bootstrap import Interval, QueryBootstrap
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.evaluation import OFFLINE_NDCG
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.intent_metrics import OFFLINE as OFFLINE_NDCG
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import SILENT, Progress

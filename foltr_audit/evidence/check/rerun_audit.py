@@ -174,7 +174,7 @@ def _bare(spec: Spec) -> Spec:
 
 def _refuse_no_claim(cells: Sequence[CellPlan], study: Runner) -> None:
     audited = [cell for cell in cells if cell.spec.audit is not None and cell.spec.audit.claim is None]
-    if audited and all(math.isinf(study.setup(cell.spec).claim()) for cell in audited):
+    if audited and all(math.isinf(study.setup(cell.spec).privacy.claim()) for cell in audited):
         names = ", ".join(dict.fromkeys(cell.label.alternative for cell in audited))
         raise UsageError(
             f"no_refuted_claims cannot be judged: {names} claims nothing that could be refuted; "

@@ -142,7 +142,7 @@ class DefenseAlternative:
             return
         defended = replace(setup, spec=Spec.parse({**setup.spec.table(), "defense": list(chain)}, ""))
         mechanism = next(part for part in self._parts if part.startswith(PROVEN)).removeprefix(PROVEN)
-        upper = upper_bound(defended.events(), _situation(mechanism, setup, delta))
+        upper = upper_bound(defended.privacy.events(), _situation(mechanism, setup, delta))
         if not upper.epsilon <= eps * (1 + _ROUNDING):
             raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 

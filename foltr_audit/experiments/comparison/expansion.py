@@ -206,7 +206,7 @@ class GridExpansion:
         alternative = DefenseAlternative(label.alternative)
         claim: dict[str, Any] | None = alternative.proven(label.eps, self.grid.delta)
         if claim is None:
-            without = math.isinf(self.study.setup(spec).claim())
+            without = math.isinf(self.study.setup(spec).privacy.claim())
             claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}
         elif not alternative.hides_from_lists(self.study.setup(spec)):
             claim |= {"claim_on": WITHOUT_LISTS}

@@ -121,7 +121,7 @@ class CandidateAccountant:
             )
         except UsageError as error:
             return CandidateRejection(point.alternative, math.inf, str(error))
-        upper = upper_bound(defended.events(), self._situation())
+        upper = upper_bound(defended.privacy.events(), self._situation())
         if not self.limits.proves(upper.epsilon):
             return CandidateRejection(point.alternative, upper.epsilon, upper.how)
         if point.eps is not None and upper.epsilon > point.eps * ROUNDING:

@@ -14,7 +14,7 @@ from foltr_audit.simulation.learners.fpdgd import FPDGD
 class PDGD(CentralLearner):
     """Centralised PDGD: a gradient step after every `batch` interactions, from the sum of their gradients.
 
-    With `batch=1` it steps after each interaction; the last batch of a round is what is left of it. Compared
+    With `batch=1` it steps after each interaction; the last batch of a round may be smaller. Compared
     with a federated run, `--clients` and `--interactions` of a round give the same number of interactions,
     `--clients 1 --interactions 1` the same number of updates.
 

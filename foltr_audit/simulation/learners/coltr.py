@@ -1,16 +1,16 @@
-"""COLTR: one sampled list with its clicks judges hundreds of candidate rankers at once."""
+"""COLTR: one sampled list with its clicks evaluates hundreds of candidate rankers at once."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.kernel_input import searches
+from foltr_audit.simulation.learners.kernel_input import kernel_input
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 class COLTR(CentralLearner):
@@ -44,22 +44,15 @@ class COLTR(CentralLearner):
         """See `Learner.why_not`."""
         return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
 
-    def first_state(self, parameters: int) -> NDArray[np.float64]:
-        """No update yet, and -1 in the place of each winner's id; float64 (1 + candidates,)."""
-        del parameters
+    def first_state(self, parameters: int) -> Floats:
+        """No update yet, and -1 for each winner's id; float64 (1 + candidates,)."""
         return np.concatenate([[0.0], np.full(self.candidates, -1.0)])
 
-    def learn(
-        self,
-        users: Users,
-        queries: NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-    ) -> CentralResult:
+    def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
         """See `CentralLearner.learn`.
 
         The state holds the number of updates and the ids of the last winners: their round, client and place,
-        from which their unit vectors are drawn again.
+        from which their unit vectors are drawn again. Vectors would take P times as much room in a trace.
 
         Raises:
             UsageError: a round or a client with a number too large for an id.
@@ -72,7 +65,7 @@ class COLTR(CentralLearner):
                 f"learner coltr: round {number} with clients up to {clients.max(initial=0)}; "
                 f"expected less than {1 << ROUND_BITS} rounds and {1 << CLIENT_BITS} interactions in each"
             )
-        searched, names, seen = searches(users, queries, "coltr/directions")
+        searched, names, seen = kernel_input(users, queries, "coltr/directions")
         rules = COLTRRules(self.learning_rate, self.decay, self.gamma, self.tau, self.step)
         model, after = np.array(parameters[np.newaxis], dtype=np.float64), np.array(state, dtype=np.float64)
         play_coltr(searched, names, rules, queries, clients, model, after, seen)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import CentralLearner, CentralResult, Users
-from foltr_audit.simulation.learners.kernel_input import searches
+from foltr_audit.simulation.learners.kernel_input import kernel_input
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 class DBGD(CentralLearner):
@@ -40,17 +40,11 @@ class DBGD(CentralLearner):
         """See `Learner.why_not`."""
         return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
 
-    def learn(
-        self,
-        users: Users,
-        queries: NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-    ) -> CentralResult:
-        """See `CentralLearner.learn`; it remembers nothing beside the model."""
+    def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
+        """See `CentralLearner.learn`; there is no state but the model."""
         from foltr_audit.kernels.dbgd import DBGDRules, play_dbgd
 
-        searched, names, seen = searches(users, queries, "dbgd/direction")
+        searched, names, seen = kernel_input(users, queries, "dbgd/direction")
         rules = DBGDRules(self.delta, self.learning_rate, self.interleaving == "probabilistic")
         model = np.array(parameters, dtype=np.float64)
         play_dbgd(searched, names, rules, queries, users.context.clients, model, seen)

@@ -13,6 +13,7 @@ from foltr_audit.core.plugins.learner import Fact
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class FOLtRES(MetricLearner):
@@ -44,7 +45,7 @@ class FOLtRES(MetricLearner):
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """What everybody may know of how it learns."""
+        """Its public settings."""
         return {
             "sigma": self.sigma,
             "metric": self.metric,
@@ -57,7 +58,7 @@ class FOLtRES(MetricLearner):
         """Randomised response on every metric with this epsilon each; none for an infinite one.
 
         Raises:
-            UsageError: an epsilon that is not above 0, or a sensitivity, which it has no use for.
+            UsageError: an epsilon that is not above 0, or a sensitivity, which it does not use.
         """
         if sensitivity is not None:
             raise UsageError(
@@ -68,8 +69,8 @@ class FOLtRES(MetricLearner):
         return ("none",) if eps == np.inf else (f"metric-rr:eps={plain(float(eps))}",)
 
     @property
-    def values(self) -> NDArray[np.float64]:
-        """What one list's metric may be, float64 (v,).
+    def values(self) -> Floats:
+        """The values that one list's metric may have, float64 (v,).
 
         MaxRR: 0 without a click, else 1/r for a first click on rank r; v = 11. DCG: the sum of
         `1 / log2(r + 1)` over clicked ranks r, by click pattern: bit i of its number is place i; v = 1024.
@@ -82,8 +83,8 @@ class FOLtRES(MetricLearner):
         patterns = np.arange(2**LIST_LENGTH)[:, np.newaxis] >> (ranks - 1) & 1
         return np.asarray((patterns * discounts(LIST_LENGTH)).sum(axis=1))
 
-    def outcomes(self, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Which of `values` the clicks of each list (..., k) make, int64 (...); k is 10 at most."""
+    def outcomes(self, clicks: Bools) -> Ints:
+        """Index in `values` for the clicks of each list (..., k), int64 (...); k is 10 at most."""
         k = clicks.shape[-1]
         if self.metric == "maxrr":
             reads = np.concatenate([clicks, np.ones((*clicks.shape[:-1], 1), dtype=np.bool_)], axis=-1)
@@ -91,23 +92,19 @@ class FOLtRES(MetricLearner):
             return np.asarray(np.where(first <= k, first, 0), dtype=np.int64)
         return np.asarray(clicks @ 2 ** np.arange(k), dtype=np.int64)
 
-    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> NDArray[np.float64]:
+    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> Floats:
         """`sigma z` for each seed (C,), float64 (C, P)."""
         from foltr_audit.kernels.evolution import seed_normals
 
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
 
-    def first_state(self, parameters: int) -> NDArray[np.float64]:
-        """What the optimiser remembers before the first round, float64 (S,)."""
+    def first_state(self, parameters: int) -> Floats:
+        """The optimiser's first state, float64 (S,)."""
         return self._ascent.first_state(parameters)
 
     def update(
-        self,
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-        seeds: NDArray[np.uint64],
-        messages: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, parameters: Floats, state: Floats, seeds: NDArray[np.uint64], messages: Floats
+    ) -> tuple[Floats, Floats]:
         """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
 
         Without any message they stay as they are.
@@ -116,9 +113,7 @@ class FOLtRES(MetricLearner):
             return parameters.copy(), state.copy()
         return self._ascent.step(parameters, state, self.gradient(seeds, messages, parameters.size))
 
-    def gradient(
-        self, seeds: NDArray[np.uint64], messages: NDArray[np.float64], parameters: int
-    ) -> NDArray[np.float64]:
+    def gradient(self, seeds: NDArray[np.uint64], messages: Floats, parameters: int) -> Floats:
         """Mean over clients of `z m / sigma`, where antithetic of `z (m+ - m-) / (2 sigma)`, float64 (P,).
 
         Args:

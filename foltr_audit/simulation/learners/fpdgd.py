@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
@@ -13,6 +12,7 @@ from foltr_audit.core.plugins import ModelLearner
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class FPDGD(ModelLearner):
@@ -48,15 +48,15 @@ class FPDGD(ModelLearner):
 
     def local_step(
         self,
-        parameters: NDArray[np.float64],
+        parameters: Floats,
         data: Dataset,
-        queries: NDArray[np.int64],
-        scores: NDArray[np.float64],
-        starts: NDArray[np.int64],
-        shown: NDArray[np.int64],
-        clicks: NDArray[np.bool_],
+        queries: Ints,
+        scores: Floats,
+        starts: Ints,
+        shown: Ints,
+        clicks: Bools,
         ranker: Ranker,
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    ) -> tuple[Floats, Bools]:
         """`theta + eta g` for each client, (C, P), and which clients had a pair to learn from, (C,)."""
         from foltr_audit.kernels.pdgd import pdgd_coefficients
 

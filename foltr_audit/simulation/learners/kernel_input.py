@@ -1,23 +1,23 @@
-"""What central learners hand to their kernels: what is searched, and the names of random numbers."""
+"""The input of central learners' kernels: the data, and the names of random numbers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Users
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.utils.arrays import Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.users import UserInteractions, UserQueries, UserStreamKeys
 
 
-def searches(
-    users: Users, queries: NDArray[np.int64], direction: str
+def kernel_input(
+    users: Users, queries: Ints, direction: str
 ) -> tuple[UserQueries, UserStreamKeys, UserInteractions]:
-    """Data and click model of some users, the names of their streams, and room for lists of `queries` (N,).
+    """Data and click model of users, the names of their streams, and empty lists for `queries` (N,).
 
     `direction` is the purpose of the learner's own random numbers.
     """

@@ -12,14 +12,14 @@ from foltr_audit.utils.arrays import Floats
 
 
 class Optimizer(Protocol):
-    """One step at a time towards larger values."""
+    """A rule that turns a gradient into a step towards larger values."""
 
     def first_state(self, parameters: int) -> Floats:
-        """What it remembers before the first step of P parameters, float64 (S,)."""
+        """The state before the first step of P parameters, float64 (S,)."""
         ...
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """New parameters (P,) and state (S,) from a gradient (P,); what is given stays as it is.
+        """New parameters (P,) and state (S,) from a gradient (P,); the arguments are not changed.
 
         Raises:
             UsageError: a state of another size.
@@ -29,7 +29,7 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Plain gradient ascent: `theta + learning_rate g`; it remembers nothing.
+    """Plain gradient ascent: `theta + learning_rate g`, without state.
 
     Attributes:
         learning_rate: step size.
@@ -39,7 +39,6 @@ class SGD(Optimizer):
 
     def first_state(self, parameters: int) -> Floats:
         """Nothing, float64 (0,)."""
-        del parameters
         return np.empty(0)
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:

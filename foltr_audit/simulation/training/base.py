@@ -1,4 +1,4 @@
-"""What every kind of round can do, and what their messages have in common."""
+"""The interfaces of every kind of round, and what their messages have in common."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class Senders(Protocol):
-    """Clients that search one data set and send what they have."""
+    """Clients that search one data set and send messages."""
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
-        """Every client asks its queries, (C, B), and sends one message.
+        """Play the queries (C, B) of every client; each sends one message.
 
         Raises:
             DataError: a message is not finite in its number format.
@@ -36,14 +37,14 @@ class Senders(Protocol):
 class TrainingServer(Protocol):
     """The rounds of one learner on the training part."""
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
-        """What the server starts with, from a first model (P,)."""
+    def first(self, parameters: Floats) -> GlobalModel:
+        """The server's first state, from a first model (P,)."""
         ...
 
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        """One round: what a cohort sends that asks queries (C, B), and what the server goes on with.
+        """Play one round of queries (C, B): the cohort's messages, and the server's state after it.
 
         Raises:
             DataError: a message or the global model is not finite.
@@ -51,10 +52,8 @@ class TrainingServer(Protocol):
         ...
 
 
-def in_format(
-    values: NDArray[np.float64] | NDArray[np.uint64], dtype: str, round_: int
-) -> NDArray[np.float32] | NDArray[np.float64]:
-    """Messages in their number format.
+def to_format(values: Floats | NDArray[np.uint64], dtype: str, round_: int) -> NDArray[np.float32] | Floats:
+    """Convert messages to their number format.
 
     Raises:
         DataError: one is not finite.
@@ -73,12 +72,12 @@ def play_in_score_order(
     setup: Setup,
     world: ClientData,
     asked: QueryAssignment,
-    models: Callable[[int], NDArray[np.float64]],
+    models: Callable[[int], Floats],
     context: RoundContext,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Lists in score order and clicks on them, both (C, B, k), of clients that ask queries (C, B).
+) -> tuple[Ints, Bools]:
+    """Lists in score order and clicks on them, both (C, B, k), for queries (C, B).
 
-    `models` gives what ranks the lists of a step: one model for every client, or one each, (1 or C, P).
+    `models` returns what ranks the lists of a step: one model for every client, or one each, (1 or C, P).
     """
     from foltr_audit.kernels.ranking import top_lists
 
@@ -97,27 +96,20 @@ def play_in_score_order(
     return shown, clicks
 
 
-def reported_clicks(
-    chain: DefenseChain, shown: NDArray[np.int64], clicks: NDArray[np.bool_], context: RoundContext
-) -> NDArray[np.bool_]:
+def reported_clicks(chain: DefenseChain, shown: Ints, clicks: Bools, context: RoundContext) -> Bools:
     """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other."""
     steps = range(clicks.shape[1])
     return np.stack([chain.on_clicks(clicks[:, i], shown[:, i], i, context) for i in steps], axis=1)
 
 
-def not_clipped(
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    clicks: NDArray[np.bool_],
-    reported: NDArray[np.bool_],
-) -> CohortInteractions:
+def unclipped(queries: Ints, shown: Ints, clicks: Bools, reported: Bools) -> CohortInteractions:
     """Interactions of clients without local steps: queries (C, B), lists and clicks (C, B, k)."""
     nothing = np.zeros(queries.shape, dtype=np.bool_)
     return CohortInteractions(queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=nothing)
 
 
-def finite(parameters: NDArray[np.float64], round_: int) -> NDArray[np.float64]:
-    """A global model (P,).
+def check_finite(parameters: Floats, round_: int) -> Floats:
+    """Check a global model (P,).
 
     Raises:
         DataError: it is not finite.

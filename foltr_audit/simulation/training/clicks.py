@@ -1,4 +1,4 @@
-"""Rounds in which the server gets the clicks themselves: central learners."""
+"""Rounds in which the server receives the clicks themselves: central learners."""
 
 from __future__ import annotations
 
@@ -22,39 +22,40 @@ from foltr_audit.simulation.learners.central_pdgd import PDGD
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import (
-    finite,
-    in_format,
-    not_clipped,
+    check_finite,
     play_in_score_order,
     reported_clicks,
+    to_format,
+    unclipped,
 )
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 T = TypeVar("T", bound=np.generic)
 
 
-def sent_clicks(setup: Setup, done: CohortInteractions, context: RoundContext) -> CohortMessages:
-    """What the server sees of interactions: one message a client, its reported clicks (C, B k) as 0 and 1."""
+def click_messages(setup: Setup, done: CohortInteractions, context: RoundContext) -> CohortMessages:
+    """The messages of interactions: one for each client, its reported clicks (C, B k) as 0 and 1."""
     C, B, k = done.clicks.shape
     reported, truth = (clicks.reshape(C, B * k).astype(np.float64) for clicks in (done.reported, done.clicks))
-    messages = in_format(reported, setup.spec.trace.dtype, context.round)
+    messages = to_format(reported, setup.spec.trace.dtype, context.round)
     wired = WireMessages(messages=reported, survivors=np.ones(C, dtype=np.bool_))
     return CohortMessages(messages=messages, wired=wired, updates=truth, interactions=done)
 
 
 class ClickSenders:
-    """Users of a server who are shown the lists of its model in score order, and click."""
+    """Users of a server, who click on lists in score order of its model."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is played yet."""
+        """Store the setup."""
         self.setup = setup
         self.world = world
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
-        """The clicks of users who ask queries (C, B)."""
+        """Clicks on lists for queries (C, B)."""
         model = context.parameters[np.newaxis]
         shown, clicks = play_in_score_order(self.setup, self.world, asked, lambda _: model, context)
         reported = reported_clicks(self.setup.chain, shown, clicks, context)
-        return sent_clicks(self.setup, not_clipped(asked.queries, shown, clicks, reported), context)
+        return click_messages(self.setup, unclipped(asked.queries, shown, clicks, reported), context)
 
 
 class CentralServer:
@@ -64,7 +65,7 @@ class CentralServer:
     """
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is played yet.
+        """Prepare the rounds.
 
         Raises:
             UsageError: the learner cannot learn from clicks of this model.
@@ -80,8 +81,8 @@ class CentralServer:
                 f"learner {learner.name}: it learns from cascade click models, not {world.click_model.name}"
             )
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
-        """The first model (P,), with what the learner remembers."""
+    def first(self, parameters: Floats) -> GlobalModel:
+        """The first model (P,), with the learner's first state."""
         state = self.learner.first_state(parameters.size)
         who = f"learner {self.learner.name}: first_state"
         return GlobalModel(parameters, array_of(who, state, (np.size(state),)))
@@ -89,8 +90,8 @@ class CentralServer:
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        """See `Training.play`."""
-        places = _in_turns(asked.queries)
+        """See `TrainingServer.play`."""
+        places = _take_turns(asked.queries)
         queries, ways = (each[places.client, places.step] for each in (asked.queries, asked.ways))
         each = replace(context, clients=places.turn, counts=np.ones(queries.size, dtype=np.int64))
         state = np.empty(0) if before.state is None else before.state
@@ -110,10 +111,12 @@ class CentralServer:
             places.spread(lists.clicks),
             places.spread(lists.reported),
         )
-        done = not_clipped(asked.queries, shown, clicks, reported)
-        return sent_clicks(self.setup, done, context), GlobalModel(finite(parameters, context.round), state)
+        done = unclipped(asked.queries, shown, clicks, reported)
+        return click_messages(self.setup, done, context), GlobalModel(
+            check_finite(parameters, context.round), state
+        )
 
-    def _users(self, context: RoundContext, ways: NDArray[np.int64]) -> Users:
+    def _users(self, context: RoundContext, ways: Ints) -> Users:
         world = self.world
         if self._tables is None:
             raise UsageError(f"click model {world.click_model.name}: expected a cascade")
@@ -133,44 +136,44 @@ class _PlayOrder(NamedTuple):
     """The interactions of a round in the order in which they are played, N in all.
 
     Attributes:
-        client, step: whose they are, and which of theirs, int64 (N,).
-        turn: the number of each as if no client asked less than the others, int64 (N,).
+        client, step: the client of each, and its number among the client's, int64 (N,).
+        turn: the number of each as if all clients had equally many, int64 (N,).
         shape: clients and steps.
     """
 
-    client: NDArray[np.int64]
-    step: NDArray[np.int64]
-    turn: NDArray[np.int64]
+    client: Ints
+    step: Ints
+    turn: Ints
     shape: tuple[int, ...]
 
     def spread(self, lists: NDArray[T]) -> NDArray[T]:
-        """Lists (N, k) as (C, B, k), padded where nothing was asked."""
+        """Lists (N, k) as (C, B, k), padded where there was no query."""
         out = np.full((*self.shape, LIST_LENGTH), -1 if lists.dtype == np.int64 else 0, dtype=lists.dtype)
         out[self.client, self.step] = lists
         return out
 
 
-def _in_turns(queries: NDArray[np.int64]) -> _PlayOrder:
+def _take_turns(queries: Ints) -> _PlayOrder:
     """The first interaction of every client, then the second of every client, and so on."""
     step, client = np.nonzero(queries.T >= 0)
     return _PlayOrder(client, step, step * queries.shape[0] + client, queries.shape)
 
 
 class _InteractionRows(NamedTuple):
-    """What was shown, clicked and reported of N interactions, each (N, k)."""
+    """Lists, clicks and reported clicks of N interactions, each (N, k)."""
 
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
-    reported: NDArray[np.bool_]
+    shown: Ints
+    clicks: Bools
+    reported: Bools
 
     @classmethod
     def of(cls, learnt: CentralResult) -> _InteractionRows:
-        """Lists whose clicks the server saw as they were."""
+        """The lists of a learner that saw the clicks themselves."""
         return cls(learnt.shown, learnt.clicks, learnt.clicks)
 
     @classmethod
     def none(cls) -> _InteractionRows:
-        """Lists of a round in which nobody asked anything."""
+        """The lists of a round without queries."""
         clicks = np.empty((0, LIST_LENGTH), dtype=np.bool_)
         return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
 
@@ -183,7 +186,7 @@ class _PDGDSteps(NamedTuple):
 
     @classmethod
     def of(cls, setup: Setup, learner: PDGD, world: ClientData) -> _PDGDSteps:
-        """The steps of a learner on the training part.
+        """Check a learner's batch and make its steps on the training part.
 
         Raises:
             UsageError: a batch larger than a round.
@@ -205,11 +208,9 @@ class _PDGDSteps(NamedTuple):
         )
         return cls(ClientSimulator(rules, world), learner.batch)
 
-    def learn(
-        self, queries: NDArray[np.int64], ways: NDArray[np.int64], context: RoundContext
-    ) -> tuple[NDArray[np.float64], _InteractionRows]:
-        """The model (P,) and lists of interactions that ask queries (N,) and click in some ways (N,)."""
-        if self.batch == 1:
+    def learn(self, queries: Ints, ways: Ints, context: RoundContext) -> tuple[Floats, _InteractionRows]:
+        """The model (P,) and the lists after interactions with queries (N,) and ways to click (N,)."""
+        if self.batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
             alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
             local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
             return local.models[0], _InteractionRows(done.shown[0], done.clicks[0], done.reported[0])
@@ -223,6 +224,6 @@ class _PDGDSteps(NamedTuple):
         return parameters, _InteractionRows(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
-def _asked(queries: NDArray[np.int64], ways: NDArray[np.int64]) -> QueryAssignment:
-    """Queries and ways to click, (C, B); a server that learns from clicks has no use for the intents."""
+def _asked(queries: Ints, ways: Ints) -> QueryAssignment:
+    """Queries with their click models, (C, B); a server that learns from clicks does not need the intents."""
     return QueryAssignment(queries, np.zeros_like(queries), ways)

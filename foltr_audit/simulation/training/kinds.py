@@ -1,4 +1,4 @@
-"""Which kind of round a learner has."""
+"""The kind of round that a learner has, by what its clients send."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from foltr_audit.simulation.training.metrics import EvolutionServer, MetricSende
 from foltr_audit.simulation.training.models import FedAvgServer, ModelSenders
 
 
-def training(setup: Setup, world: ClientData) -> TrainingServer:
-    """The rounds of a setup's learner in a world.
+def make_server(setup: Setup, world: ClientData) -> TrainingServer:
+    """The server of a setup's learner on some data.
 
     Raises:
-        UsageError: it cannot learn here.
+        UsageError: it cannot learn on this data.
     """
     match setup.learner.sends:
         case "metrics":
@@ -26,8 +26,8 @@ def training(setup: Setup, world: ClientData) -> TrainingServer:
             return FedAvgServer(setup, world)
 
 
-def senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
-    """Fresh clients of a setup's learner, who are shown deterministic or sampled lists.
+def make_senders(setup: Setup, world: ClientData, *, sampled: bool = False) -> Senders:
+    """Fresh clients of a setup's learner, with deterministic or sampled lists.
 
     Raises:
         UsageError: its lists are never sampled.

@@ -18,28 +18,29 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import (
-    finite,
-    in_format,
-    not_clipped,
+    check_finite,
     play_in_score_order,
     reported_clicks,
+    to_format,
+    unclipped,
 )
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class MetricSenders:
     """Clients that show lists of perturbed models, and send the seed and the metrics of the clicks.
 
-    The seed says how the model was perturbed and nothing else: queries and clicks have streams of their own.
+    The seed reveals how the model was perturbed and nothing else: queries and clicks have their own streams.
     """
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is compiled or played yet."""
+        """Store the setup; kernels are compiled in the first round."""
         self.setup = setup
         self.learner = setup.learner_as(MetricLearner)
         self.world = world
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
-        """Every client asks its queries (C, B) of its perturbed models and sends its mean metrics (C, V)."""
+        """Play queries (C, B) with perturbed models; each client sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
         values = _values(learner)
         seeds = _seeds(context.streams("es/seed"))
@@ -50,7 +51,7 @@ class MetricSenders:
         for step in range(queries.shape[1]):
             reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
         dtype = self.setup.spec.trace.dtype
-        messages = in_format(self._means(reported, counts), dtype, context.round)
+        messages = to_format(self._means(reported, counts), dtype, context.round)
         wired = WireMessages(
             messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_)
         )
@@ -58,12 +59,15 @@ class MetricSenders:
             messages=messages,
             wired=wired,
             updates=self._means(_outcomes(learner, clicks), counts),
-            interactions=not_clipped(queries, shown, clicks, learnt),
+            interactions=unclipped(queries, shown, clicks, learnt),
             seeds=seeds,
         )
 
-    def _means(self, outcomes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Mean metrics (C, V) of the halves of the first (C,) of outcomes (C, B), or of all; 0 of none."""
+    def _means(self, outcomes: Ints, counts: Ints) -> Floats:
+        """Mean metrics (C, V) of the halves of each client's first `counts` outcomes (C, B), or of all; or 0.
+
+        Clients with equal counts are taken together: a mean of a padded row would sum in another order.
+        """
         means = np.zeros((counts.size, 2 if self.learner.antithetic else 1))
         for B in np.unique(counts).tolist():
             rows = counts == B
@@ -74,7 +78,7 @@ class MetricSenders:
 
     def _play(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Bools]:
         """Lists (C, B, k) and clicks (C, B, k)."""
         tables = declared_tables(self.world.click_model, self.world.largest_label)
         if type(self.setup.ranker) is LinearRanker and tables is not None:
@@ -83,7 +87,7 @@ class MetricSenders:
 
     def _in_kernel(
         self, tables: Tables, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Bools]:
         from foltr_audit.kernels.evolution import play_perturbed
 
         streams, data = context.streams(self.world.click_model.purpose), self.world.data
@@ -107,28 +111,26 @@ class MetricSenders:
 
     def _step_by_step(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Bools]:
         who, size = f"learner {self.learner.name}: perturbations", context.parameters.size
-        perturbed: NDArray[np.float64] = array_of(
-            who, self.learner.perturbations(seeds, size), (seeds.size, size)
-        )
+        perturbed: Floats = array_of(who, self.learner.perturbations(seeds, size), (seeds.size, size))
         half = (asked.counts[:, np.newaxis] + 1) // 2
 
-        def models(step: int) -> NDArray[np.float64]:
+        def models(step: int) -> Floats:
             mirrored = self.learner.antithetic & (step >= half)
             return np.where(mirrored, context.parameters - perturbed, context.parameters + perturbed)
 
         return play_in_score_order(self.setup, self.world, asked, models, context)
 
 
-def _values(learner: MetricLearner) -> NDArray[np.float64]:
-    """What the metric of one interaction may be."""
+def _values(learner: MetricLearner) -> Floats:
+    """The values that the metric of one interaction may have."""
     values = learner.values
     return array_of(f"learner {learner.name}: values", values, (np.size(values),))
 
 
-def _outcomes(learner: MetricLearner, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Which of these each list's clicks make."""
+def _outcomes(learner: MetricLearner, clicks: Bools) -> Ints:
+    """The index of the value that each list's clicks give."""
     found = learner.outcomes(clicks)
     return array_of(f"learner {learner.name}: outcomes", found, clicks.shape[:-1], "whole numbers")
 
@@ -140,10 +142,10 @@ def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
 
 
 class EvolutionServer:
-    """A server that ascends the gradient that seeds and metrics estimate."""
+    """A server that ascends the gradient estimated from seeds and metrics."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is played yet.
+        """Prepare the rounds.
 
         Raises:
             UsageError: a client with fewer interactions at the mirrored model than at the other.
@@ -157,26 +159,26 @@ class EvolutionServer:
                 "expected even numbers, or antithetic=false"
             )
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
+    def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), with the optimiser's first state."""
         return GlobalModel(parameters, self._first_state(parameters.size))
 
-    def _first_state(self, parameters: int) -> NDArray[np.float64]:
+    def _first_state(self, parameters: int) -> Floats:
         found = self.learner.first_state(parameters)
         return array_of(f"learner {self.learner.name}: first_state", found, (np.size(found),))
 
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        """See `Training.play`: one step of the optimiser."""
+        """See `TrainingServer.play`: one step of the optimiser."""
         sent = self.senders.send(asked, context)
         state = self._first_state(before.parameters.size) if before.state is None else before.state
         messages = sent.messages.astype(np.float64)
         if sent.seeds is None:
             raise UsageError("FOLtR-ES: messages without seeds")
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             found = self.learner.update(before.parameters, state, sent.seeds, messages)
             parameters, state = arrays_of(
                 f"learner {self.learner.name}: update", found, (before.parameters.shape, state.shape)
             )
-        return sent, GlobalModel(finite(parameters, context.round), state)
+        return sent, GlobalModel(check_finite(parameters, context.round), state)

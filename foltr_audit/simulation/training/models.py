@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel, Payload
@@ -12,25 +11,26 @@ from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.simulation.training.base import finite, in_format
+from foltr_audit.simulation.training.base import check_finite, to_format
+from foltr_audit.utils.arrays import Floats
 
 
 class ModelSenders:
     """Clients that take local steps, defend their model and send it."""
 
     def __init__(self, setup: Setup, world: ClientData, *, sampled: bool) -> None:
-        """Nothing is compiled or played yet."""
+        """Store the setup; kernels are compiled in the first round."""
         self.setup = setup
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Local steps, message and wire stage of clients that ask queries (C, B).
 
-        What the wire stage encodes as integers is not rounded to another number format before.
+        Messages that the wire stage encodes as integers are not rounded to another number format first.
 
         Raises:
             DataError: a message is not finite in its number format.
-            UsageError: a message that the wire stage cannot encode.
+            UsageError: the wire stage cannot encode a message.
         """
         local, interactions = self.clients.play(asked, context)
         chain, trace = self.setup.chain, self.setup.spec.trace
@@ -38,12 +38,12 @@ class ModelSenders:
         if trace.message == "update":
             models = models - context.parameters
         dtype = trace.dtype if chain.encoding is None else "float64"
-        sent = in_format(models, dtype, context.round)
+        sent = to_format(models, dtype, context.round)
         plain = sent.astype(np.float64)
         wired = chain.on_wire(plain, context)
         messages: Payload = wired.messages
         if not wired.is_encoded:
-            messages = sent if wired.messages is plain else in_format(wired.messages, dtype, context.round)
+            messages = sent if wired.messages is plain else to_format(wired.messages, dtype, context.round)
         return CohortMessages(messages=messages, wired=wired, updates=local.steps, interactions=interactions)
 
 
@@ -51,21 +51,21 @@ class FedAvgServer:
     """A server that averages the models of its cohort."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Nothing is played yet."""
+        """Store the setup."""
         self.setup = setup
         self.senders = ModelSenders(setup, world, sampled=True)
 
-    def first(self, parameters: NDArray[np.float64]) -> GlobalModel:
-        """The first model (P,), and nothing beside it."""
+    def first(self, parameters: Floats) -> GlobalModel:
+        """The first model (P,), without other state."""
         return GlobalModel(parameters)
 
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        """See `Training.play`. Where nothing arrives, or nobody asked anything, the model stays."""
+        """See `TrainingServer.play`. Without any message or any query the model stays as it is."""
         sent = self.senders.send(asked, context)
         if not context.counts[sent.wired.survivors].any():
             return sent, before
         mean = self.setup.chain.on_aggregate(sent.wired, context)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
-        return sent, GlobalModel(finite(after, context.round))
+        return sent, GlobalModel(check_finite(after, context.round))
