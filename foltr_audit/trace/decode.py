@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Frames = Mapping[str, "pl.DataFrame"]
 
 _MOST_PADDED, _PADDED_PER_ENTRY = 1 << 24, 1000
-"""Places that lists may be padded to: so many, or so many times the documents that are there."""
+"""Places that lists may be padded to: this many, or this many times the number of documents."""
 
 
 def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFrame:
@@ -111,7 +111,7 @@ def _secure_sums(
 
 
 def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[NDArray[np.float64] | None]:
-    """What the server remembered after each round beside the model."""
+    """What the server remembered after each round in addition to the model."""
     if header.holds_models:
         return [None] * part.n_rounds
     lists = table.frame["state"].to_list()

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import DataSpec, are_synthetic, canonical_intents
-from foltr_audit.data.intents import balanced, balanced_collection, new_order
-from foltr_audit.data.label_columns import intent_files
+from foltr_audit.data.intents import balanced, balanced_collection, intent_files, new_order
 from foltr_audit.data.load import load_collection
 from foltr_audit.data.normalize import normalise
 from foltr_audit.data.qrels import read_qrels

@@ -49,7 +49,7 @@ class LagDifferences:
         self.example: str | None = None
 
     def add(self, round_: int, apart: int, differences: Floats, margin: float) -> None:
-        """Take differences (M, P) of a round, of numbers `apart` places apart, rounded by at most `margin`."""
+        """Take differences (M, P) of numbers that stand `apart`, each rounded by at most `margin`."""
         if not differences.size:
             return
         windows = self.crowding.windows
