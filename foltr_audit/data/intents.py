@@ -17,7 +17,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.data import are_synthetic, synthetic_count
-from foltr_audit.data.qrels import joined_with, qrels_files, read_qrels
+from foltr_audit.data.qrels import join_qrels, qrels_files, read_qrels
 from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams, name_codes
@@ -46,7 +46,7 @@ def with_intents(parts: Mapping[str, Dataset], intents: str, source: str) -> dic
         return {name: synthetic_intents(part, int(number)) for name, part in parts.items()}
     qrels, joined = read_qrels(Path(intents)), {}
     for name, part in parts.items():
-        judged = joined_with(part, qrels, name)
+        judged = join_qrels(part, qrels, name)
         if judged is None:
             raise DataError(
                 f"intents: {intents} judges no document of the {name} part of {source}; "

@@ -14,6 +14,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.marker import TracePart, file_name
 from foltr_audit.trace.schema import columns, feature_form, misfit
+from foltr_audit.utils.arrays import Floats, Words
 from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def rounds(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -
 
 def _secure_sums(
     table: _RoundTable, header: TraceHeader, part: TracePart
-) -> tuple[list[NDArray[np.uint64] | None], list[str]]:
+) -> tuple[list[Words | None], list[str]]:
     """The sum of each round and why there is none, by round."""
     if header.kind != "masked":
         return [None] * part.n_rounds, [""] * part.n_rounds
@@ -110,7 +111,7 @@ def _secure_sums(
     return totals, table.frame["aborted"].to_list()
 
 
-def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[NDArray[np.float64] | None]:
+def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[Floats | None]:
     """What the server remembered after each round in addition to the model."""
     if header.holds_models:
         return [None] * part.n_rounds

@@ -97,7 +97,7 @@ def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list
         where = folder / marker_name(index)
         if index != expected_index:
             missing = folder / marker_name(expected_index)
-            problems.append(f"trace: {missing}: missing, though {where.name} is there")
+            problems.append(f"trace: {missing}: missing, though {where.name} exists")
             expected_round = -1
         expected_index = index + 1
         try:

@@ -141,7 +141,7 @@ class Trace:
         try:
             size = path.stat().st_size
         except OSError:
-            raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} is there") from None
+            raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} exists") from None
         if size != expected.size:
             content = file_bytes(path, TraceError, size, "trace: ")
             origin = self._origin_of(part, table, hashlib.sha256(content).hexdigest())

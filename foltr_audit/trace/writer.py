@@ -156,15 +156,15 @@ class TraceWriter:
         if trace.has_truth != self.header.has_truth and trace.parts:
             raise TraceError(f"trace: {self.folder}: cannot resume: its truth was removed")
         trace.check_files()
-        kept = list(trace.parts)
-        if kept and kept[-1].n_rounds < self.header.rounds_per_part:
-            last = kept.pop()
+        stored = list(trace.parts)
+        if stored and stored[-1].n_rounds < self.header.rounds_per_part:
+            last = stored.pop()
             (self.folder / marker_name(last.index)).unlink()
             atomic_files.sync_folder(self.folder)
-        if kept:
-            self.next_round, self._next_part = kept[-1].last_round + 1, kept[-1].index + 1
+        if stored:
+            self.next_round, self._next_part = stored[-1].last_round + 1, stored[-1].index + 1
             if self.header.embeds_features:
-                shown = trace.frame(kept[-1], "observed/interactions")
+                shown = trace.frame(stored[-1], "observed/interactions")
                 self._form = feature_form(dict(shown.schema))
         return trace_id
 

@@ -18,5 +18,8 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 """Whole numbers: indices, counts, labels; -1 stands for none."""
 
+Words = NDArray[np.uint64]
+"""Whole numbers modulo 2^64: masked messages, seeds and hashes."""
+
 Bools = NDArray[np.bool_]
-"""Clicks, and masks of what is there."""
+"""Clicks, and masks."""

@@ -1,4 +1,4 @@
-"""Balanced intents keep what each query has; made-up intents look like the real ones and can be learnt."""
+"""Balanced intents keep what each query has; synthetic intents look like the real ones and can be learnt."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_collection_is_balanced_part_by_part() -> None:
     assert balanced(single.train, streams) is single.train
 
 
-# --- made-up intents ------------------------------------------------------------------------------
+# --- synthetic intents ----------------------------------------------------------------------------
 
 
 def test_made_up_intents_are_frozen() -> None:
@@ -155,7 +155,7 @@ def test_every_relevant_document_has_an_intent_and_no_other_has(intents: int) ->
 
 @pytest.mark.parametrize("intents", [1, 11])
 def test_too_few_or_too_many_intents(intents: int) -> None:
-    with pytest.raises(DataError, match=rf"^intents: {intents} made-up intents; expected 2 to 10$"):
+    with pytest.raises(DataError, match=rf"^intents: {intents} synthetic intents; expected 2 to 10$"):
         synthetic_intents(synthesise("mq2007", queries=5).train, intents)
 
 

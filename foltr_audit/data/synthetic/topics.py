@@ -1,9 +1,9 @@
 """Synthetic ranking data shaped like Istella-S, with the category of each document among its features.
 
 A query has a main and a second category, and a mixture that says how many of its candidates are of them
-and how much the others lose; what makes a document relevant differs from category to category. So most
+and how much utility the others lose; what makes a document relevant differs between categories. So most
 queries have relevant documents of several categories, some of one only, and a ranker that has seen a few
-categories is weaker on the others. Frozen, and the same on every machine, as `kernels.bell` says.
+categories is weaker on the others. The data are frozen, and the same on every machine, see `kernels.bell`.
 
 Source of the shape: Lucchese et al. 2016, "Post-learning optimization of tree ensembles for efficient
 ranking" (Istella-S: 220 features, labels 0 to 4); numbers of documents and relevant ones, and how pure

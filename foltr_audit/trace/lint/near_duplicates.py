@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.trace.lint.findings import LintFinding, number
 from foltr_audit.trace.lint.lagged import FARTHEST, spread
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import SURE, NoiseWindow, enough_trials, inside, too_many
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
 MOST_COORDINATES = 256
 """At most this many coordinates of each message are compared, evenly spread."""
@@ -127,7 +126,7 @@ class NearDuplicateSearch:
                 found[later[alike]] = earlier[alike]
         return found
 
-    def _keys(self, values: Floats) -> Iterator[NDArray[np.uint64]]:
+    def _keys(self, values: Floats) -> Iterator[Words]:
         """The cells that messages lie in, as one number each, for several choices of coordinates (R,)."""
         cells = [window for window in self.windows if window.probability <= _CELL] or [self.windows[0]]
         cell = cells[-1]

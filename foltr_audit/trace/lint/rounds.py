@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
 STILL = 2.0**-40
 """A coordinate is unchanged where it moves by at most this share of the largest move of its column."""
@@ -55,7 +55,7 @@ class ServerView:
     counts: Ints
     interactions: int
     features: bool
-    seeds: NDArray[np.uint64] | None = None
+    seeds: Words | None = None
 
     @classmethod
     def of(cls, record: RoundRecord, kind: str) -> ServerView:

@@ -1,4 +1,4 @@
-"""What values read from text may be: numbers of 64 bits, valid Unicode, few levels."""
+"""Limits on values that are read from text: numbers of 64 bits, valid Unicode, few levels."""
 
 from __future__ import annotations
 
