@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import DataSpec, are_synthetic
 from foltr_audit.data.cache.key import SourceKey
 from foltr_audit.data.cache.store import cached
-from foltr_audit.data.label_columns import intent_files, with_intents
+from foltr_audit.data.intents import intent_files, with_intents
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
@@ -42,46 +43,44 @@ def _is_synthetic(data: DataSpec) -> bool:
     return data.source.partition(":")[0] == SYNTHETIC
 
 
+def _key(
+    data: DataSpec,
+    name: str,
+    *,
+    fold: int = 0,
+    split_seed: int | None = None,
+    files: tuple[Path, ...] = (),
+) -> SourceKey:
+    """The cache key of a source; where its labels come from elsewhere, its name says so."""
+    if data.intents is not None:
+        name += (
+            f" with intents {data.intents if are_synthetic(data.intents) else os.path.abspath(data.intents)}"
+        )
+    return SourceKey(
+        name=name,
+        source=data.source,
+        fold=fold,
+        normalise=data.normalise,
+        dtype=data.dtype,
+        split_seed=split_seed,
+        files=(*files, *intent_files(data.intents)),
+        intents=data.intents,
+    )
+
+
 def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
     from foltr_audit.data.sources import load_data, locate
 
     located = locate(data.source, data.fold)
-    origin = SourceKey(
-        name=os.path.abspath(data.source) + _judged_by(data.intents),
-        source=data.source,
-        fold=located.fold,
-        normalise=data.normalise,
-        dtype=data.dtype,
-        split_seed=seed if located.is_split else None,
-        files=(*located.files, *intent_files(data.intents)),
-        intents=data.intents,
-    )
+    split_seed = seed if located.is_split else None
+    name = os.path.abspath(data.source)
+    origin = _key(data, name, fold=located.fold, split_seed=split_seed, files=located.files)
 
     def read() -> Collection:
         how = {"normalisation": data.normalise, "dtype": data.dtype}
         return load_data(data.source, fold=data.fold, seed=seed, intents=data.intents, **how)
 
     return origin, read
-
-
-def _judged(collection: Collection, intents: str) -> Collection:
-    whole = {name: collection.part(name) for name in Collection.PARTS}
-    parts = with_intents(whole, intents, collection.source)
-    return replace(
-        collection,
-        train=parts["train"],
-        vali=parts["vali"],
-        test=parts["test"],
-        fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
-        intents_from=intents,
-    )
-
-
-def _judged_by(intents: str | None) -> str:
-    """How a source's name goes on in the cache where its labels are others."""
-    if intents is None:
-        return ""
-    return f" with intents {intents if are_synthetic(intents) else os.path.abspath(intents)}"
 
 
 def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
@@ -91,19 +90,9 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
     if data.fold:
         raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")
     like, _, queries = data.source.partition(":")[2].partition(":")
-    number = whole_number(queries, 0, 10**9)  # those that are too many are refused where they are made
+    number = whole_number(queries, 0, 10**9)  # `synthesise` refuses numbers that are too large
     if queries and number is None:
         raise UsageError(f"--data: {data.source!r}; expected synthetic:NAME or synthetic:NAME:QUERIES")
-    origin = SourceKey(
-        name=data.source + _judged_by(data.intents),
-        source=data.source,
-        fold=0,
-        normalise=data.normalise,
-        dtype=data.dtype,
-        split_seed=None,
-        files=intent_files(data.intents),
-        intents=data.intents,
-    )
 
     def generate() -> Collection:
         made = replace(synthesise(like, queries=number), source=data.source)
@@ -111,4 +100,14 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
             made = _judged(made, data.intents)
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
-    return origin, generate
+    return _key(data, data.source), generate
+
+
+def _judged(collection: Collection, intents: str) -> Collection:
+    whole = {name: collection.part(name) for name in Collection.PARTS}
+    parts = with_intents(whole, intents, collection.source)
+    train, vali, test = (parts[name] for name in Collection.PARTS)
+    fingerprint = joint_fingerprint([train, vali, test])
+    return replace(
+        collection, train=train, vali=vali, test=test, fingerprint=fingerprint, intents_from=intents
+    )

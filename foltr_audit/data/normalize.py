@@ -1,7 +1,7 @@
-"""Feature scales: z-scores with training statistics or with each part's own, or min-max within each query.
+"""Feature scales: z-scores with statistics of the training part or of each part, or min-max per query.
 
 Means and deviations are taken in float64, so values near the float32 limit neither overflow nor
-lose their differences. A result beyond float32 is cut to its largest value.
+lose their differences. A result beyond float32 is clipped to its largest value.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.frozen_arrays import Features
 
 NORMALISATIONS = ("none", "zscore", "zscore-parts", "query-minmax")
@@ -38,10 +38,10 @@ def normalise(
 
     `zscore` takes mean and population standard deviation over all training documents; `zscore-parts`
     over each part's own documents, and the deviation of a sample (n - 1), as the program published with
-    Pham 2022 does with the part that it attacks; `query-minmax` the range within each query (Qin et al.
-    2010, "LETOR"). What is constant becomes 0. With `overwrite` float32 results take the place of the
-    given features, which must not be used any more: large data then need memory once. Its parts must
-    not share theirs.
+    Pham 2022 does for the part that it attacks; `query-minmax` the range within each query (Qin et al.
+    2010, "LETOR"). What is constant becomes 0. With `overwrite` float32 results replace the given
+    features, which must not be used afterwards, so that large data need memory once; the parts must
+    not share their features.
 
     Raises:
         UsageError: an unknown name, or data that are normalised already.
@@ -72,7 +72,7 @@ def _batches(rows: int) -> Iterator[slice]:
     return (slice(start, min(start + _BATCH_ROWS, rows)) for start in range(0, rows, _BATCH_ROWS))
 
 
-def _statistics(part: Dataset, *, of_sample: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _statistics(part: Dataset, *, of_sample: bool = False) -> tuple[Floats, Floats]:
     """Mean and population (or sample) standard deviation of each feature, shape (features,).
 
     The deviation of a constant feature is exactly 0.
@@ -99,9 +99,7 @@ def _room(part: Dataset, dtype: str, overwrite: bool) -> Features:
     return own
 
 
-def _zscore(
-    part: Dataset, scaled: Features, mean: NDArray[np.float64], deviation: NDArray[np.float64]
-) -> Dataset:
+def _zscore(part: Dataset, scaled: Features, mean: Floats, deviation: Floats) -> Dataset:
     for rows in _batches(part.n_documents):
         scaled[rows] = _ratio(part.features[rows] - mean, deviation)
     return part.with_features(scaled)
@@ -117,7 +115,7 @@ def _query_minmax(part: Dataset, scaled: Features) -> Dataset:
     return part.with_features(scaled)
 
 
-def _ratio(above: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(above: Floats, scale: Floats) -> Floats:
     """Quotient within float32, in the memory of the first; 0 where the scale is 0."""
     varies = np.broadcast_to(scale > 0, above.shape)
     np.divide(above, scale, out=above, where=varies)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.data.letor.lines import line_batches, shown
 from foltr_audit.errors import DataError
+from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.atomic_files import whole_file
 
 MAX_GRADE = 31
@@ -40,7 +40,7 @@ class Qrels:
     """
 
     rows: Mapping[tuple[str, str], int]
-    grades: NDArray[np.int64]
+    grades: Ints
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Qrels:
         return tuple(dict.fromkeys(topic for topic, _ in self.rows))
 
     @property
-    def relevant(self) -> NDArray[np.int64]:
+    def relevant(self) -> Ints:
         """Number of relevant documents (grade > 0) of each intent, shape (I,)."""
         return np.asarray(np.count_nonzero(self.grades > 0, axis=1), dtype=np.int64)
 
@@ -127,7 +127,7 @@ def _read(path: Path, intent: int) -> dict[_Names, int]:
             if names in found:
                 raise DataError(
                     f"qrels: {path.name}:{place}: document {shown(fields[2])} of topic {shown(fields[0])} "
-                    f"is there twice; expected one label each"
+                    f"occurs twice; expected one label each"
                 )
             found[names] = known[fields[3]]
     if not found:
@@ -156,11 +156,11 @@ def _refuse_unpacked(path: Path) -> None:
         raise DataError(f"qrels: {path}: not gzip data; expected them in a file that ends in .gz")
 
 
-def joined_with(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
+def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
     """The documents of a part that are judged, with their grades; None where there is none.
 
     Documents that no file judges are left out, and queries that are no topic with them: nobody knows
-    whether they are relevant. Labels of the part itself are not used.
+    whether they are relevant. The labels of the part are not used.
 
     Raises:
         DataError: a document of a judged query has no id.
@@ -189,9 +189,7 @@ def joined_with(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
     return _rows_of(part, qrels.grades[:, columns], kept, queries, lengths) if kept else None
 
 
-def _rows_of(
-    part: Dataset, grades: NDArray[np.int64], kept: list[int], queries: list[int], lengths: list[int]
-) -> Dataset:
+def _rows_of(part: Dataset, grades: Ints, kept: list[int], queries: list[int], lengths: list[int]) -> Dataset:
     names = tuple(part.document_ids)
     return Dataset(
         features=part.features[kept],

@@ -1,9 +1,9 @@
-"""Where ranking data come from: files, folders and folds become the three parts of a Collection."""
+"""Files, folders and folds of ranking data, read into the three parts of a Collection."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +12,17 @@ import numpy as np
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import are_synthetic
-from foltr_audit.data.label_columns import with_intents
+from foltr_audit.data.intents import with_intents
 from foltr_audit.data.letor.lines import name_in_messages
 from foltr_audit.data.letor.reader import LetorFile, read_letor
 from foltr_audit.data.normalize import check_normalisation, normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 
-_SPLIT_SHARE = 0.2  # of the queries, for each part that is not there
+_SPLIT_SHARE = 0.2  # of the queries, for each missing part
 _FOLD = re.compile(r"Fold([1-9]\d{0,5})")
 _SPELLINGS = {"train": ("train",), "vali": ("vali", "valid"), "test": ("test",)}
+_ENDS = ("", ".gz")
 _LAYOUTS = (
     "train.txt with vali.txt and test.txt (in it or in FoldK), set1.train.txt and so on, "
     "or NAME.train with NAME.train.query"
@@ -34,7 +35,7 @@ class _RankingFile:
     groups: Path | None = None
 
 
-_Layout = Mapping[str, _RankingFile]  # part name -> file, for the parts that are there
+_Layout = Mapping[str, _RankingFile]  # part name -> file, for the parts that exist
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class SourceFiles:
     """Which files a source is read from.
 
     Attributes:
-        layout: part name -> file, for the parts that are there.
+        layout: part name -> file, for the parts that exist.
         fold: the fold they are of; 0 where there are none.
     """
 
@@ -110,7 +111,7 @@ def load_data(
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
     Parts that are missing are split off the training part by query, 20 % of the queries each. With
-    `intents`, as `--intents` has them, only queries and documents stay that are judged under them.
+    `intents` (as in `--intents`) only queries and documents that are judged under them stay.
 
     Raises:
         DataError: no such data, an unknown layout, or a file that is malformed.
@@ -123,21 +124,19 @@ def load_data(
     if intents is not None:
         read = with_intents(read, intents, source)
     parts = _complete(read, seed, source)
+    train, vali, test = (parts[name] for name in Collection.PARTS)
+    made_up = intents is not None and are_synthetic(intents)
     collection = Collection(
-        train=parts["train"],
-        vali=parts["vali"],
-        test=parts["test"],
+        train=train,
+        vali=vali,
+        test=test,
         source=source,
-        synthetic=_made_up(intents) or all(_synthetic(part) for part in parts.values()),
+        synthetic=made_up or all(_synthetic(part) for part in (train, vali, test)),
         fold=located.fold,
-        fingerprint=joint_fingerprint([parts[name] for name in Collection.PARTS]),
+        fingerprint=joint_fingerprint([train, vali, test]),
         intents_from=intents,
     )
     return normalise(collection, normalisation, dtype, overwrite=True)
-
-
-def _made_up(intents: str | None) -> bool:
-    return intents is not None and are_synthetic(intents)
 
 
 def _synthetic(part: Dataset) -> bool:
@@ -180,16 +179,9 @@ def _layout(folder: Path) -> _Layout:
 
 def _text_layout(folder: Path) -> dict[str, _RankingFile]:
     names = {path.name for path in _entries(folder)} if folder.is_dir() else set()
-    layout = {}
-    for part, spellings in _SPELLINGS.items():
-        tried = (f"{prefix}{spelling}.txt{end}" for spelling in spellings for prefix, end in _VARIANTS)
-        found = _one(folder, part, (name for name in tried if name in names))
-        if found:
-            layout[part] = _RankingFile(folder / found)
-    return layout
-
-
-_VARIANTS = [(prefix, end) for prefix in ("", "set1.") for end in ("", ".gz")]
+    prefixes = ("", "set1.")
+    found = _parts(folder, [f"{prefix}{{part}}.txt{end}" for prefix in prefixes for end in _ENDS], names)
+    return {part: _RankingFile(path) for part, path in found.items()}
 
 
 def _group_layout(folder: Path) -> dict[str, _RankingFile]:
@@ -199,20 +191,21 @@ def _group_layout(folder: Path) -> dict[str, _RankingFile]:
         return {}
     if len(stems) > 1:
         raise DataError(f"data: {folder}: several data sets: {', '.join(stems)}; expected one NAME.train")
+    found = _parts(folder, [f"{stems[0]}.{{part}}{end}" for end in _ENDS], names)
+    return {part: _RankingFile(path, _group_file(path)) for part, path in found.items()}
+
+
+def _parts(folder: Path, forms: list[str], names: set[str]) -> dict[str, Path]:
+    """The file of each part whose name has one of some forms."""
     layout = {}
     for part, spellings in _SPELLINGS.items():
-        tried = (f"{stems[0]}.{spelling}{end}" for spelling in spellings for end in ("", ".gz"))
-        found = _one(folder, part, (name for name in tried if name in names))
+        tried = [form.replace("{part}", spelling) for spelling in spellings for form in forms]
+        found = [name for name in tried if name in names]
+        if len(found) > 1:
+            raise DataError(f"data: {folder}: the {part} part exists twice: {' and '.join(found)}")
         if found:
-            layout[part] = _RankingFile(folder / found, _group_file(folder / found))
+            layout[part] = folder / found[0]
     return layout
-
-
-def _one(folder: Path, part: str, names: Iterable[str]) -> str | None:
-    found = list(names)
-    if len(found) > 1:
-        raise DataError(f"data: {folder}: the {part} part is there twice: {' and '.join(found)}")
-    return found[0] if found else None
 
 
 def _group_file(path: Path) -> Path | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.reading import is_whole
 
-_ROUNDING = 1e-5  # of the sizes that a mean is taken of: servers may average in float32
+_ROUNDING = 1e-5  # of the largest number in a mean: servers may average in float32
 
 
 def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
     """What a round contradicts, in one line; None where it is consistent.
 
-    Counts are held against the fact `interactions`. In traces of other systems, rows of messages that never
+    Counts are compared with the fact `interactions`. In traces of other systems, rows of messages that never
     arrived must be 0 and have no lists, and the aggregate must be the mean of the others, unless the fact
     `aggregate` is other.
     """
@@ -26,7 +27,7 @@ def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
 
 def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
     stated = header.knowledge.get("interactions")
-    if isinstance(stated, bool) or not isinstance(stated, int):
+    if not is_whole(stated):
         return None
     wrong = np.flatnonzero(record.survivors & (record.counts != stated))
     if not wrong.size:
@@ -72,8 +73,8 @@ def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
     )
 
 
-def _mean(header: TraceHeader, record: RoundRecord) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The model after plain averaging, and how far off rounding may leave it, both (P,)."""
+def _mean(header: TraceHeader, record: RoundRecord) -> tuple[Floats, Floats]:
+    """The model after plain averaging, and how far rounding may move it, both (P,)."""
     weights = record.counts[record.survivors].astype(np.float64)
     start, arrived = record.parameters, record.messages[record.survivors].astype(np.float64)
     if not weights.sum():

@@ -14,6 +14,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.marker import TracePart, file_name
 from foltr_audit.trace.schema import columns, feature_form, misfit
+from foltr_audit.utils.arrays import Floats, Words
 from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Frames = Mapping[str, "pl.DataFrame"]
 
 _MOST_PADDED, _PADDED_PER_ENTRY = 1 << 24, 1000
-"""Places that lists may be padded to: so many, or so many times the documents that are there."""
+"""Places that lists may be padded to: this many, or this many times the number of documents."""
 
 
 def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFrame:
@@ -98,7 +99,7 @@ def rounds(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -
 
 def _secure_sums(
     table: _RoundTable, header: TraceHeader, part: TracePart
-) -> tuple[list[NDArray[np.uint64] | None], list[str]]:
+) -> tuple[list[Words | None], list[str]]:
     """The sum of each round and why there is none, by round."""
     if header.kind != "masked":
         return [None] * part.n_rounds, [""] * part.n_rounds
@@ -110,8 +111,8 @@ def _secure_sums(
     return totals, table.frame["aborted"].to_list()
 
 
-def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[NDArray[np.float64] | None]:
-    """What the server remembered after each round beside the model."""
+def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[Floats | None]:
+    """What the server remembered after each round in addition to the model."""
     if header.holds_models:
         return [None] * part.n_rounds
     lists = table.frame["state"].to_list()

@@ -34,68 +34,64 @@ Tables = dict[str, dict[str, Column]]
 
 
 def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
-    """The rows of one round in every table, copied: a caller may go on and change its arrays.
+    """The rows of one round in every table, copied: the caller may change its arrays afterwards.
 
     Raises:
         UsageError: a number too large for its column.
     """
-    M, rows = record.n_messages, record.n_interactions
-    lengths = record.lengths
-    order = {"slot": record.slot, "step": record.step}
-    whole: dict[str, dict[str, NDArray[Any]]] = {
+    lengths, order = record.lengths, {"slot": record.slot, "step": record.step}
+    slots = np.arange(record.n_messages)
+    tables: Tables = {
         "observed/rounds": {
             "shares": np.array([record.shares]),
             "survivors": np.array([int(record.survivors.sum())]),
-        },
-        "observed/messages": {"slot": np.arange(M), "count": record.counts},
-        "observed/interactions": {**order, "part": record.part, "query": record.query},
-    }
-    rest: Tables = {
-        "observed/rounds": {
             "parameters": record.parameters[None].copy(),
             "aggregate": record.aggregate[None].copy(),
         },
-        "observed/messages": {"survived": record.survivors.copy(), "payload": record.messages.copy()},
-        # -1 wraps here, but the padding is cut off before it is stored
-        "observed/interactions": {"shown": RaggedLists(_documents(record.shown), lengths)},
+        "observed/messages": {
+            "slot": slots,
+            "count": record.counts,
+            "survived": record.survivors.copy(),
+            "payload": record.messages.copy(),
+        },
+        "observed/interactions": {
+            **order,
+            "part": record.part,
+            "query": record.query,
+            # -1 wraps here, but the padding is cut off before it is stored
+            "shown": RaggedLists(_documents(record.shown), lengths),
+        },
     }
     if header.kind == "masked":
         P = header.parameters
         total = np.zeros(P, dtype=np.uint64) if record.total is None else record.total.copy()
-        rest["observed/rounds"] |= {
+        tables["observed/rounds"] |= {
             "total": RaggedLists(total[None], np.array([0 if record.total is None else P])),
             "aborted": [record.aborted],
         }
     if record.state is not None:
-        rest["observed/rounds"]["state"] = [record.state.tolist()]
+        tables["observed/rounds"]["state"] = [record.state.tolist()]
     if record.seeds is not None:
-        rest["observed/messages"]["seed"] = record.seeds.copy()
+        tables["observed/messages"]["seed"] = record.seeds.copy()
     if record.features is not None:
-        rest["observed/interactions"]["features"] = RaggedLists(record.features.copy(), lengths)
+        tables["observed/interactions"]["features"] = RaggedLists(record.features.copy(), lengths)
     if truth is not None:
-        whole |= {
-            "truth/rounds": {},
-            "truth/messages": {"slot": np.arange(M), "client": truth.clients},
-            "truth/clicks": order,
-        }
-        rest |= {
+        clicks = RaggedLists(truth.clicks.copy(), lengths)
+        updates = _rounded(truth.updates, header.number_format)
+        tables |= {
             "truth/rounds": {"metrics": [[{"name": n, "value": v} for n, v in truth.metrics.items()]]},
-            "truth/messages": {"update": _rounded(truth.updates, header.number_format)},
-            "truth/clicks": {
-                "clicks": RaggedLists(truth.clicks.copy(), lengths),
-                "clipped": truth.clipped.copy(),
-            },
+            "truth/messages": {"slot": slots, "client": truth.clients, "update": updates},
+            "truth/clicks": {**order, "clicks": clicks, "clipped": truth.clipped.copy()},
         }
         if truth.intents is not None:
-            rest["truth/clicks"]["intent"] = truth.intents.astype(np.uint8)
-    sizes = {"rounds": 1, "messages": M, "interactions": rows, "clicks": rows}
-    for table, values in whole.items():
-        values["round"] = np.full(sizes[table.split("/")[1]], record.round)
-    return {
-        table: {name: narrow(name, array, WHOLE[table][name]) for name, array in whole[table].items()}
-        | others
-        for table, others in rest.items()
-    }
+            tables["truth/clicks"]["intent"] = truth.intents.astype(np.uint8)
+    interactions = record.n_interactions
+    sizes = {"rounds": 1, "messages": slots.size, "interactions": interactions, "clicks": interactions}
+    for table, found in tables.items():
+        found["round"] = np.full(sizes[table.split("/")[1]], record.round)
+        for name, kind in WHOLE[table].items():
+            found[name] = narrow(name, np.asarray(found[name]), kind)
+    return tables
 
 
 def parquet(header: TraceHeader, table: str, rounds: Sequence[dict[str, Column]]) -> tuple[bytes, int]:

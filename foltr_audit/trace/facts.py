@@ -1,6 +1,6 @@
-"""The facts that a header may hold, with their values: what a writer refuses, and `trace validate` reports.
+"""The facts that a header may hold, and their values: a writer refuses others, `trace validate` reports them.
 
-Readers go on with facts that they do not know. A Run of foltr-audit may hold facts and laws of plug-ins.
+Readers ignore facts that they do not know. A Run of foltr-audit may hold facts and laws of plug-ins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from foltr_audit.errors import did_you_mean
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
-from foltr_audit.trace.header import DTYPES, TraceHeader
+from foltr_audit.trace.header import DTYPES, TraceHeader, shortened
+from foltr_audit.utils.reading import is_whole
 
 
 class FactDomain(NamedTuple):
@@ -42,10 +43,7 @@ def _above_0(value: object) -> bool:
 
 
 def _whole(least: int) -> FactDomain:
-    def fits(value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-    return FactDomain(f"a whole number from {least} on", fits)
+    return FactDomain(f"a whole number from {least} on", lambda value: is_whole(value, least))
 
 
 def _is_law(value: object) -> bool:
@@ -115,10 +113,5 @@ def fact_problems(header: TraceHeader) -> list[str]:
         if allowed is None:
             problems.append(f"unknown fact knowledge.{name}; {did_you_mean(name, FACTS)}")
         elif not allowed.fits(value):
-            problems.append(f"knowledge.{name} is {_shown(value)}, expected {allowed.values}")
+            problems.append(f"knowledge.{name} is {shortened(value)}, expected {allowed.values}")
     return problems
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,6 +1,6 @@
 """The header of a trace, `trace.toml`: what an observer may know before the first message.
 
-The trace id is the SHA-256 of that file. It stands in every part, so that a part of another
+The trace id is the SHA-256 of that file. Every part holds it, so that a part of another
 trace, or a header changed afterwards, is noticed.
 """
 
@@ -17,7 +17,7 @@ import tomli_w
 
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.utils.reading import file_bytes, toml_table, whole_number
+from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.bounded_files import decoded
 
 SCHEMA = "foltr-audit/trace/1"
@@ -40,7 +40,7 @@ Fact = str | int | float | bool | list[str]
 
 @dataclass(frozen=True, kw_only=True)
 class TraceDataset:
-    """Which data the clients searched.
+    """The data that the clients searched.
 
     Attributes:
         source: where it came from, e.g. a path or `synthetic:mq2007`.
@@ -66,7 +66,7 @@ class TraceDataset:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceHeader:
-    """What stands in `trace.toml`.
+    """The content of `trace.toml`.
 
     Attributes:
         kind: what a message is: `model` (local parameters), `update` (their change), `masked` (one of
@@ -114,14 +114,11 @@ class TraceHeader:
         for name, value in self.knowledge.items():
             _check(isinstance(name, str), "knowledge", name, "names that are text")
             _check_fact(name, value)
-        ordered = {name: _own(self.knowledge[name]) for name in sorted(self.knowledge)}
-        object.__setattr__(self, "knowledge", ordered)
-        _ = (
-            self.content,
-            self.encoding,
-            self.width,
-            self.intents,
-        )  # they refuse facts that are missing or cannot be meant
+        ordered = sorted(self.knowledge.items())
+        own = {name: list(fact) if isinstance(fact, list) else fact for name, fact in ordered}
+        object.__setattr__(self, "knowledge", own)
+        # These refuse facts that are missing or make no sense:
+        _ = self.content, self.encoding, self.width, self.intents
         try:
             self.to_toml().encode("utf-8")
         except UnicodeEncodeError as error:
@@ -129,7 +126,7 @@ class TraceHeader:
 
     @property
     def content(self) -> str:
-        """What a message is when it is decoded: its kind, or that of what was masked."""
+        """The kind of a decoded message: `kind`, or that of what was masked."""
         if self.kind != "masked":
             return self.kind
         content = self.knowledge.get("of")
@@ -146,28 +143,27 @@ class TraceHeader:
         """Numbers in a message: the P parameters, or what the fact `width` says."""
         if self.holds_models:
             return self.parameters
-        width = self.knowledge.get("width")
-        good = isinstance(width, int) and not isinstance(width, bool) and width >= 1
-        _check(good, "knowledge.width", width, "a whole number from 1 on")
-        return int(width)  # type: ignore[arg-type]
+        return self._whole("width", "a whole number from 1 on", 1)
 
     @property
     def intents(self) -> int:
-        """Number of intents that users are told apart by: what the fact `intents` says, else 1."""
-        intents = self.knowledge.get("intents", 1)
-        good = isinstance(intents, int) and not isinstance(intents, bool) and 1 <= intents <= MOST_PARTS
-        _check(good, "knowledge.intents", intents, f"a whole number from 1 to {MOST_PARTS}")
-        return int(intents)  # type: ignore[arg-type]
+        """Number of intents that users have: what the fact `intents` says, else 1."""
+        if "intents" not in self.knowledge:
+            return 1
+        return self._whole("intents", f"a whole number from 1 to {MOST_PARTS}", 1, MOST_PARTS)
+
+    def _whole(self, fact: str, expected: str, least: float = -math.inf, most: float = math.inf) -> int:
+        value = self.knowledge.get(fact)
+        _check(is_whole(value, least, most), f"knowledge.{fact}", value, expected)
+        return int(value)  # type: ignore[arg-type]
 
     @property
     def encoding(self) -> FixedPoint | None:
         """How messages are encoded as integers; None where they are not."""
         if self.kind != "masked":
             return None
-        bits, fraction, range_ = (self.knowledge.get(name) for name in ("bits", "fraction", "range"))
-        for name, value in (("bits", bits), ("fraction", fraction)):
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            _check(whole, f"knowledge.{name}", value, "a whole number")
+        bits, fraction = (self._whole(name, "a whole number") for name in ("bits", "fraction"))
+        range_ = self.knowledge.get("range")
         _check(isinstance(range_, int | float), "knowledge.range", range_, "a number")
         try:
             return FixedPoint(bits=bits, fraction=fraction, range=range_)  # type: ignore[arg-type]
@@ -183,8 +179,8 @@ class TraceHeader:
     def feature_format(self) -> str:
         """`float32` or `float64`: how exact the features are that clients learn from.
 
-        What the fact `feature_dtype` says; else float32 in Runs of foltr-audit, and in other systems the
-        format of the messages.
+        What the fact `feature_dtype` says; else float32 in Runs of foltr-audit, and the format of the
+        messages in traces of other systems.
         """
         stated = self.knowledge.get("feature_dtype")
         if stated in DTYPES:
@@ -193,13 +189,12 @@ class TraceHeader:
 
     def to_toml(self) -> str:
         """The canonical TOML form: fixed order of fields, knowledge sorted by name."""
-        tables = ("dataset", "knowledge")
-        table: dict[str, Any] = {"schema": self.schema}
-        table |= {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("schema", *tables)}
-        table["dataset"] = {f.name: getattr(self.dataset, f.name) for f in fields(self.dataset)}
-        table["dataset"]["parts"] = list(self.dataset.parts)
-        table["knowledge"] = self.knowledge
-        return tomli_w.dumps(table)
+        return tomli_w.dumps(self._table())
+
+    def _table(self) -> dict[str, Any]:
+        table = {"schema": self.schema, **vars(self)}
+        dataset = {**vars(table.pop("dataset")), "parts": list(self.dataset.parts)}
+        return table | {"dataset": dataset, "knowledge": table.pop("knowledge")}
 
     @property
     def trace_id(self) -> str:
@@ -216,10 +211,9 @@ class TraceHeader:
         return None
 
     def _flat(self) -> dict[str, object]:
-        flat: dict[str, object] = {}
-        for name, value in toml_table(self.to_toml(), "header", TraceError).items():
-            below = value.items() if isinstance(value, dict) else ()
-            flat |= {f"{name}.{key}": fact for key, fact in below} if below else {name: value}
+        flat = self._table()
+        for name in ("dataset", "knowledge"):
+            flat |= {f"{name}.{key}": fact for key, fact in flat.pop(name).items()}
         return flat
 
 
@@ -232,19 +226,17 @@ def read_header(folder: Path) -> tuple[TraceHeader, str]:
     path = folder / HEADER
     if not path.is_file():
         raise TraceError(f"trace: {folder}: no {HEADER} in it, so it is not a trace")
-    try:
-        data = file_bytes(path, TraceError, MOST_HEADER_BYTES)
-        table = toml_table(decoded(data, str(path), TraceError), str(path), TraceError)
-    except TraceError as error:
-        raise TraceError(f"trace: {error}") from None
+    where = f"trace: {path}"
+    data = file_bytes(path, TraceError, MOST_HEADER_BYTES, "trace: ")
+    table = toml_table(decoded(data, where, TraceError), where, TraceError)
     try:
         return header_from(table), hashlib.sha256(data).hexdigest()
     except TraceError as error:
-        raise TraceError(str(error).replace("trace: header:", f"trace: {path}:", 1)) from None
+        raise TraceError(str(error).replace("trace: header:", f"{where}:", 1)) from None
 
 
 def header_from(table: Mapping[str, Any]) -> TraceHeader:
-    """The header from its parsed TOML; every field must be there, and no other.
+    """The header from its parsed TOML; every field must be present, and no other.
 
     Raises:
         TraceError: as `read_header`.
@@ -261,9 +253,13 @@ def header_from(table: Mapping[str, Any]) -> TraceHeader:
 
 def _check(good: bool, name: str, value: object, expected: str) -> None:
     if not good:
-        shown = repr(value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        raise TraceError(f"trace: header: {name} is {shown}, expected {expected}")
+        raise TraceError(f"trace: header: {name} is {shortened(value)}, expected {expected}")
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, at most 80 characters of it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _check_schema(schema: object) -> None:
@@ -308,7 +304,3 @@ def _check_fact(name: str, value: object) -> None:
         isinstance(value, str | int | float) and not (isinstance(value, float) and math.isnan(value))
     )
     _check(good, f"knowledge.{name}", value, "text, a number (not NaN), true or false, or a list of texts")
-
-
-def _own(value: Fact) -> Fact:
-    return list(value) if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from typing import Any
 
 from foltr_audit.errors import TraceError
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.utils.reading import file_bytes, json_table
+from foltr_audit.utils.reading import file_bytes, is_whole, json_table
 
 PART_SCHEMA = "foltr-audit/trace-part/1"
 OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")
@@ -78,9 +78,8 @@ def marker_name(index: int) -> str:
 
 def marker_indices(folder: Path) -> list[int]:
     """Indices of all markers in a folder, rising."""
-    names = (entry.name for entry in folder.iterdir()) if folder.is_dir() else iter(())
-    found = (int(match[1]) for name in names if (match := _MARKER.fullmatch(name)))
-    return sorted(set(found))
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
 
 
 def index_of_file(name: str) -> int | None:
@@ -98,7 +97,7 @@ def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list
         where = folder / marker_name(index)
         if index != expected_index:
             missing = folder / marker_name(expected_index)
-            problems.append(f"trace: {missing}: missing, though {where.name} is there")
+            problems.append(f"trace: {missing}: missing, though {where.name} exists")
             expected_round = -1
         expected_index = index + 1
         try:
@@ -108,9 +107,8 @@ def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list
             expected_round = -1
             continue
         if expected_round not in (-1, part.first_round):
-            problems.append(
-                f"trace: {where}: begins with round {part.first_round}, expected round {expected_round}"
-            )
+            begins = f"begins with round {part.first_round}, expected round {expected_round}"
+            problems.append(f"trace: {where}: {begins}")
         expected_round = part.last_round + 1
         parts.append(part)
     return parts, problems
@@ -122,10 +120,8 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
     Raises:
         TraceError: not a marker of this schema, of another part or trace, or files that do not fit.
     """
-    try:
-        table = json_table(file_bytes(path, TraceError, MOST_MARKER_BYTES), str(path), TraceError)
-    except TraceError as error:
-        raise TraceError(f"trace: {error}") from None
+    content = file_bytes(path, TraceError, MOST_MARKER_BYTES, "trace: ")
+    table = json_table(content, f"trace: {path}", TraceError)
     if table.get("schema") != PART_SCHEMA:
         raise TraceError(f"trace: {path}: expected a JSON object with schema {PART_SCHEMA}")
     if table.get("trace") != trace_id:
@@ -134,9 +130,8 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
             "the part is of another trace, or trace.toml was changed"
         )
     if table.get("index") != index:
-        raise TraceError(
-            f"trace: {path}: is the marker of part {table.get('index')!r}, expected part {index}"
-        )
+        found = f"is the marker of part {table.get('index')!r}"
+        raise TraceError(f"trace: {path}: {found}, expected part {index}")
     first = _whole(path, table, "first_round", 0)
     part = TracePart(
         trace=trace_id,
@@ -151,7 +146,7 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
 
 def _whole(path: Path, table: dict[str, Any], name: str, least: int) -> int:
     value = table.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not is_whole(value, least):
         raise TraceError(f"trace: {path}: {name} is {value!r}, expected a whole number of {least} or more")
     return value
 
@@ -166,11 +161,8 @@ def _files(path: Path, files: object, index: int, tables: Iterable[str]) -> dict
         entry = files[name]
         if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
             raise TraceError(f"trace: {path}: {name} has no sha256")
-        found_files[table] = PartFile(
-            rows=_whole(path, entry, "rows", 0),
-            sha256=entry["sha256"],
-            size=_whole(path, entry, "size", 0),
-        )
+        rows, size = (_whole(path, entry, fact, 0) for fact in ("rows", "size"))
+        found_files[table] = PartFile(rows=rows, sha256=entry["sha256"], size=size)
     return found_files
 
 

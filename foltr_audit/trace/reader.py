@@ -76,7 +76,7 @@ class Trace:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that are there to be read."""
+        """Names of the tables that can be read."""
         return OBSERVED + TRUTH if self.has_truth else OBSERVED
 
     def rounds(self) -> Iterator[RoundRecord]:
@@ -141,10 +141,11 @@ class Trace:
         try:
             size = path.stat().st_size
         except OSError:
-            raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} is there") from None
+            raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} exists") from None
         if size != expected.size:
-            told = self._whose(part, table, hashlib.sha256(_bytes(path, size)).hexdigest())
-            raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {told}")
+            content = file_bytes(path, TraceError, size, "trace: ")
+            origin = self._origin_of(part, table, hashlib.sha256(content).hexdigest())
+            raise TraceError(f"trace: {path}: has {size} bytes, expected {expected.size}; {origin}")
 
     def content(self, part: TracePart, table: str) -> bytes:
         """The bytes of a file, checked against its marker.
@@ -154,11 +155,11 @@ class Trace:
         """
         self.check_size(part, table)
         path = self.folder / file_name(table, part.index)
-        data = _bytes(path, part.files[table].size)
+        data = file_bytes(path, TraceError, part.files[table].size, "trace: ")
         digest = hashlib.sha256(data).hexdigest()
         if digest != part.files[table].sha256:
-            told = self._whose(part, table, digest)
-            raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {told}")
+            origin = self._origin_of(part, table, digest)
+            raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {origin}")
         return data
 
     def frame(self, part: TracePart, table: str) -> pl.DataFrame:
@@ -189,16 +190,9 @@ class Trace:
                 f"trace: {self.folder} has no truth; scoring needs a trace that was recorded with it"
             )
 
-    def _whose(self, part: TracePart, table: str, digest: str) -> str:
+    def _origin_of(self, part: TracePart, table: str, digest: str) -> str:
         for other in self.parts:
             for name, file in other.files.items():
                 if file.sha256 == digest and (other.index, name) != (part.index, table):
                     return f"it is the file {file_name(name, other.index)}"
         return "it was cut, altered or taken from another trace"
-
-
-def _bytes(path: Path, size: int) -> bytes:
-    try:
-        return file_bytes(path, TraceError, size)
-    except TraceError as error:
-        raise TraceError(f"trace: {error}") from None

@@ -1,4 +1,4 @@
-"""Columns and types of the tables of a trace, and what ties a round to the header of its trace."""
+"""Columns and types of the tables of a trace, and whether a round fits the header of its trace."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def narrow(name: str, values: np.ndarray[Any, np.dtype[Any]], kind: str) -> np.n
 
 
 def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
-    """Why a round cannot stand in the trace with this header; None where it can."""
+    """Why a round does not fit the trace with this header; None where it does."""
     rows, width = record.messages.shape
     facts = [
         ("parameters P", record.parameters.size, header.parameters),
@@ -136,8 +136,8 @@ def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
 def truth_misfit(header: TraceHeader, record: RoundRecord, truth: RoundTruth) -> str | None:
     """Why a truth does not belong to a round of the trace with this header; None where it does."""
     if (truth.intents is not None) != (header.intents > 1):
-        told = "no intents" if truth.intents is None else "intents"
-        return f"round {record.round}: truth: it has {told}, but the header says {header.intents}"
+        given = "no intents" if truth.intents is None else "intents"
+        return f"round {record.round}: truth: it has {given}, but the header says {header.intents}"
     if truth.intents is not None and truth.intents.max(initial=0) >= header.intents:
         return (
             f"round {record.round}: truth: intent {truth.intents.max()}, expected less than {header.intents}"

@@ -1,4 +1,4 @@
-"""All that can be wrong with a trace, and plain facts about one."""
+"""Everything that can be wrong with a trace, and plain facts about one."""
 
 from __future__ import annotations
 
@@ -39,14 +39,9 @@ def validate(folder: Path) -> list[str]:
     problems += [f"trace: {folder / HEADER}: {problem}" for problem in fact_problems(header)]
     there = (folder / "truth").is_dir()
     if there and not header.has_truth:
-        problems.append(f"trace: {folder / 'truth'}: is there, but {HEADER} has has_truth = false")
-    trace = Trace(
-        folder=folder,
-        header=header,
-        trace_id=trace_id,
-        parts=tuple(parts),
-        has_truth=header.has_truth and there,
-    )
+        problems.append(f"trace: {folder / 'truth'}: exists, but {HEADER} has has_truth = false")
+    has_truth = header.has_truth and there
+    trace = Trace(folder=folder, header=header, trace_id=trace_id, parts=tuple(parts), has_truth=has_truth)
     forms: set[FeatureFormat] = set()
     for part in parts:
         problems += _part_problems(trace, part, forms)
@@ -69,11 +64,7 @@ def info(folder: Path) -> dict[str, object]:
     return {
         "schema": header.schema,
         "trace_id": trace.trace_id,
-        "kind": header.kind,
-        "dtype": header.dtype,
-        "ranker": header.ranker,
-        "parameters": header.parameters,
-        "k": header.k,
+        **{name: getattr(header, name) for name in ("kind", "dtype", "ranker", "parameters", "k")},
         "rounds": trace.n_rounds,
         "messages": trace.n_messages,
         "interactions": trace.n_interactions,
@@ -84,22 +75,16 @@ def info(folder: Path) -> dict[str, object]:
         "has_truth": trace.has_truth,
         "embeds_features": header.embeds_features,
         "knowledge": {name: _json_ready(value) for name, value in header.knowledge.items()},
-        "dataset": {
-            "source": header.dataset.source,
-            "fold": header.dataset.fold,
-            "fingerprint": header.dataset.fingerprint,
-            "normalised": header.dataset.normalised,
-            "parts": list(header.dataset.parts),
-        },
+        "dataset": {**vars(header.dataset), "parts": list(header.dataset.parts)},
         "spec_hash": header.spec_hash,
     }
 
 
 def _bytes_on_disk(trace: Trace) -> int:
-    names = [HEADER]
-    for part in trace.parts:
-        names += [marker_name(part.index), *(file_name(table, part.index) for table in trace.tables)]
-    return sum((trace.folder / name).stat().st_size for name in names if (trace.folder / name).exists())
+    names = [HEADER, *(marker_name(part.index) for part in trace.parts)]
+    names += [file_name(table, part.index) for part in trace.parts for table in trace.tables]
+    paths = [trace.folder / name for name in names]
+    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def _json_ready(value: object) -> object:

@@ -33,13 +33,13 @@ class TraceWriter:
     """Writes rounds in order, and commits them in parts of `header.rounds_per_part` rounds.
 
     As a context manager it commits the rest at the end; after an exception, whole parts only.
-    With `resume`, a last part with fewer rounds is dropped, since it must be filled up for the
-    same bytes as an undisturbed run's. `next_round` says where to go on. One writer a folder.
+    With `resume`, a last part with fewer rounds is dropped: it must be filled up so that the bytes
+    are those of an undisturbed run. `next_round` says where to resume. One writer per folder.
 
     Attributes:
         folder: the trace folder, made if missing.
         header: the header.
-        next_round: number of the round to be written next.
+        next_round: number of the next round to write.
 
     Raises:
         UsageError: the folder holds a trace already; with `resume`, one with another header.
@@ -64,10 +64,7 @@ class TraceWriter:
                 raise UsageError(f"trace: {self.folder}: holds a trace already")
             if not begun and marker_indices(self.folder):
                 raise TraceError(f"trace: {self.folder}: has parts but no {HEADER}")
-            if begun:
-                self._trace_id = self._go_on()
-            else:
-                self._trace_id = header.trace_id
+            self._trace_id = self._resume() if begun else header.trace_id
             self._clean()
             for name in sorted({table.split("/")[0] for table in tables_of(header)}):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -98,16 +95,15 @@ class TraceWriter:
         if record.round != self.next_round:
             raise UsageError(f"trace: round {record.round} comes where round {self.next_round} was expected")
         if (truth is not None) != self.header.has_truth:
-            told = "without truth" if truth is None else "with a truth"
+            given = "without truth" if truth is None else "with a truth"
             promised = "has_truth = true" if self.header.has_truth else "has_truth = false"
-            raise UsageError(f"trace: round {record.round}: comes {told}, but the header says {promised}")
-        problem = misfit(self.header, record)
-        if problem is None and truth is not None:
-            problem = truth_misfit(self.header, record, truth)
-        if problem is None:
-            problem = self._other_form(record)
-        if problem is None:
-            problem = contradiction(self.header, record)
+            raise UsageError(f"trace: round {record.round}: comes {given}, but the header says {promised}")
+        problem = (
+            misfit(self.header, record)
+            or (None if truth is None else truth_misfit(self.header, record, truth))
+            or self._other_form(record)
+            or contradiction(self.header, record)
+        )
         if problem is not None:
             raise UsageError(f"trace: {problem}")
         self._open.append(encode(self.header, record, truth))
@@ -135,12 +131,9 @@ class TraceWriter:
                     atomic_files.write_bytes(self.folder / file_name(table, index), data)
                     digest = hashlib.sha256(data).hexdigest()
                     files[table] = PartFile(rows=rows, sha256=digest, size=len(data))
+                last = self.next_round - 1
                 part = TracePart(
-                    trace=self._trace_id,
-                    index=index,
-                    first_round=first,
-                    last_round=self.next_round - 1,
-                    files=files,
+                    trace=self._trace_id, index=index, first_round=first, last_round=last, files=files
                 )
                 atomic_files.write_text(self.folder / marker_name(index), part.to_json())
         except BaseException:
@@ -150,28 +143,28 @@ class TraceWriter:
         self._open.clear()
         self._next_part += 1
 
-    def _go_on(self) -> str:
-        """Find out where an earlier writer stopped; the trace id."""
+    def _resume(self) -> str:
+        """Continue where an earlier writer stopped; the trace id."""
         earlier, trace_id = read_header(self.folder)
         difference = earlier.first_difference(self.header)
         if difference is not None:
             name, was, now = difference
             raise UsageError(
-                f"trace: {self.folder}: cannot resume: {name} is {_told(was)} in the trace, {_told(now)} now"
+                f"trace: {self.folder}: cannot resume: {name} is {_text(was)} in the trace, {_text(now)} now"
             )
         trace = Trace.open(self.folder)
         if trace.has_truth != self.header.has_truth and trace.parts:
             raise TraceError(f"trace: {self.folder}: cannot resume: its truth was removed")
         trace.check_files()
-        kept = list(trace.parts)
-        if kept and kept[-1].n_rounds < self.header.rounds_per_part:
-            last = kept.pop()
+        stored = list(trace.parts)
+        if stored and stored[-1].n_rounds < self.header.rounds_per_part:
+            last = stored.pop()
             (self.folder / marker_name(last.index)).unlink()
             atomic_files.sync_folder(self.folder)
-        if kept:
-            self.next_round, self._next_part = kept[-1].last_round + 1, kept[-1].index + 1
+        if stored:
+            self.next_round, self._next_part = stored[-1].last_round + 1, stored[-1].index + 1
             if self.header.embeds_features:
-                shown = trace.frame(kept[-1], "observed/interactions")
+                shown = trace.frame(stored[-1], "observed/interactions")
                 self._form = feature_form(dict(shown.schema))
         return trace_id
 
@@ -207,5 +200,5 @@ class TraceWriter:
             raise FoltrAuditError(f"trace: {self.folder}: cannot be written: {reason}") from error
 
 
-def _told(value: object) -> str:
+def _text(value: object) -> str:
     return "absent" if value is None else repr(value)

@@ -1,8 +1,5 @@
 """Types of arrays, under the short names that annotations use.
 
-They are aliases: mypy checks them, and nothing checks them when a program runs. Where data come from outside,
-the readers of `utils/reading/` check number formats and shapes.
-
 Docstrings give the shape of each array in letters: C clients of a cohort, B interactions of each, k documents
 of a shown list, P parameters; other letters are explained where they are used.
 """
@@ -21,5 +18,8 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 """Whole numbers: indices, counts, labels; -1 stands for none."""
 
+Words = NDArray[np.uint64]
+"""Whole numbers modulo 2^64: masked messages, seeds and hashes."""
+
 Bools = NDArray[np.bool_]
-"""Clicks, and masks of the places that hold a document."""
+"""Clicks, and masks."""

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all: written beside their place, flushed, then renamed."""
+"""Files that exist as a whole or not at all: written under another name, flushed, then renamed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _whole(path: Path, *, lasting: bool = True) -> Iterator[BufferedIOBase]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put `data` at `path`; a reader, or a crash at any moment, meets the old file or the new one.
+    """Put `data` at `path`; at any moment, even after a crash, a reader finds the old file or the new one.
 
     Raises:
         OSError: as `whole_file`.
@@ -56,13 +56,13 @@ def write_files(folder: Path, files: Mapping[str, bytes], *, lasting: bool = Tru
     """Put files into a folder, each whole, in this order.
 
     Args:
-        folder: which is there.
+        folder: an existing folder.
         files: contents by name.
-        lasting: whether they survive a power cut. Else they only survive the end of this process, at a
-            hundredth of the time; a reader must bear that they are gone or empty.
+        lasting: whether they survive a power cut. Else they survive only the end of this process, at a
+            hundredth of the time; a reader must accept files that are missing or empty.
 
     Raises:
-        OSError: as `whole_file`; the files before that one are there.
+        OSError: as `whole_file`; the files before that one are written.
     """
     for name, data in files.items():
         with _whole(folder / name, lasting=lasting) as file:

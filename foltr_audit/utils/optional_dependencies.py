@@ -42,9 +42,9 @@ def package(name: str, extra: str) -> Any:
 
 @contextmanager
 def quiet(optuna: Any) -> Iterator[None]:
-    """Optuna without its log on stderr, which also holds what Ctrl-C broke off; its level is put back.
+    """Optuna without its log on stderr and its warnings of features that may change; both are restored.
 
-    Its warnings of what may change in its later versions are left out too.
+    The log would also hold a traceback of each trial that Ctrl-C interrupts.
     """
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)

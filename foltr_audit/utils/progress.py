@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEFT = "seconds_left"
-"""A metric that says how long the rest will take; without it the speed so far does."""
+"""A metric with the seconds that the rest will take; without it they follow from the speed so far."""
 
 
 class Tick(Protocol):
-    """Told after every finished round or repeat."""
+    """Called after every finished round or repeat."""
 
-    def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
-        """One more is done; metrics of it may be shown, and `LEFT` where pieces differ in cost."""
+    def __call__(self, metrics: Mapping[str, float] | None = None, /) -> None:
+        """One more is done; its metrics may be shown, and `LEFT` where pieces differ in cost."""
         ...
 
-    def skip(self, done: int) -> None:
-        """These were done before, and say nothing about the speed."""
+    def skip(self, done: int, /) -> None:
+        """Some were done before, and say nothing about the speed."""
         ...
 
 
@@ -34,21 +34,20 @@ class Progress(Protocol):
     """Shows tasks while they run."""
 
     @contextmanager
-    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
-        """A task of `total` pieces, each of so many interactions (0: their rate is not shown)."""
+    def task(self, name: str, total: int, interactions: int = 0, /) -> Iterator[Tick]:
+        """A task of `total` pieces, of some interactions each (0: their rate is not shown)."""
         ...
 
 
 class _SilentProgress:
-    def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
-        del metrics
+    def __call__(self, _metrics: Mapping[str, float] | None = None, /) -> None:
+        pass
 
-    def skip(self, done: int) -> None:
-        del done
+    def skip(self, _done: int, /) -> None:
+        pass
 
     @contextmanager
-    def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
-        del name, total, interactions
+    def task(self, _name: str, _total: int, _interactions: int = 0, /) -> Iterator[Tick]:
         yield self
 
 
@@ -57,7 +56,7 @@ NO_TICK: Tick = _SilentProgress()
 
 
 def _time_left() -> ProgressColumn:
-    """A column with the time left as it was told, else by the speed so far."""
+    """A column with the time left: the one that was passed, else from the speed so far."""
     from rich.progress import Task, TimeRemainingColumn
     from rich.text import Text
 
@@ -119,10 +118,10 @@ class _ProgressBar:
 
 
 class Stopwatch:
-    """How many pieces an iterator has given, and the seconds that it took.
+    """Counts the pieces that an iterator gives, and the seconds that it takes.
 
     Attributes:
-        pieces: how many.
+        pieces: number of pieces so far.
         seconds: from its start to the last of them.
         first: from its start to the first of them, for which a first run compiles its kernels.
     """
@@ -134,7 +133,7 @@ class Stopwatch:
         self.first = 0.0
 
     def over(self, items: Iterator[T]) -> Iterator[T]:
-        """The same items; what is done with each counts as well."""
+        """The same items; the time that the caller spends on each counts as well."""
         start = time.perf_counter()
         for item in items:
             yield item

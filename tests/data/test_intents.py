@@ -1,4 +1,4 @@
-"""Balanced intents keep what each query has; made-up intents look like the real ones and can be learnt."""
+"""Balanced intents keep what each query has; synthetic intents look like the real ones and can be learnt."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import DataSpec, are_synthetic, canonical_intents
-from foltr_audit.data.intents import balanced, balanced_collection, new_order
-from foltr_audit.data.label_columns import intent_files
+from foltr_audit.data.intents import balanced, balanced_collection, intent_files, new_order
 from foltr_audit.data.load import load_collection
 from foltr_audit.data.normalize import normalise
 from foltr_audit.data.qrels import read_qrels
@@ -135,7 +134,7 @@ def test_a_collection_is_balanced_part_by_part() -> None:
     assert balanced(single.train, streams) is single.train
 
 
-# --- made-up intents ------------------------------------------------------------------------------
+# --- synthetic intents ----------------------------------------------------------------------------
 
 
 def test_made_up_intents_are_frozen() -> None:
@@ -156,7 +155,7 @@ def test_every_relevant_document_has_an_intent_and_no_other_has(intents: int) ->
 
 @pytest.mark.parametrize("intents", [1, 11])
 def test_too_few_or_too_many_intents(intents: int) -> None:
-    with pytest.raises(DataError, match=rf"^intents: {intents} made-up intents; expected 2 to 10$"):
+    with pytest.raises(DataError, match=rf"^intents: {intents} synthetic intents; expected 2 to 10$"):
         synthetic_intents(synthesise("mq2007", queries=5).train, intents)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.data.qrels import Qrels, joined_with, qrels_files, read_qrels, write_qrels
+from foltr_audit.data.qrels import Qrels, join_qrels, qrels_files, read_qrels, write_qrels
 from foltr_audit.data.sources import load_data
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
@@ -74,7 +74,7 @@ REFUSED = {
     "words": ({"1.txt": "\n7 1 a yes"}, "1.txt:2: label 'yes'; expected a whole number up to 31"),
     "fraction": ({"1.txt": "7 1 a 0.5"}, "1.txt:1: label '0.5'; expected"),
     "large": ({"1.txt": "7 1 a 32"}, "1.txt:1: label '32'; expected"),
-    "repeated": ({"1.txt": GOOD + "8 1 a 0\n" + GOOD}, "1.txt:3: document 'a' of topic '7' is there twice"),
+    "repeated": ({"1.txt": GOOD + "8 1 a 0\n" + GOOD}, "1.txt:3: document 'a' of topic '7' occurs twice"),
     "topics": ({"1.txt": GOOD, "2.txt": "8 2 a 1"}, "topic '7' is in 1.txt, not in 2.txt; expected the same"),
     "more": ({"1.txt": GOOD, "2.txt": "7 2 a 1\n8 2 a 1"}, "topic '8' is in 2.txt, not in 1.txt; expected"),
     "binary": ({"1.txt": b"7 1 a\0 1"}, "1.txt:1: a NUL byte; expected a text file"),
@@ -136,7 +136,7 @@ def test_only_what_is_judged_stays(
 ) -> None:
     part = part_of(documents)
     grades = np.array(list(judgements.values()), dtype=np.int64).reshape(-1, 2).T
-    joined = joined_with(part, Qrels({name: i for i, name in enumerate(judgements)}, grades), "train")
+    joined = join_qrels(part, Qrels({name: i for i, name in enumerate(judgements)}, grades), "train")
     rows = [(query, name) for query, row in documents.items() for name in row]
     kept = [i for i, names in enumerate(rows) if names in judgements]
     if joined is None:

@@ -212,15 +212,15 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
         ({"b.train": "", "a.train": "", "a.train.query": ""}, r"several data sets: a, b; expected one NAME"),
         (
             {"train.txt": "", "train.txt.gz": ""},
-            r"the train part is there twice: train\.txt and train\.txt\.gz",
+            r"the train part exists twice: train\.txt and train\.txt\.gz",
         ),
         (
             {"train.txt": "", "vali.txt": "", "valid.txt": ""},
-            r"the vali part is there twice: vali\.txt and valid",
+            r"the vali part exists twice: vali\.txt and valid",
         ),
         (
             {"x.train": "", "x.test": "", "x.test.gz": ""},
-            r"the test part is there twice: x\.test and x\.test\.gz",
+            r"the test part exists twice: x\.test and x\.test\.gz",
         ),
         ({"train.txt": "1 qid:1 1:x\n"}, r"letor: train\.txt:1: feature 1: value 'x' is not a number"),
         (

@@ -301,11 +301,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "missing marker": (
         lambda folder: (folder / "part-00001.json").unlink(),
-        r"part-00001.json: missing, though part-00002.json is there",
+        r"part-00001.json: missing, though part-00002.json exists",
     ),
     "missing file": (
         lambda folder: (folder / "observed/messages-00000.parquet").unlink(),
-        r"messages-00000.parquet: missing, though part-00000.json is there",
+        r"messages-00000.parquet: missing, though part-00000.json exists",
     ),
     "cut marker": (cut("part-00003.json", 40), r"part-00003.json: not JSON: "),
     "marker with a path": (

@@ -110,7 +110,7 @@ def test_a_name_that_is_not_known_is_no_proof_of_equal_numbers() -> None:
     done = done_with(header, rounds)
     assert leaks(done.findings) == set()
     assert parts_of(done, "bit-equal") == ["equal numbers"]
-    assert parts_of(done, "sparsity") == ["whether the pattern tells of clicks"]
+    assert parts_of(done, "sparsity") == ["whether the pattern depends on clicks"]
     assert parts_of(done, "reused-noise") == [
         "messages that are equal bit for bit",
         "noise shared by messages that differ",

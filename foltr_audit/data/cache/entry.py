@@ -1,14 +1,14 @@
 """One collection in a folder of its own, as plain arrays that are memory-mapped when they are read back.
 
 ```
-meta.json                     facts of the collection, form of every array; sealed by its own hash
+meta.json                     facts of the collection, size and checksum of every file; sealed by its own hash
 train.features.npy            float32 or float64 (documents, features)
 train.labels.npy              int64 (documents,)
 train.offsets.npy             int64 (queries + 1,)
 train.query_ids.npy           names in UTF-8, each ended by a NUL
 train.document_ids.npy        the same
 train.intents.npy             int64 (I, documents), only where there are several intents
-vali.*, test.*                likewise
+vali.*, test.*                the same
 ```
 """
 
@@ -33,11 +33,11 @@ from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import map_array
 
 META = "meta.json"
-SCHEMA = "foltr-audit/data-cache/1"
+SCHEMA = "foltr-audit/data-cache/2"
 MOST_META_BYTES = 16 << 20
 """A longer file of facts is not read: it names every file of a data set."""
 
-_FORMS = {
+_TYPES = {
     "features": ("<f4", "<f8"),
     "labels": ("<i8",),
     "offsets": ("<i8",),
@@ -45,7 +45,7 @@ _FORMS = {
     "document_ids": ("|u1",),
     "intents": ("<i8",),
 }
-_UNHASHED = "features"  # the only large array: its size and form are checked, its content is not
+_HEADER_BYTES = 128  # what NumPy writes before the values of such arrays
 
 
 def seal(table: dict[str, Any]) -> str:
@@ -59,9 +59,8 @@ def unseal(path: Path) -> dict[str, Any] | None:
         table = json_table(file_bytes(path, DataError, MOST_META_BYTES), str(path), DataError)
     except DataError:
         return None
-    if table.get("schema") != SCHEMA:
-        return None
-    return table if table.pop("sha256", None) == _digest(table) else None
+    sealed = table.pop("sha256", None)
+    return table if table.get("schema") == SCHEMA and sealed == _digest(table) else None
 
 
 def _digest(table: dict[str, Any]) -> str:
@@ -69,12 +68,12 @@ def _digest(table: dict[str, Any]) -> str:
 
 
 def write_entry(folder: Path, collection: Collection) -> None:
-    """Write a collection into an empty folder, and see it onto the disk.
+    """Write a collection into an empty folder, and flush it to the disk.
 
     Raises:
         OSError: the folder cannot be written, or the disk is full.
     """
-    forms = {}
+    sums = {}
     for part in Collection.PARTS:
         for kind, array in _arrays(collection.part(part)).items():
             path = folder / f"{part}.{kind}.npy"
@@ -82,15 +81,9 @@ def write_entry(folder: Path, collection: Collection) -> None:
                 np.save(file, array, allow_pickle=False)
                 file.flush()
                 os.fsync(file.fileno())
-            forms[path.name] = _form(path, array, kind)
-    meta = {
-        "schema": SCHEMA,
-        "fingerprint": collection.fingerprint,
-        "normalised": collection.normalised,
-        "synthetic": collection.synthetic,
-        "arrays": forms,
-    }
-    atomic_files.write_text(folder / META, seal(meta))
+            sums[path.name] = _checksum(path)
+    facts = {name: getattr(collection, name) for name in ("fingerprint", "normalised", "synthetic")}
+    atomic_files.write_text(folder / META, seal({"schema": SCHEMA, **facts, "files": sums}))
 
 
 def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
@@ -98,8 +91,8 @@ def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
         "features": part.features,
         "labels": part.labels,
         "offsets": part.offsets,
-        "query_ids": _stored(part.query_ids),
-        "document_ids": _stored(part.document_ids),
+        "query_ids": _packed(part.query_ids),
+        "document_ids": _packed(part.document_ids),
     }
     if part.intents is not None:
         values["intents"] = part.intents
@@ -108,45 +101,33 @@ def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
     }
 
 
-def _stored(names: Sequence[str]) -> NDArray[np.uint8]:
+def _packed(names: Sequence[str]) -> NDArray[np.uint8]:
     try:
         return LazyNames.of(names).text
     except ValueError as error:
         raise OSError(None, str(error)) from error
 
 
-def _form(path: Path, array: NDArray[Any], kind: str) -> dict[str, Any]:
-    size = path.stat().st_size
-    return {
-        "bytes": size,
-        "header": _header(path, size - array.nbytes),
-        "dtype": array.dtype.str,
-        "shape": list(array.shape),
-        "crc32": None if kind == _UNHASHED else zlib.crc32(array.data),
-    }
+def _checksum(path: Path) -> list[int]:
+    """Size and CRC-32 of a file; of features, the only large array, the CRC-32 of the header alone.
 
-
-def _header(path: Path, length: int) -> list[int]:
-    """Length and checksum of what stands before the values."""
+    Labels and offsets steer compiled code, which trusts them. A wrong feature only gives a wrong score, and
+    reading all of them would undo what mapping saves.
+    """
     with path.open("rb") as file:
-        return [length, zlib.crc32(file.read(length))]
+        content = file.read(_HEADER_BYTES if path.name.endswith(".features.npy") else -1)
+    return [path.stat().st_size, zlib.crc32(content)]
 
 
 def map_entry(folder: Path, *, source: str, fold: int, intents_from: str | None = None) -> Collection | None:
-    """The collection in a folder, memory-mapped and read-only; None if anything about it is wrong.
-
-    Every array must have the size, type and shape that were written, and all but the features the
-    same bytes: labels and offsets steer compiled code, which trusts them.
-    """
+    """The collection in a folder, memory-mapped and read-only; None if anything about it is wrong."""
     meta = unseal(folder / META)
     if meta is None:
         return None
     try:
-        parts = {part: _map_part(folder, part, meta["arrays"]) for part in Collection.PARTS}
+        parts = {part: _map_part(folder, part, meta["files"]) for part in Collection.PARTS}
         return Collection(
-            train=parts["train"],
-            vali=parts["vali"],
-            test=parts["test"],
+            **parts,
             source=source,
             synthetic=bool(meta["synthetic"]),
             fold=fold,
@@ -158,26 +139,17 @@ def map_entry(folder: Path, *, source: str, fold: int, intents_from: str | None 
         return None
 
 
-def _map_part(folder: Path, part: str, forms: dict[str, Any]) -> Dataset:
+def _map_part(folder: Path, part: str, sums: dict[str, Any]) -> Dataset:
     arrays: dict[str, NDArray[Any]] = {}
-    for kind, dtypes in _FORMS.items():
+    for kind, types in _TYPES.items():
         path = folder / f"{part}.{kind}.npy"
-        if kind == "intents" and path.name not in forms:
+        if kind == "intents" and path.name not in sums:
             continue
-        form = forms[path.name]
-        array = map_array(path)
-        if array.dtype.str not in dtypes or _form(path, array, kind) != form:
+        arrays[kind] = map_array(path)
+        if arrays[kind].dtype.str not in types or _checksum(path) != sums[path.name]:
             raise ValueError(f"{path.name} is not what was written")
-        arrays[kind] = array
-    queries = LazyNames(arrays["query_ids"], arrays["offsets"].size - 1)
-    documents = LazyNames(arrays["document_ids"], arrays["labels"].size)
+    queries = LazyNames(arrays.pop("query_ids"), arrays["offsets"].size - 1)
+    documents = LazyNames(arrays.pop("document_ids"), arrays["labels"].size)
     if not (queries.is_sound and documents.is_sound):
-        raise ValueError("names that are not what was written")
-    return Dataset(
-        features=arrays["features"],
-        labels=arrays["labels"],
-        offsets=arrays["offsets"],
-        query_ids=tuple(queries),
-        document_ids=documents,
-        intents=arrays.get("intents"),
-    )
+        raise ValueError("names are not what was written")
+    return Dataset(query_ids=tuple(queries), document_ids=documents, **arrays)

@@ -3,7 +3,7 @@
 In `data` of the user's cache folder, or of the one that FOLTR_AUDIT_CACHE names (empty: no cache):
 
 ```
-FINGERPRINT-NORMALISATION-VERSION/   a collection, see `data_entry`; sources of the same content share it
+FINGERPRINT-NORMALISATION-VERSION/   a collection, see `entry`; sources of the same content share it
 KEY.json                             which source (its files' sizes, times and inodes) has which content
 ```
 
@@ -38,9 +38,9 @@ from foltr_audit.utils import atomic_files
 
 FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
 SMALLEST_BYTES = 4 << 20
-"""Collections with features below this size are not kept: they are parsed in less than about .1 s."""
+"""Collections with features below this size are not stored: they are parsed in less than about .1 s."""
 
-_ABANDONED_S = 86_400
+_ABANDONED_S = 86_400  # a temporary folder may be a writer's that is still at work; none takes a day
 _CONTENT = re.compile(r"[0-9a-f]{32}-(none|zscore|zscore-parts|query-minmax)-float(32|64)-[0-9a-f]{8}")
 _KEY = re.compile(r"[0-9a-f]{32}\.json")
 
@@ -60,12 +60,12 @@ class CacheEntry:
 
 
 def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
-    """The collection of an origin: from the cache, or loaded and then kept there.
+    """The collection of an origin: from the cache, or loaded and then stored there.
 
     A cache that cannot be written costs one line on stderr, nothing else.
     """
     folder = cache_folder()
-    identity = None if folder is None else identity_of(origin)
+    identity = identity_of(origin)
     if folder is None or identity is None:
         return load()
     found = _look_up(folder, origin, identity)
@@ -75,9 +75,9 @@ def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
     if _size(collection) < SMALLEST_BYTES or not is_unchanged(identity, identity_of(origin)):
         return collection
     try:
-        _keep(folder, origin, identity, collection)
+        _store(folder, identity, collection)
     except OSError as error:
-        _note(f"note: data cache: {folder}: {error.strerror or error}; going on without it")
+        _note(f"note: data cache: {folder}: {error.strerror or error}; continuing without it")
         return collection
     del collection  # mapped, it need not stay in memory
     return _look_up(folder, origin, identity) or load()
@@ -96,11 +96,11 @@ def cache_folder() -> Path | None:
 
 @cache
 def _note(line: str) -> None:
-    """One line on stderr, and only once."""
+    """Write a line to stderr, once per process."""
     sys.stderr.write(line + "\n")
 
 
-# --- finding and keeping --------------------------------------------------------------------------
+# --- finding and storing --------------------------------------------------------------------------
 
 
 def _index_file(folder: Path, identity: Identity) -> Path:
@@ -110,20 +110,22 @@ def _index_file(folder: Path, identity: Identity) -> Path:
 
 def _look_up(folder: Path, origin: SourceKey, identity: Identity) -> Collection | None:
     path = _index_file(folder, identity)
-    table = unseal(path)
-    if table is None or table.get("identity") != identity or not _is_content(table):
+    table = _read_index(path)
+    if table is None or table.get("identity") != identity:
         return None
-    place, (source, fold, intents) = folder / table["content"], (origin.source, origin.fold, origin.intents)
-    found = map_entry(place, source=source, fold=fold, intents_from=intents)
-    if found is None or found.normalised != origin.normalise or _dtype(found) != origin.dtype:
+    place, intents = folder / table["content"], origin.intents
+    found = map_entry(place, source=origin.source, fold=origin.fold, intents_from=intents)
+    if found is None or (found.normalised, _dtype(found)) != (origin.normalise, origin.dtype):
         return None
     with suppress(OSError):
         os.utime(path)  # its time is that of the last use
     return found
 
 
-def _is_content(table: dict[str, Any]) -> bool:
-    return _CONTENT.fullmatch(str(table.get("content"))) is not None
+def _read_index(path: Path) -> dict[str, Any] | None:
+    """Which source has which content; None for a damaged file."""
+    table = unseal(path)
+    return table if table and _CONTENT.fullmatch(str(table.get("content"))) else None
 
 
 def _dtype(collection: Collection) -> str:
@@ -134,7 +136,7 @@ def _size(collection: Collection) -> int:
     return sum(collection.part(name).features.nbytes for name in Collection.PARTS)
 
 
-def _keep(folder: Path, origin: SourceKey, identity: Identity, collection: Collection) -> None:
+def _store(folder: Path, identity: Identity, collection: Collection) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
     form = f"{collection.normalised}-{_dtype(collection)}"
     name = f"{collection.fingerprint[:32]}-{form}-{identity['version'][:8]}"
@@ -142,13 +144,8 @@ def _keep(folder: Path, origin: SourceKey, identity: Identity, collection: Colle
         if shutil.disk_usage(folder).free < 2 * _size(collection):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         _put(folder / name, collection)
-    table = {
-        "schema": SCHEMA,
-        "identity": identity,
-        "fingerprint": collection.fingerprint,
-        "content": name,
-    }
-    atomic_files.write_text(_index_file(folder, identity), seal(table))
+    facts = {"identity": identity, "fingerprint": collection.fingerprint, "content": name}
+    atomic_files.write_text(_index_file(folder, identity), seal({"schema": SCHEMA, **facts}))
     with suppress(OSError):  # another process may sweep at the same time
         _sweep(folder)
 
@@ -158,8 +155,8 @@ def _is_sound(place: Path) -> bool:
 
 
 def _put(place: Path, collection: Collection) -> None:
-    """Write a content folder beside its place, then rename it; what another process put there stays."""
-    written, damaged = (_temporary(place) for _ in range(2))
+    """Write a collection next to its place, then rename it, unless another process was faster."""
+    written, damaged = (place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp") for _ in range(2))
     try:
         written.mkdir()
         write_entry(written, collection)
@@ -172,21 +169,17 @@ def _put(place: Path, collection: Collection) -> None:
             written.rename(place)
         atomic_files.sync_folder(place.parent)
     finally:
-        for path in (written, damaged):
-            _remove(path)
-
-
-def _temporary(place: Path) -> Path:
-    return place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+        _remove(written)
+        _remove(damaged)
 
 
 def _sweep(folder: Path) -> None:
     """Remove what killed writers left, sources that have changed since, and content without a source."""
-    for path in folder.glob(".*.tmp"):
-        if atomic_files.is_temporary(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
+    for path in _unfinished(folder):
+        if time.time() - path.lstat().st_mtime > _ABANDONED_S:
             _remove(path)
     used = set()
-    for path, table in _index(folder):
+    for path, table in _sources(folder):
         if table is None or is_outdated(table["identity"]):
             path.unlink(missing_ok=True)
         else:
@@ -196,16 +189,17 @@ def _sweep(folder: Path) -> None:
             _remove(path)
 
 
-def _index(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """The files that say which source has which content, sorted; None for a damaged one."""
-    for path in sorted(folder.glob("*.json")):
-        if _KEY.fullmatch(path.name):
-            table = unseal(path)
-            yield path, table if table is not None and _is_content(table) else None
+def _sources(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """The index file of every source, sorted, and what it says."""
+    return ((path, _read_index(path)) for path in sorted(folder.glob("*.json")) if _KEY.fullmatch(path.name))
 
 
 def _contents(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*-*-*")) if _CONTENT.fullmatch(path.name)]
+
+
+def _unfinished(folder: Path) -> list[Path]:
+    return [path for path in folder.glob(".*.tmp") if atomic_files.is_temporary(path.name)]
 
 
 def _remove(path: Path) -> None:
@@ -222,30 +216,27 @@ def _remove(path: Path) -> None:
 def kept() -> list[CacheEntry]:
     """Every source in the cache, by name."""
     folder = cache_folder()
-    tables = [] if folder is None else [(folder, path, table) for path, table in _index(folder) if table]
-    rows = [_row(folder, path, table) for folder, path, table in tables]
+    if folder is None:
+        return []
+    rows = [_row(path, table) for path, table in _sources(folder) if table]
     return sorted(rows, key=lambda row: (row.source, row.fold, row.normalised, row.last_used))
 
 
-def _row(folder: Path, path: Path, table: dict[str, Any]) -> CacheEntry:
+def _row(path: Path, table: dict[str, Any]) -> CacheEntry:
     identity = table["identity"]
+    last_used = 0
+    with suppress(FileNotFoundError):  # another process has just removed it
+        last_used = int(path.stat().st_mtime)
     return CacheEntry(
         source=identity["source"],
         fold=identity["fold"],
         normalised=identity["normalise"],
         dtype=identity["dtype"],
         fingerprint=table["fingerprint"],
-        bytes=_bytes(folder / table["content"]),
-        last_used=datetime.fromtimestamp(_last_used(path), UTC).isoformat(),
+        bytes=_bytes(path.with_name(table["content"])),
+        last_used=datetime.fromtimestamp(last_used, UTC).isoformat(),
         content=table["content"],
     )
-
-
-def _last_used(path: Path) -> int:
-    try:
-        return int(path.stat().st_mtime)
-    except FileNotFoundError:  # another process has just removed it
-        return 0
 
 
 def _bytes(folder: Path) -> int:
@@ -267,17 +258,15 @@ def clear() -> tuple[int, int]:
     folder = cache_folder()
     if folder is None or not folder.is_dir():
         return 0, 0
-    sources = [path for path, _ in _index(folder)]
-    folders = _contents(folder) + [
-        path for path in folder.glob(".*.tmp") if atomic_files.is_temporary(path.name)
-    ]
+    sources = [path for path, _ in _sources(folder)]
+    folders = _contents(folder) + _unfinished(folder)
     size = sum(map(_bytes, folders))
     try:
         for path in (*sources, *folders):
             _remove(path)
     except OSError as error:
         raise FoltrAuditError(f"data cache: {error.filename}: cannot be removed: {error.strerror}") from error
-    left = [path for path in folders if path.exists()]
-    if left:
-        raise FoltrAuditError(f"data cache: {left[0]}: cannot be removed")
+    left = next((path for path in folders if path.exists()), None)
+    if left is not None:
+        raise FoltrAuditError(f"data cache: {left}: cannot be removed")
     return len(sources), size

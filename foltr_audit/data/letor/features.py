@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.data.letor.lines import shown
 from foltr_audit.errors import DataError
+from foltr_audit.utils.arrays import Ints
+from foltr_audit.utils.frozen_arrays import Features
 
 MAX_FEATURES = 65_536
 _OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")
@@ -20,7 +22,6 @@ _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
-Features = NDArray[np.float32] | NDArray[np.float64]
 Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both (entries,)
 
 
@@ -35,7 +36,7 @@ class FeatureBlock:
         width: the largest feature id.
     """
 
-    counts: NDArray[np.int64]
+    counts: Ints
     columns: NDArray[np.uint16] | None
     values: Features
     width: int
@@ -70,11 +71,11 @@ def parse_features(
     return FeatureBlock(counts, (ids - 1).astype(np.uint16), values, width)
 
 
-def _parse_quickly(text: bytes, counts: NDArray[np.int64], dtype: str) -> Entries | None:
+def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
     """All entries at once, or None if anything at all looks wrong.
 
-    Entries are read as a CSV with a colon between columns and a space between rows: no string is
-    built for any of them, and text becomes a number in one rounding.
+    Entries are read as a CSV with a colon between columns and a space between rows: no Python string is
+    made for any of them, and text becomes a number in one rounding.
     """
     import polars as pl
     from polars.exceptions import PolarsError
@@ -105,7 +106,7 @@ def _parse_quickly(text: bytes, counts: NDArray[np.int64], dtype: str) -> Entrie
     return (ids, values) if _distinct(ids, counts) else None
 
 
-def _distinct(ids: NDArray[np.int32], counts: NDArray[np.int64]) -> bool:
+def _distinct(ids: NDArray[np.int32], counts: Ints) -> bool:
     """Whether no row gives a feature twice."""
     rising = ids[1:] > ids[:-1]
     starts = np.cumsum(counts)

@@ -19,7 +19,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20  # a batch that stays in the cache reads faster than 20,000 wide rows at once
 _MOST_LINE_BYTES = 16 << 20  # a line of all features that there may be has some two million
-_MOST_UNPACKED = (8 << 20, 200)  # so many bytes, or so many times the packed ones
+_MOST_UNPACKED = (8 << 20, 200)  # this many bytes, or this many times the packed ones
 _FOLD = re.compile(r"Fold\d+")
 _GROUP_SIZE = re.compile(rb"\d{1,18}")
 
@@ -31,7 +31,7 @@ def name_in_messages(path: Path) -> str:
 
 
 def shown(value: bytes) -> str:
-    """A piece of a file for a message; a long one is not quoted, as it may be of a file of another kind."""
+    """A piece of a file for a message; a long one is not quoted, as the file may be of another kind."""
     if len(value) > MOST_SHOWN:
         return f"of {len(value)} bytes"
     return repr(value.decode("utf-8", errors="replace"))
@@ -72,7 +72,7 @@ def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes
 
     Args:
         stream: what is read.
-        raw: the file behind it, which may be packed.
+        raw: the file it reads from, which may be compressed.
         where: names the file in messages.
 
     Raises:
@@ -81,7 +81,7 @@ def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes
     rest, total = b"", 0
     while piece := stream.read(_BATCH_BYTES):
         total += len(piece)
-        if stream is not raw and raw.seekable():  # a pipe does not tell how far it is
+        if stream is not raw and raw.seekable():  # a pipe has no position
             packed = raw.tell()
             if total > max(_MOST_UNPACKED[0], _MOST_UNPACKED[1] * packed):
                 raise DataError(f"{where}: {packed} bytes unpack to {total} and more; expected data")

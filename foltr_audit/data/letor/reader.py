@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.data.letor.features import MAX_FEATURES, FeatureBlock, parse_features
 from foltr_audit.data.letor.lines import line_batches, name_in_messages, read_group_sizes, shown
 from foltr_audit.data.letor.writer import MAX_LABEL, write_letor
 from foltr_audit.errors import DataError
+from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.frozen_arrays import Features
 
 __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"]
 
 _MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
-"""Features of all rows, which are stored whether given or not: so many, or so many times the given."""
+"""Features of all rows, which are stored whether given or not: this many, or this many times the given."""
 
 _DOCUMENT = re.compile(rb"\bdocid\s*=\s*(\S+)")
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -70,7 +70,7 @@ def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32"
 
 @dataclass
 class _LetorRows:
-    """What the lines of a file have given so far, apart from the features."""
+    """What was read from the lines of a file so far, apart from the features."""
 
     name: str
     grouped: bool
@@ -130,7 +130,7 @@ class _LetorRows:
         self.starts[query] = len(self.labels)
         self.query = query
 
-    def queries(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    def queries(self) -> tuple[Ints, tuple[str, ...]]:
         """Offsets, shape (queries + 1,), and ids of the queries."""
         offsets = np.array([*self.starts.values(), len(self.labels)], dtype=np.int64)
         return offsets, tuple(query[4:].decode() for query in self.starts)
@@ -149,21 +149,21 @@ def _parse_label(text: bytes, where: str) -> int:
     return int(value)
 
 
-def _grouped(path: Path, groups: Path, rows: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _grouped(path: Path, groups: Path, rows: int) -> tuple[Ints, tuple[str, ...]]:
     sizes = read_group_sizes(groups)
     if sum(sizes) != rows:
         raise DataError(
             f"letor: {name_in_messages(groups)}: groups add up to {sum(sizes)} rows, "
             f"but {name_in_messages(path)} has {rows}"
         )
-    # The whole name with `.train` or `.test`: else the parts would share their ids.
+    # The whole name with `.train` or `.test`: else the parts would have the same ids.
     name = path.name.removesuffix(".gz")
     offsets = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
     return offsets, tuple(f"{name}:{query}" for query in range(len(sizes)))
 
 
 def _assemble(blocks: list[FeatureBlock], width: int, name: str, dtype: str) -> Features:
-    """One matrix of all blocks, which are dropped on the way so that memory stays low."""
+    """One matrix of all blocks; each is dropped once it is copied, so that memory holds the features once."""
     rows = sum(block.counts.size for block in blocks)
     given = sum(int(block.counts.sum()) for block in blocks)
     if rows * width > max(_MOST_PLACES, _PLACES_PER_VALUE * given):

@@ -1,4 +1,4 @@
-"""Writer for LETOR text: dense rows whose values come back as the same float32."""
+"""Writer for LETOR text: dense rows whose values read back as the same float32."""
 
 from __future__ import annotations
 

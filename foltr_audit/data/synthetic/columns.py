@@ -1,4 +1,4 @@
-"""What synthetic data sets are described by: the kinds of their columns, and weights of a document's utility.
+"""How a synthetic data set is described: the kinds of its columns, and weights of a document's utility.
 
 All numbers are multiples of 2^-12, see `kernels.bell`.
 """
@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats, Ints
 
 _FIELD_SIZES = (40, 3, 1, 1, 44)  # body, anchor, title, url, whole document
 
 
 class ColumnKind(NamedTuple):
-    """How a column, or one column per field, looks at the factors; the names are those of `kernels.bell`."""
+    """How a column, or one per field, depends on the factors; the names are those of `kernels.bell`."""
 
     shape: str
     first: str
@@ -42,19 +44,51 @@ class UtilityWeights(NamedTuple):
     copies: float  # share of documents that repeat an earlier one of their query
 
 
-def grid(values: object) -> NDArray[np.float64]:
-    """The multiples of 2^-12 nearest to values: what `kernels.bell` reckons with."""
+def grid(values: object) -> Floats:
+    """The multiples of 2^-12 nearest to values: the numbers of `kernels.bell`, whose sums are exact."""
     return np.asarray(np.floor(np.asarray(values, dtype=np.float64) * 4096.0 + 0.5) / 4096.0)
 
 
-def query_sizes(sizes: tuple[int, int, float, float], bells: NDArray[np.float64]) -> NDArray[np.int64]:
+class QueryBatch(NamedTuple):
+    """What the generators of synthetic data have in common.
+
+    Attributes:
+        key: of the counter-based random numbers.
+        purposes: a code for each kind of draws.
+        abouts: the hidden factors of each query, as `kernels.bell.query_bells` makes them.
+        offsets: int64 (queries + 1,), from the numbers of documents.
+    """
+
+    key: np.uint64
+    purposes: list[int]
+    abouts: Floats
+    offsets: Ints
+
+
+def draw_queries(
+    like: str, purposes: Sequence[str], queries: int, seed: int, sizes: tuple[int, int, float, float]
+) -> QueryBatch:
+    """Draw the hidden factors and the sizes of queries; the first purpose is that of the queries."""
+    from foltr_audit.kernels import bell
+
+    streams = Streams(seed)
+    names = [f"synthetic/{like}/{purpose}" for purpose in purposes]
+    codes = [streams.clients(name, 0, np.arange(queries)).purpose_code for name in names]
+    key = np.uint64(streams.key)
+    abouts = bell.query_bells(queries, codes[0], key)
+    offsets = np.zeros(queries + 1, dtype=np.int64)
+    np.cumsum(query_sizes(sizes, abouts[:, bell.SIZE]), out=offsets[1:])
+    return QueryBatch(key, codes, abouts, offsets)
+
+
+def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
     """Numbers of documents, with a tail to the right."""
     least, most, factor, spread = sizes
     root = np.maximum(0.0, grid(1.0 + grid(spread) * bells))
     return np.minimum(least + np.floor(factor * grid(grid(root * root) * root)).astype(np.int64), most)
 
 
-def grades(utility: NDArray[np.float64], shares: tuple[int, ...]) -> NDArray[np.int64]:
+def grades(utility: Floats, shares: tuple[int, ...]) -> Ints:
     """Grades from thresholds on the utility that give each grade its share."""
     ordered = np.sort(utility)
     labels = np.zeros(utility.size, dtype=np.int64)
@@ -67,7 +101,7 @@ def grades(utility: NDArray[np.float64], shares: tuple[int, ...]) -> NDArray[np.
 
 def column_codes(
     by_field: Sequence[Sequence[ColumnKind]], by_document: Sequence[ColumnKind]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+) -> tuple[Ints, Floats, Ints]:
     """Codes (F, 6), loadings (F, 3) and scales (F, 2) as `kernels.bell.documents` reads them."""
     from foltr_audit.kernels import bell
 

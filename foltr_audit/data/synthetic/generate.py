@@ -1,7 +1,6 @@
 """Synthetic ranking data shaped like real sets: the default where no data is named.
 
-MQ2007, MSLR-WEB10k and ClueWeb09 are described here; Istella-S, which has topics, in `synthetic_topics`.
-
+MQ2007, MSLR-WEB10k and ClueWeb09 are described here; Istella-S, which has topics, in `topics`.
 
 A document has a few hidden factors (topic, authority, quality, length, one match per field); its
 label comes from thresholds on a utility in which they interact, and its features are noisy views
@@ -31,18 +30,18 @@ from foltr_audit.data.synthetic.columns import (
     ColumnKind,
     UtilityWeights,
     column_codes,
+    draw_queries,
     grades,
     grid,
-    query_sizes,
 )
 from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Ints, Singles
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CollectionProfile:
-    """A real data set's numbers, and how to imitate them.
+    """The numbers of a real data set, and how to imitate them.
 
     Attributes:
         queries: number of queries.
@@ -109,11 +108,6 @@ _MQ2007 = _CollectionProfile(
 )
 
 
-def _statistics(spread: ColumnKind, *others: ColumnKind) -> tuple[tuple[ColumnKind, ...], ...]:
-    """Sum, min, max, mean and variance over the query's words, each a group of its own."""
-    return tuple((kind,) for kind in (*others, spread))
-
-
 _raw = partial(_count, sized=True, scale=0.5)
 _relative = partial(_count, scale=0.01)
 
@@ -126,27 +120,24 @@ _MSLR_WEB10K = _CollectionProfile(
         (_words("SHARE", weights=(0.6, 0.1, 0.7)),),  # their share
         (_LENGTH,),
         (_IDF,),
-        *_statistics(  # term frequency
-            _heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3),
-            _raw(weights=(0.6, 0.4, 0.7), scale=1, decimals=0, times="TERMS"),
-            _raw(weights=(0.5, 0.3, 0.8), scale=1, decimals=0),
-            _raw(weights=(0.6, 0.35, 0.7), scale=1, decimals=0),
-            _raw(weights=(0.6, 0.35, 0.7), decimals=3),
-        ),
-        *_statistics(  # term frequency over length
-            _heavy(weights=(0.4, -0.5, 0.7), scale=0.01),
-            _relative(weights=(0.6, -0.5, 0.6), times="TERMS"),
-            _relative(weights=(0.4, -0.5, 0.7)),
-            _relative(weights=(0.5, -0.5, 0.7)),
-            _relative(weights=(0.6, -0.5, 0.6)),
-        ),
-        *_statistics(  # tf * idf
-            _heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3, times="IDF"),
-            _raw(weights=(0.65, 0.4, 0.6), decimals=3, times="IDF"),
-            _raw(weights=(0.5, 0.3, 0.8), decimals=3, times="IDF"),
-            _raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),
-            _raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),
-        ),
+        # term frequency: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.6, 0.4, 0.7), scale=1, decimals=0, times="TERMS"),),
+        (_raw(weights=(0.5, 0.3, 0.8), scale=1, decimals=0),),
+        (_raw(weights=(0.6, 0.35, 0.7), scale=1, decimals=0),),
+        (_raw(weights=(0.6, 0.35, 0.7), decimals=3),),
+        (_heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3),),
+        # term frequency over length: of the words the sum, minimum, maximum, mean and variance
+        (_relative(weights=(0.6, -0.5, 0.6), times="TERMS"),),
+        (_relative(weights=(0.4, -0.5, 0.7)),),
+        (_relative(weights=(0.5, -0.5, 0.7)),),
+        (_relative(weights=(0.6, -0.5, 0.6)),),
+        (_heavy(weights=(0.4, -0.5, 0.7), scale=0.01),),
+        # tf * idf: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.65, 0.4, 0.6), decimals=3, times="IDF"),),
+        (_raw(weights=(0.5, 0.3, 0.8), decimals=3, times="IDF"),),
+        (_raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),),
+        (_raw(weights=(0.6, 0.35, 0.7), decimals=3, times="IDF"),),
+        (_heavy(weights=(0.5, 0.3, 0.8), sized=True, scale=0.5, decimals=3, times="IDF"),),
         (_words("STEP", weights=(0.7, 0.1, 0.7), decimals=0),),  # Boolean model
         (_words("SHARE", weights=(0.6, -0.1, 0.75)),),  # vector space model
         (_words("POSITIVE", weights=(0.7, -0.05, 0.7), times="IDF"),),  # BM25
@@ -178,23 +169,20 @@ _CLUEWEB_INTENTS = _CollectionProfile(
         (_words("SHARE", weights=(0.6, 0.1, 0.35)),),  # covered query terms
         (_LENGTH,),
         (_IDF,),
-        *_statistics(  # term frequency
-            _heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3),
-            _raw(weights=(0.6, 0.4, 0.35), scale=1, decimals=0, times="TERMS"),
-            _raw(weights=(0.5, 0.3, 0.4), scale=1, decimals=0),
-            _raw(weights=(0.6, 0.35, 0.35), decimals=3),
-        ),
-        *_statistics(  # term frequency over length
-            _heavy(weights=(0.4, -0.5, 0.35), scale=0.01),
-            _relative(weights=(0.6, -0.5, 0.3), times="TERMS"),
-            _relative(weights=(0.4, -0.5, 0.35)),
-            _relative(weights=(0.6, -0.5, 0.3)),
-        ),
-        *_statistics(  # tf * idf
-            _heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3, times="IDF"),
-            _raw(weights=(0.65, 0.4, 0.3), decimals=3, times="IDF"),
-            _raw(weights=(0.6, 0.35, 0.35), decimals=3, times="IDF"),
-        ),
+        # term frequency: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.6, 0.4, 0.35), scale=1, decimals=0, times="TERMS"),),
+        (_raw(weights=(0.5, 0.3, 0.4), scale=1, decimals=0),),
+        (_raw(weights=(0.6, 0.35, 0.35), decimals=3),),
+        (_heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3),),
+        # term frequency over length: of the words the sum, minimum, maximum, mean and variance
+        (_relative(weights=(0.6, -0.5, 0.3), times="TERMS"),),
+        (_relative(weights=(0.4, -0.5, 0.35)),),
+        (_relative(weights=(0.6, -0.5, 0.3)),),
+        (_heavy(weights=(0.4, -0.5, 0.35), scale=0.01),),
+        # tf * idf: of the words the sum, minimum, maximum, mean and variance
+        (_raw(weights=(0.65, 0.4, 0.3), decimals=3, times="IDF"),),
+        (_raw(weights=(0.6, 0.35, 0.35), decimals=3, times="IDF"),),
+        (_heavy(weights=(0.5, 0.3, 0.4), sized=True, scale=0.5, decimals=3, times="IDF"),),
         (_words("SHARE", weights=(0.6, -0.1, 0.375)),),  # vector space model
         (_words("POSITIVE", weights=(0.7, -0.05, 0.35), times="IDF"),),  # BM25
         (_words("LINEAR", weights=(0.5, -0.3, 0.4), scale=3, sparse=False),),  # language models: ABS, DIR, JM
@@ -274,35 +262,18 @@ def _part(
     )
 
 
-def _generate(
-    model: _CollectionProfile, like: str, queries: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+def _generate(model: _CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
     from foltr_audit.kernels import bell
 
-    streams = Streams(seed)
-    purposes = [
-        streams.clients(f"synthetic/{like}/{part}", 0, np.arange(queries)).purpose_code
-        for part in ("queries", "documents")
-    ]
-    key = np.uint64(streams.key)
-    abouts = bell.query_bells(queries, purposes[0], key)
-    offsets = np.zeros(queries + 1, dtype=np.int64)
-    np.cumsum(query_sizes(model.sizes, abouts[:, bell.SIZE]), out=offsets[1:])
-    codes, loadings, scales = _columns(model)
+    drawn = draw_queries(like, ("queries", "documents"), queries, seed, model.sizes)
     features, utility = bell.documents(
-        offsets,
-        abouts,
+        drawn.offsets,
+        drawn.abouts,
         grid(model.merit),
         grid(model.absence),
-        codes,
-        loadings,
-        scales,
+        *column_codes(model.by_field, model.by_document),
         model.minmax,
-        purposes[1],
-        key,
+        drawn.purposes[1],
+        drawn.key,
     )
-    return offsets, features, grades(utility, model.shares)
-
-
-def _columns(model: _CollectionProfile) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    return column_codes(model.by_field, model.by_document)
+    return drawn.offsets, features, grades(utility, model.shares)

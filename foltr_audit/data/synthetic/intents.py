@@ -1,8 +1,8 @@
-"""Made-up intents for any ranking data: each query's relevant documents are dealt out, overlapping in part.
+"""Synthetic intents for any ranking data: each query's relevant documents are divided among them.
 
 Each intent of a query has a random direction of its own among the query's features, and prefers the
 relevant documents that lie farthest along it. So an intent can be learnt from features, but what is
-learnt for one intent of a query is of little use for another. How many documents an intent has, how
+learnt for one intent of a query helps little with another. How many documents an intent has, how
 many queries have none of it, and how far intents overlap follow the qrels that Zhuang & Zuccon 2021,
 table 1, use. Like the synthetic data the result is frozen: all of it is whole numbers.
 """
@@ -18,10 +18,11 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import FEWEST_INTENTS, MOST_INTENTS
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams, name_codes
+from foltr_audit.utils.arrays import Bools, Ints
 from foltr_audit.utils.frozen_arrays import Features
 
 _SEED = 1  # part of the data, so not of a Spec's seed
-_STEPS = 4096  # whole numbers that a uniform variate is brought to
+_STEPS = 4096  # uniform variates are rounded to this many whole numbers: sums are then exact everywhere
 
 
 class _IntentFrequency(NamedTuple):
@@ -42,7 +43,7 @@ _ALIKE = 16  # weight of the direction that intents share where they are most al
 
 
 def synthetic_intents(part: Dataset, intents: int) -> Dataset:
-    """The same documents with made-up grades, 0 or 1, under each of some intents.
+    """The same documents with synthetic grades, 0 or 1, under each of `intents` intents.
 
     A document is relevant to at least one intent where its own label is above 0, else to none. The
     draws are named by the query's id, so they do not depend on its neighbours.
@@ -51,7 +52,7 @@ def synthetic_intents(part: Dataset, intents: int) -> Dataset:
         DataError: fewer than 2 intents, or more than 10.
     """
     if not FEWEST_INTENTS <= intents <= MOST_INTENTS:
-        raise DataError(f"intents: {intents} made-up intents; expected {FEWEST_INTENTS} to {MOST_INTENTS}")
+        raise DataError(f"intents: {intents} synthetic intents; expected {FEWEST_INTENTS} to {MOST_INTENTS}")
     queries = name_codes(part.query_ids)
     alike = _whole("alike", 0, queries, 1)
     shares = _shares(intents, queries, alike)
@@ -60,17 +61,17 @@ def synthetic_intents(part: Dataset, intents: int) -> Dataset:
     for query, start in enumerate(part.offsets[:-1].tolist()):
         rows = start + np.flatnonzero(part.labels[start : part.offsets[query + 1]])
         if rows.size:
-            grades[:, rows] = _dealt(_ranks(part.features[rows]) @ directions[query], shares[query])
+            grades[:, rows] = _deal(_ranks(part.features[rows]) @ directions[query], shares[query])
     return part.with_intents(grades)
 
 
-def _whole(purpose: str, intent: int, queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _whole(purpose: str, intent: int, queries: Ints, size: int) -> Ints:
     """Random whole numbers from 0 below `_STEPS`, shape (queries, size)."""
     streams = Streams(_SEED).clients(f"synthetic-intents/{purpose}", intent, queries)
     return np.floor(streams.uniform(size) * _STEPS).astype(np.int64)
 
 
-def _shares(intents: int, queries: NDArray[np.int64], alike: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shares(intents: int, queries: Ints, alike: Ints) -> Ints:
     """Share of each intent in a query's relevant documents, in 100 `_STEPS`, (queries, I); -1: none at all.
 
     The last profile serves every further intent too.
@@ -89,20 +90,18 @@ def _shares(intents: int, queries: NDArray[np.int64], alike: NDArray[np.int64]) 
     return shares
 
 
-def _directions(
-    intents: int, queries: NDArray[np.int64], alike: NDArray[np.int64], features: int
-) -> NDArray[np.int64]:
+def _directions(intents: int, queries: Ints, alike: Ints, features: int) -> Ints:
     """Weights of each feature for each intent of a query, shape (queries, F, I)."""
     half = _STEPS // 2
     own = np.stack(
         [_whole("directions", intent, queries, features) - half for intent in range(intents)], axis=-1
     )
     shared = (_whole("shared", 0, queries, features) - half) * (_ALIKE * alike * alike // _STEPS) // _STEPS
-    weights: NDArray[np.int64] = intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis]
+    weights: Ints = intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis]
     return weights
 
 
-def _dealt(merits: NDArray[np.int64], shares: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _deal(merits: Ints, shares: Ints) -> Bools:
     """Which of a query's relevant documents go to which intent, (I, n), by their merits (n, I) for it."""
     n = len(merits)
     places = np.empty_like(merits)  # of each document in an intent's order, from 0
@@ -116,7 +115,7 @@ def _dealt(merits: NDArray[np.int64], shares: NDArray[np.int64]) -> NDArray[np.b
     return chosen.T
 
 
-def _ranks(features: Features) -> NDArray[np.int64]:
+def _ranks(features: Features) -> Ints:
     """Documents below minus documents above each one in each column, shape (n, F)."""
     order = np.argsort(features, axis=0, kind="stable")
     ordered: NDArray[np.floating[Any]] = np.take_along_axis(features, order, axis=0)

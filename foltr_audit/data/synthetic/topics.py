@@ -1,9 +1,9 @@
 """Synthetic ranking data shaped like Istella-S, with the category of each document among its features.
 
 A query has a main and a second category, and a mixture that says how many of its candidates are of them
-and how much the others lose; what makes a document relevant differs from category to category. So most
+and how much utility the others lose; what makes a document relevant differs between categories. So most
 queries have relevant documents of several categories, some of one only, and a ranker that has seen a few
-categories is weaker on the others. Frozen, and the same on every machine, as `kernels.bell` says.
+categories is weaker on the others. The data are frozen, and the same on every machine, see `kernels.bell`.
 
 Source of the shape: Lucchese et al. 2016, "Post-learning optimization of tree ensembles for efficient
 ranking" (Istella-S: 220 features, labels 0 to 4); numbers of documents and relevant ones, and how pure
@@ -18,20 +18,19 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.data.synthetic.columns import (
     ColumnKind,
     UtilityWeights,
     column_codes,
+    draw_queries,
     grades,
     grid,
-    query_sizes,
 )
-from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Ints, Singles
 
 LIKE = "istella-s"
-"""Name of the likeness."""
+"""The name after `synthetic:`."""
 
 QUERIES = 1_500
 """Queries by default. The real set has 33,018: with fewer, the study of model merging takes minutes."""
@@ -121,27 +120,19 @@ def _per_document() -> list[ColumnKind]:
     ]
 
 
-def generate(queries: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+def generate(queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
     """Offsets (queries + 1,), features (documents, 220) and labels (documents,), from 0 to 4."""
-    from foltr_audit.kernels import bell, topic_documents
+    from foltr_audit.kernels import topic_documents
 
-    streams = Streams(seed)
-    about, topic, document = (
-        streams.clients(f"synthetic/{LIKE}/{part}", 0, np.arange(queries)).purpose_code
-        for part in ("queries", "topics", "documents")
-    )
-    key = np.uint64(streams.key)
-    abouts = bell.query_bells(queries, about, key)
-    offsets = np.zeros(queries + 1, dtype=np.int64)
-    np.cumsum(query_sizes(_SIZES, abouts[:, bell.SIZE]), out=offsets[1:])
+    drawn = draw_queries(LIKE, ("queries", "topics", "documents"), queries, seed, _SIZES)
+    _, topic, document = drawn.purposes
     popularity = _bounds(_POPULARITY)
-    topics = topic_documents.query_topics(
-        queries, popularity, _bounds([share for share, _, _ in _MIXTURES]), topic, key
-    )
+    mixtures = _bounds([share for share, _, _ in _MIXTURES])
+    topics = topic_documents.query_topics(queries, popularity, mixtures, topic, drawn.key)
     codes, loadings, scales = column_codes([[kind] for kind in _per_field()], _per_document())
     features, utility = topic_documents.topic_documents(
-        offsets,
-        abouts,
+        drawn.offsets,
+        drawn.abouts,
         topics,
         popularity,
         np.array([_bounds(blend) for _, blend, _ in _MIXTURES]),
@@ -152,12 +143,12 @@ def generate(queries: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.flo
         loadings,
         np.concatenate([scales, [[1, 1]]]),
         document,
-        key,
+        drawn.key,
     )
-    return offsets, features, grades(utility, _SHARES)
+    return drawn.offsets, features, grades(utility, _SHARES)
 
 
-def _bounds(shares: Sequence[float]) -> NDArray[np.int64]:
+def _bounds(shares: Sequence[float]) -> Ints:
     """Cumulative shares, in any unit to a hundredth, as whole numbers of 2^32."""
     whole = np.array([round(100 * share) for share in shares], dtype=np.int64)
     return np.asarray(np.cumsum(whole) * 2**32 // whole.sum())

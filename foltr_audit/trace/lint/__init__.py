@@ -1,6 +1,6 @@
-"""The leak lint: what the messages of a trace give away beside their payload, without truth or data set.
+"""The leak lint: what the messages of a trace leak in addition to their payload, without truth or data set.
 
-Each check is a class in a module of its own, and stands in `CHECKS`. A check that could not look, or not at
+Each check is a class in a module of its own, and listed in `CHECKS`. A check that could not look, or not at
 everything that it promises, says so: only what was compared is called clean.
 """
 

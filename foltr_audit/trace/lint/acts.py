@@ -1,4 +1,4 @@
-"""What a chain of defenses does to messages, as far as a trace's header tells."""
+"""What a chain of defenses does to messages, as far as a trace's header says."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Kind = Literal[
     "sum",
 ]
 """`noise`: with a density; `unknown noise`: of a law that is not known here; `reduction`: clipping, scaling,
-leaving coordinates out; `opaque`: something that states nothing about itself; `unknown`: something that this
-version cannot read; `randomisation`: of clicks or metrics."""
+leaving coordinates out; `opaque`: a change that states nothing about itself; `unknown`: one that this version
+cannot read; `randomisation`: of clicks or metrics."""
 
 CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknown")
-"""Kinds that change a message and are no noise."""
+"""Kinds other than noise that change a message."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ChainAction:
     Attributes:
         kind: what it is.
         text: the event or defense as the header has it.
-        law: of noise, its law as text; None where the header does not tell.
+        law: of noise, its law as text; None where the header does not state it.
     """
 
     kind: Kind
@@ -68,24 +68,24 @@ def acts_of_events(texts: Sequence[str]) -> tuple[ChainAction, ...]:
 
 
 def _act(text: str) -> ChainAction:
-    kind: Kind = "unknown"
-    match parse_event(text):
+    event = parse_event(text)
+    match event:
         case NoiseAddition(law=law):
             return ChainAction("grid noise" if hasattr(law, "step") else "noise", text, law.text)
         case UnknownNoise(law=unknown):
             return ChainAction("unknown noise", text, unknown)
-        case GridRounding():
-            kind = "rounding"
-        case NormBound() | NormScaling():
-            kind = "reduction"
-        case OpaqueChange():
-            kind = "opaque"
-        case ClickRandomization() | MetricRandomization():
-            kind = "randomisation"
-        case MessageAggregation():
-            kind = "sum"
-    return ChainAction(kind, text)
+    return ChainAction(_OF_EVENTS.get(type(event), "unknown"), text)
 
+
+_OF_EVENTS: dict[type, Kind] = {
+    GridRounding: "rounding",
+    NormBound: "reduction",
+    NormScaling: "reduction",
+    OpaqueChange: "opaque",
+    ClickRandomization: "randomisation",
+    MetricRandomization: "randomisation",
+    MessageAggregation: "sum",
+}
 
 _OF_NAMES: dict[str, tuple[Kind, ...]] = {
     "none": (),
@@ -104,7 +104,7 @@ _OF_NAMES: dict[str, tuple[Kind, ...]] = {
     "metric-rr": ("randomisation",),
     "secure-aggregation": ("sum",),
 }
-"""Built-in defenses of the time when headers had no events."""
+"""Built-in defenses of traces that were written before headers had events."""
 
 
 def acts_of_names(chain: Sequence[str], noise: str | None) -> tuple[ChainAction, ...]:
@@ -134,7 +134,7 @@ def trailing_noise(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
 
 
 def since_density(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
-    """What comes after the last noise with a density, which makes all numbers different; all without any."""
+    """What comes after the last noise with a density, which makes all numbers different; else everything."""
     places = [place for place, act in enumerate(acts) if act.kind == "noise"]
     return tuple(acts[places[-1] + 1 :] if places else acts)
 

@@ -1,4 +1,4 @@
-"""Every check of the lint, in the order in which findings are told."""
+"""Every check of the lint, in the order of their findings."""
 
 from __future__ import annotations
 

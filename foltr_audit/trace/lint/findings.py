@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from foltr_audit.utils.arrays import Bools
 
 Severity = Literal["leak", "note"]
 Unit = Literal["messages", "coordinates", "rounds"]
@@ -14,12 +13,12 @@ Unit = Literal["messages", "coordinates", "rounds"]
 
 @dataclass(frozen=True, kw_only=True)
 class LintFinding:
-    """One thing that messages give away.
+    """One thing that messages reveal.
 
     Attributes:
         check: name of the check.
-        severity: `leak`, or `note` for what is worth knowing and tells nothing about one client by itself.
-        text: what it is and what it tells, in a plain sentence.
+        severity: `leak`, or `note` for a fact that reveals nothing about one client on its own.
+        text: what it is and what it reveals, in a plain sentence.
         rounds: number of rounds concerned.
         messages: number of messages concerned.
         share: share of all that were looked at; None where there is nothing to count.
@@ -38,9 +37,10 @@ class LintFinding:
 
 
 class FindingTally:
-    """Counts messages and coordinates concerned, and keeps the first place.
+    """Counts messages or coordinates concerned, and keeps the first place.
 
     Attributes:
+        of: what is counted.
         rounds: rounds concerned.
         messages: messages concerned.
         hits: coordinates (or messages) concerned.
@@ -48,43 +48,49 @@ class FindingTally:
         example: the first place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, of: Unit = "messages") -> None:
+        self.of = of
         self.rounds = self.messages = self.hits = self.looked = 0
         self.example: str | None = None
 
-    def messages_of(self, round_: int, which: NDArray[np.bool_]) -> None:
-        """Take the messages (M,) of a round for which something holds."""
-        self.looked += which.size
-        self.hits += int(which.sum())
-        self._place(round_, which)
-
-    def coordinates_of(self, round_: int, which: NDArray[np.bool_], looked: int) -> None:
-        """Take the coordinates (M, P) of a round for which something holds, of so many looked at."""
+    def add(self, hits: int, looked: int, messages: int, place: str) -> None:
+        """Add the counts of a round, and its first place."""
+        self.hits += hits
         self.looked += looked
-        self.hits += int(which.sum())
-        rows = np.asarray(which.any(axis=1))
-        self._place(
-            round_, rows, f", coordinate {int(np.argmax(which[np.argmax(rows)]))}" if rows.any() else ""
-        )
+        self.messages += messages
+        self.rounds += messages > 0
+        if messages and self.example is None:
+            self.example = place
 
-    def _place(self, round_: int, rows: NDArray[np.bool_], more: str = "") -> None:
-        count = int(rows.sum())
-        if not count:
-            return
-        self.rounds += 1
-        self.messages += count
-        if self.example is None:
-            self.example = f"round {round_}, message {int(np.argmax(rows))}{more}"
+    def messages_of(self, round_: int, which: Bools) -> None:
+        """Take the messages (M,) of a round for which something holds."""
+        hits = int(which.sum())
+        self.add(hits, which.size, hits, f"round {round_}, message {which.argmax()}")
+
+    def coordinates_of(self, round_: int, which: Bools, looked: int) -> None:
+        """Take the coordinates (M, P) of a round for which something holds, of `looked` looked at."""
+        rows = which.any(axis=1)
+        first = int(rows.argmax())
+        place = f"round {round_}, message {first}, coordinate {which[first].argmax()}"
+        self.add(int(which.sum()), looked, int(rows.sum()), place)
 
     @property
     def share(self) -> float:
         """Share of what was looked at; 0 where nothing was."""
         return self.hits / self.looked if self.looked else 0.0
 
-    def finding(self, check: str, severity: Severity, of: Unit, text: str) -> LintFinding:
+    def finding(self, check: str, severity: Severity, text: str) -> LintFinding:
         """The finding of these counts."""
-        counts: dict[str, Any] = {"rounds": self.rounds, "messages": self.messages, "share": self.share}
-        return LintFinding(check=check, severity=severity, of=of, text=text, example=self.example, **counts)
+        return LintFinding(
+            check=check,
+            severity=severity,
+            text=text,
+            rounds=self.rounds,
+            messages=self.messages,
+            share=self.share,
+            of=self.of,
+            example=self.example,
+        )
 
 
 def number(count: int, what: str) -> str:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.trace.lint.findings import LintFinding
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import NoiseWindow, WindowCounter, inside, too_many
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 FARTHEST = 16
-"""Messages of one place are compared over so many rounds, messages of a round over so many places."""
+"""Messages of one place are compared up to this many rounds apart, those of a round up to as many places."""
 
+# Bounds on the cost of a round: neighbours are compared in all numbers, what is further apart in some.
 _MOST_COORDINATES = 256
 _MOST_NUMBERS, _FEW_NUMBERS = 1 << 17, 1 << 14  # of a round, where messages or coordinates are further apart
-
 
 ALIKE = (
     "move too much alike for independent noise of the declared law: they share it, and their differences are "
@@ -33,10 +33,10 @@ OPPOSITE = (
 
 
 class LagDifferences:
-    """Differences, or sums, of two numbers whose noise should be independent, by how far apart they stand.
+    """Differences, or sums, of two numbers whose noise should be independent, by their distance.
 
     Given one of the two, the other lies near it, or near its opposite, no more often than the law allows
-    anywhere.
+    anywhere: the counts are at most binomial.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LagDifferences:
         self.example: str | None = None
 
     def add(self, round_: int, apart: int, differences: Floats, margin: float) -> None:
-        """Take differences (M, P) of a round, of numbers so far `apart`, each rounded by at most `margin`."""
+        """Take differences (M, P) of numbers that stand `apart`, each rounded by at most `margin`."""
         if not differences.size:
             return
         windows = self.crowding.windows
@@ -80,7 +80,7 @@ class LagDifferences:
                 example=self.example,
             )
 
-    def lacks_power(self, ratios: NDArray[np.float64]) -> bool:
+    def lacks_power(self, ratios: Floats) -> bool:
         """Whether numbers are compared, and noise shared by all neighbours would not have been found."""
         if not self.crowding.trials[0]:
             return False
@@ -102,11 +102,13 @@ class LagTests:
     """
 
     def __init__(self, windows: tuple[NoiseWindow, ...]) -> None:
+        messages = partial(_places_apart, "messages of one round")
+        coordinates = partial(_places_apart, "coordinates of one message")
         self.rounds_apart = LagDifferences(windows, FARTHEST, _rounds_apart)
-        self.places_apart = LagDifferences(windows, FARTHEST, _places_apart)
-        self.coordinates_apart = LagDifferences(windows, _MOST_COORDINATES, _coordinates_apart)
+        self.places_apart = LagDifferences(windows, FARTHEST, messages)
+        self.coordinates_apart = LagDifferences(windows, _MOST_COORDINATES, coordinates)
         self.rounds_against = LagDifferences(windows, FARTHEST, _rounds_apart, OPPOSITE)
-        self.places_against = LagDifferences(windows, FARTHEST, _places_apart, OPPOSITE)
+        self.places_against = LagDifferences(windows, FARTHEST, messages, OPPOSITE)
         self.past: deque[_EarlierRound] = deque(maxlen=FARTHEST)
         self.last: Floats = np.empty((0, 0))
         self.coordinates = 0
@@ -134,15 +136,15 @@ class LagTests:
         self.last, self.coordinates = changes, P
 
     def findings(self, check: str) -> Iterator[LintFinding]:
-        """Messages that are too much alike; where they are, their coordinates cannot be judged."""
+        """Messages that are too much alike, among neighbours in a round and in successive rounds."""
         for alike, opposite in (
             (self.places_apart, self.places_against),
             (self.rounds_apart, self.rounds_against),
         ):
             yield from (alike if alike.found else opposite).findings(check)
 
-    def gaps(self, ratios: NDArray[np.float64]) -> Iterator[CoverageGap]:
-        """Comparisons that could not tell shared noise, and numbers that were not compared."""
+    def gaps(self, ratios: Floats) -> Iterator[CoverageGap]:
+        """Comparisons that could not detect shared noise, and numbers that were not compared."""
         for family, what in (
             (self.places_apart, "all messages of a round"),
             (self.rounds_apart, "all rounds"),
@@ -156,8 +158,8 @@ class LagTests:
             yield CoverageGap(part=part, why="there are too many to compare all")
 
 
-def spread(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many places among a number of them, evenly spread."""
+def spread(count: int, most: int) -> Ints:
+    """At most `most` of `count` places, evenly spread."""
     return np.unique(np.round(np.linspace(0, count - 1, min(count, most))).astype(np.int64))
 
 
@@ -166,9 +168,5 @@ def _rounds_apart(apart: int) -> str:
     return f"messages of the same place {where}"
 
 
-def _places_apart(apart: int) -> str:
-    return "messages of one round" + ("" if apart == 1 else f", {apart} places apart,")
-
-
-def _coordinates_apart(apart: int) -> str:
-    return "coordinates of one message" + ("" if apart == 1 else f", {apart} places apart,")
+def _places_apart(what: str, apart: int) -> str:
+    return what + ("" if apart == 1 else f", {apart} places apart,")

@@ -28,7 +28,7 @@ class LintResult:
         messages: messages in them.
         declared: the noise law as the header declares it; None where it does not.
         findings: leaks first.
-        outcomes: what became of each check.
+        outcomes: the outcome of each check.
     """
 
     rounds: int
@@ -62,7 +62,7 @@ class LintResult:
 
 
 def lint(folder: Path) -> LintResult:
-    """What the messages of a trace give away; reads `observed/` alone, and holds one part at a time.
+    """What the messages of a trace leak; reads `observed/` alone, and holds one part at a time.
 
     Raises:
         UsageError: no such folder.
@@ -92,7 +92,7 @@ class Linter:
         self._refused = [self._why_not(check) for check in self.checks]
 
     def take(self, record: RoundRecord) -> None:
-        """One round more.
+        """Look at one more round.
 
         Raises:
             TraceError: it holds a number that is not finite.
@@ -103,22 +103,18 @@ class Linter:
         seen = ServerView.of(record, self.header.kind)
         self.rounds, self.messages = self.rounds + 1, self.messages + record.n_messages
         for check in self._running:
-            check.look(seen)
+            check.take(seen)
 
     def done(self) -> LintResult:
-        """What came of it."""
+        """The result over all rounds taken."""
         found = {check.name: list(check.findings()) for check in self._running}
+        findings = [finding for several in found.values() for finding in several]
         return LintResult(
             rounds=self.rounds,
             rounds_without=self.rounds_without,
             messages=self.messages,
             declared=self.declared.text,
-            findings=tuple(
-                sorted(
-                    (finding for findings in found.values() for finding in findings),
-                    key=lambda finding: finding.severity != "leak",
-                )
-            ),
+            findings=tuple(sorted(findings, key=lambda finding: finding.severity != "leak")),
             outcomes=tuple(self._outcomes(found)),
         )
 

@@ -6,32 +6,31 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.trace.lint.findings import LintFinding, number
 from foltr_audit.trace.lint.lagged import FARTHEST, spread
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import SURE, NoiseWindow, enough_trials, inside, too_many
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
 MOST_COORDINATES = 256
-"""So many coordinates of each message are compared, evenly spread."""
+"""At most this many coordinates of each message are compared, evenly spread."""
 
 MOST_NUMBERS = 1 << 23
-"""So many numbers are kept, of the first messages."""
+"""At most this many numbers are stored, of the first messages: 64 MiB."""
 
-_NEIGHBOURS = 4  # in a cell, each message is compared with so many before it
+_NEIGHBOURS = 4  # in a cell, each message is compared with this many before it
 _CELL = 0.6  # probability of the widest cells
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplicative hashing (Knuth)
 
 
 class NearDuplicateSearch:
     """Finds pairs of messages that differ by less than two independent draws would.
 
     All pairs are too many to compare. Messages that share their noise fall into the same cells of a coarse
-    grid in nearly all coordinates, others in few: several times some coordinates are chosen, and messages
-    compared that agree in the cells of all of these. The test of a pair reckons with all pairs of the trace.
+    grid in nearly all coordinates, others in few: several groups of coordinates are chosen, and messages
+    compared that agree in all cells of a group. The test of a pair accounts for all pairs of the trace.
 
     Source: Gionis, Indyk & Motwani 1999, "Similarity search in high dimensions via hashing", section 3, on
     the search.
@@ -40,11 +39,11 @@ class NearDuplicateSearch:
     def __init__(self, windows: tuple[NoiseWindow, ...]) -> None:
         self.windows = windows
         self._rows: list[Floats] = []
-        self._where: list[tuple[int, NDArray[np.int64], float]] = []
+        self._where: list[tuple[int, Ints, float]] = []
         self.count = self.left_out = self.coordinates = self.width = 0
 
     def look(self, seen: ServerView, counted: Bools) -> None:
-        """Keep the messages of a round that count."""
+        """Store the messages of a round that count."""
         which = np.flatnonzero(counted)
         P = seen.messages.shape[1]
         columns = spread(P, MOST_COORDINATES)
@@ -57,12 +56,12 @@ class NearDuplicateSearch:
 
     @property
     def _sure(self) -> float:
-        """How rare a pair must be, for one in a billion among all pairs and windows."""
+        """How rare a pair must be, so that chance yields one in a billion traces (Bonferroni)."""
         return SURE / max(1, self.count * (self.count - 1) // 2 * len(self.windows))
 
     @property
     def lacks_power(self) -> bool:
-        """Whether two messages with the same noise could not be told from others."""
+        """Whether two messages with the same noise could not be distinguished from others."""
         return self.count > 1 and not enough_trials(self.windows, self.width, self._sure)
 
     def findings(self, check: str) -> Iterator[LintFinding]:
@@ -109,7 +108,7 @@ class NearDuplicateSearch:
             part = f"noise shared outside of {self.width} of {self.coordinates:,} coordinates"
             yield CoverageGap(part=part, why="there are too many to compare all")
 
-    def _earlier(self) -> NDArray[np.int64]:
+    def _earlier(self) -> Ints:
         """For each message the row of an earlier one that it shares its noise with, -1 without, (R,)."""
         values = np.concatenate(self._rows)
         margins = np.concatenate([np.full(places.size, size) for _, places, size in self._where])
@@ -127,7 +126,7 @@ class NearDuplicateSearch:
                 found[later[alike]] = earlier[alike]
         return found
 
-    def _keys(self, values: Floats) -> Iterator[NDArray[np.uint64]]:
+    def _keys(self, values: Floats) -> Iterator[Words]:
         """The cells that messages lie in, as one number each, for several choices of coordinates (R,)."""
         cells = [window for window in self.windows if window.probability <= _CELL] or [self.windows[0]]
         cell = cells[-1]

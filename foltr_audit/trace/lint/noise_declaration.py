@@ -1,4 +1,4 @@
-"""What a trace's header declares of noise: its law, and what else the chain of defenses does to messages."""
+"""What a trace's header declares about noise: its law, and what else the defenses do to messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.privacy.noise.parse import parts
@@ -22,11 +22,12 @@ from foltr_audit.trace.lint.acts import (
 )
 from foltr_audit.trace.lint.probabilities import concentration, half_widths, probability_within, with_variance
 from foltr_audit.trace.lint.windows import NoiseWindow
+from foltr_audit.utils.arrays import Floats
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
 """Shares of the noise outside of the smallest window that windows leave outside."""
 
-_NEXT_TO_NOTHING = 1e-12
+_NEXT_TO_NOTHING = 1e-12  # a window that leaves less than this outside can never hold too many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class NoiseDeclaration:
     """What a header says about the noise of one message.
 
     Attributes:
-        text: the law as it stands there; None where none does.
-        chain: the names of the defenses, for messages to people; None where they do not stand there.
+        text: the law as the header has it; None where it has none.
+        chain: the names of the defenses, for messages to people; None where the header has none.
         acts: what happens to a message, in order; None where the header is silent about that.
     """
 
@@ -59,17 +60,17 @@ class NoiseDeclaration:
 
     @property
     def is_none(self) -> bool:
-        """Whether it is said that nothing adds noise."""
+        """Whether the header says that nothing adds noise."""
         return self.text is None and self.acts is not None
 
     @property
     def in_clear(self) -> bool:
-        """Whether it is said that nothing keeps a server from reading a message as the client made it."""
+        """Whether the header says that a server reads each message as the client made it."""
         return self.is_none and all(act.kind == "reduction" for act in self.acts or ())
 
     @cached_property
     def last_noise(self) -> tuple[str, ...]:
-        """Texts of the laws of the noise that is added last; of all noise where the header tells no order."""
+        """Texts of the laws of the noise that is added last; of all noise where the header gives no order."""
         if self.acts is None:
             return tuple(parts(self.text)) if self.text else ()
         return tuple(act.law or "" for act in trailing_noise(self.acts))
@@ -81,7 +82,7 @@ class NoiseDeclaration:
 
     @property
     def why_not(self) -> str | None:
-        """Why messages cannot be held against the declared law; None where they can."""
+        """Why messages cannot be compared with the declared law; None where they can."""
         if self.text is None:
             return "the header declares no noise law"
         if not self.last_noise:
@@ -89,8 +90,8 @@ class NoiseDeclaration:
             return f"{after[-1] if after else 'what comes'} after {self.text} may change a message"
         declared = {_canonical(text) for text in parts(self.text)}
         if not {_canonical(text) for text in self.last_noise} <= declared:
-            told = "+".join(law or "a law that is not told" for law in self.last_noise)
-            return f"the header's noise is {self.text}, and what is added last is {told}"
+            last = "+".join(law or "a law that is not stated" for law in self.last_noise)
+            return f"the header's noise is {self.text}, and what is added last is {last}"
         if not self.laws:
             return f"the law {'+'.join(self.last_noise)} is not known here"
         return None if self.windows else f"nearly all noise of {'+'.join(self.last_noise)} is 0"
@@ -102,7 +103,7 @@ class NoiseDeclaration:
 
     @cached_property
     def cause_of_equality(self) -> ChainAction | None:
-        """The first act that may make coordinates equal by itself, so that equal ones prove nothing."""
+        """The first act that may make coordinates equal on its own, so that equal ones prove nothing."""
         kinds = (*CHANGES_MESSAGES, "grid noise", "unknown noise")
         return next((act for act in self._open if act.kind in kinds), None)
 
@@ -111,7 +112,7 @@ class NoiseDeclaration:
         return since_density(self.acts or ())
 
     def chance_of_equal(self, coordinates: int) -> float | None:
-        """How likely two messages are equal by chance, at most; None where that cannot be told.
+        """How likely two messages are equal by chance, at most; None where that is not known.
 
         Given one of them, each coordinate of the other agrees with at most the probability of the smallest
         window of a law on a grid.
@@ -130,9 +131,16 @@ class NoiseDeclaration:
             found = act if act.kind == "rounding" else None if act.is_noise else found
         return found
 
+    @property
+    def why_moved(self) -> str | None:
+        """Why an unchanged message does not look like one; None where it does."""
+        return (
+            None if self.rounding is None else f"{self.rounding.text} moves them away from the global model"
+        )
+
     @cached_property
     def after_noise(self) -> ChainAction | None:
-        """What makes patterns of its own after the first noise: whatever it reads has been noised."""
+        """The act that makes patterns of its own after the first noise: whatever it reads has been noised."""
         noised = False
         for act in self.acts or ():
             if act.kind == "grid noise" or (noised and act.kind in ("rounding", "reduction", "opaque")):
@@ -150,7 +158,7 @@ class NoiseDeclaration:
         """Whether something may leave coordinates out, and no noise with a density comes after it."""
         return any(act.kind in ("reduction", "opaque") for act in self._open)
 
-    def within(self, half: ArrayLike) -> NDArray[np.float64] | None:
+    def within(self, half: ArrayLike) -> Floats | None:
         """At most how probable it is that noise lies less than each half-width from 0, or from any point.
 
         For a sum of independent terms that is at most what it is for each of them: whatever the others are,
@@ -159,7 +167,7 @@ class NoiseDeclaration:
         found = [p for law in self.laws if (p := concentration(law, half)) is not None]
         return np.min(found, axis=0) if found and len(found) == len(self.laws) else None
 
-    def surely_within(self, size: ArrayLike) -> NDArray[np.float64] | None:
+    def surely_within(self, size: ArrayLike) -> Floats | None:
         """At least how probable it is that all declared noise is within each size; exact for one law."""
         laws = _known(tuple(parts(self.text))) if self.text else ()
         return _product([probability_within(law, np.divide(size, max(1, len(laws)))) for law in laws])
@@ -182,14 +190,14 @@ class NoiseDeclaration:
         ]
         return tuple(dict.fromkeys(found))
 
-    def ratios_of_weaker(self, share: float) -> NDArray[np.float64]:
+    def ratios_of_weaker(self, share: float) -> Floats:
         """How many times more numbers noise of a share of the variance has in each window, at least."""
         weaker = [with_variance(law, share) for law in self.laws]
         halves = np.array([window.half for window in self.windows])
         inside = _product([probability_within(law, halves * (1 - 1e-12) / len(weaker)) for law in weaker])
         return np.ones(halves.size) if inside is None else inside / self._at_most
 
-    def ratios_of_shared(self) -> NDArray[np.float64]:
+    def ratios_of_shared(self) -> Floats:
         """How many times more differences of two numbers with the same noise lie in each window, at least."""
         halves = np.array([window.half for window in self.windows])
         found = [p for law in self.laws if (p := concentration(law.summed(2), halves)) is not None]
@@ -197,7 +205,7 @@ class NoiseDeclaration:
         return np.asarray(1.0 / apart)
 
     @property
-    def _at_most(self) -> NDArray[np.float64]:
+    def _at_most(self) -> Floats:
         return np.array([window.probability for window in self.windows])
 
 
@@ -213,12 +221,12 @@ def _canonical(text: str) -> str:
 
 
 def _known(texts: tuple[str, ...]) -> tuple[AdditiveNoise, ...]:
-    """The laws that texts name; none of them where one is not known here."""
+    """The laws that texts name; () where one of them is not known here."""
     laws = [parse_law(text) for text in texts]
     known = tuple(law for law in laws if law is not None and probability_within(law, law.scale) is not None)
     return known if len(known) == len(laws) else ()
 
 
-def _product(factors: list[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+def _product(factors: list[Floats | None]) -> Floats | None:
     known = [factor for factor in factors if factor is not None]
     return np.asarray(np.prod(known, axis=0)) if known and len(known) == len(factors) else None

@@ -1,4 +1,4 @@
-"""What became of a check: whether it found something, looked everywhere, in part, or not at all."""
+"""The outcome of a check: whether it found something, looked everywhere, in part, or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CoverageGap:
 
 @dataclass(frozen=True, kw_only=True)
 class LintOutcome:
-    """What became of one check on one trace.
+    """The outcome of one check on one trace.
 
     Attributes:
         name: name of the check.
@@ -32,7 +32,7 @@ class LintOutcome:
         applies: whether the trace holds anything of the kind that it looks at.
         reason: why it did not look at all; None where it did.
         gaps: what it did not look at, where it looked at the rest.
-        power: how small a fault it would have found, where it tells.
+        power: the smallest fault it would have found; None where it is not known.
     """
 
     name: str

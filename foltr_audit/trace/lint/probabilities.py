@@ -14,12 +14,12 @@ from foltr_audit.utils.arrays import Floats
 LatticeLaw = DiscreteGaussian | Skellam
 """Laws on the multiples of a `step`."""
 
-_LARGEST_SHAPE = 8.0
-_LARGEST_TAU = 1e-9
+_LARGEST_SHAPE = 8.0  # of Gamma shares: above it the Bessel functions lose digits
+_LARGEST_TAU = 1e-9  # distance of a sum of discrete Gaussians from a discrete Gaussian
 _WIDE = 4096.0  # steps of standard deviation from which a law on a grid is normal to 1e-8
 _FEWEST_STEPS = 0.5  # standard deviation of the narrowest discrete Gaussian
 _SLACK = 1e-9  # of one step: what rounding may add to a width in steps
-_PLACES = 500
+_PLACES = 500  # half-widths that are tried, of which few become windows
 
 
 def probability_within(law: NoiseLaw, size: ArrayLike) -> Floats | None:
@@ -97,13 +97,14 @@ def _of_shares(shape: float, z: Floats) -> Floats:
 
 
 def _of_steps(law: LatticeLaw, steps: Floats) -> Floats | None:
-    """P[|X| <= so many steps], whole numbers >= 0; None for a sum that is no discrete Gaussian."""
+    """P[|X| <= steps], whole numbers >= 0; None for a sum that is no discrete Gaussian."""
     if isinstance(law, DiscreteGaussian) and law.tau > _LARGEST_TAU:
         return None
     spread = law.scale / law.step
     if spread > _WIDE:
         return _normal((steps + 0.5) / spread)
-    last = min(float(np.max(steps, initial=0.0)), math.ceil(12.0 * spread) + 40.0)  # nothing is beyond
+    # Beyond 12 deviations (and 40 steps for narrow laws) the mass is below the rounding of the sum.
+    last = min(float(np.max(steps, initial=0.0)), math.ceil(12.0 * spread) + 40.0)
     mass = law.step * np.exp(law.log_density(law.step * np.arange(last + 1.0)))
     within = mass[0] + 2.0 * np.concatenate([[0.0], np.cumsum(mass[1:])])
     return np.asarray(np.minimum(within, 1.0)[np.minimum(steps, last).astype(np.int64)])

@@ -1,26 +1,22 @@
-"""Noise that is not drawn afresh for each client, coordinate and round, so that it can be taken off."""
+"""Noise that is not drawn again for each client, coordinate and round, so that it can be removed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.findings import FindingTally, LintFinding, number
+from foltr_audit.trace.lint.base import Findings, Gaps, LintCheck
+from foltr_audit.trace.lint.findings import FindingTally, number
 from foltr_audit.trace.lint.lagged import LagTests
 from foltr_audit.trace.lint.near_duplicates import NearDuplicateSearch
-from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap
-from foltr_audit.trace.lint.rounds import ServerView
+from foltr_audit.trace.lint.rounds import TOO_COARSE, ServerView
 from foltr_audit.trace.lint.windows import SURE, inside, too_many
 from foltr_audit.utils.arrays import Bools
 
-_LEAST_COORDINATES = 4
+_LEAST_COORDINATES = 4  # fewer may all move by the same number without any noise
 
 
 class NoiseReuseCheck(LintCheck):
@@ -31,28 +27,22 @@ class NoiseReuseCheck(LintCheck):
     binomial.
     """
 
-    name: ClassVar[str] = "reused-noise"
-    tells: ClassVar[str] = "noise that can be taken off, as several numbers share it"
-    of_integers: ClassVar[bool] = True
+    name = "reused-noise"
+    tells = "noise that can be removed, as several numbers share it"
+    of_integers = True
 
-    def __init__(self, header: TraceHeader, declared: NoiseDeclaration) -> None:
-        super().__init__(header, declared)
-        by_law = header.kind != "masked" and declared.why_not is None
-        self.windows = declared.windows if by_law else ()
-        self.equal, self.again, self.constant, self.common = (
-            FindingTally(),
-            FindingTally(),
-            FindingTally(),
-            FindingTally(),
-        )
+    def start(self) -> None:
+        """No message has been seen yet."""
+        by_law = self.header.kind != "masked" and self.declared.why_not is None
+        self.windows = self.declared.windows if by_law else ()
+        self.equal, self.again, self.constant, self.common = (FindingTally() for _ in range(4))
         self.lags, self.duplicates = LagTests(self.windows), NearDuplicateSearch(self.windows)
         self.met: set[bytes] = set()
-        self.rounds = self.coarse = self.messages = 0
+        self.coarse = 0
 
     def look(self, seen: ServerView) -> None:
         """Compare the messages of a round with each other and with those before."""
         counted = ~seen.silent if seen.is_real else seen.survivors
-        self.rounds, self.messages = self.rounds + 1, self.messages + seen.messages.shape[0]
         self.equal.messages_of(seen.round, _of_several(seen.rows) & counted)
         digests = _digests(seen.residuals if seen.is_real else seen.messages)
         again = np.array([digest in self.met for digest in digests], dtype=np.bool_)
@@ -75,9 +65,9 @@ class NoiseReuseCheck(LintCheck):
         self.lags.look(seen)
         self.duplicates.look(seen, counted)
 
-    def findings(self) -> Iterator[LintFinding]:
+    def findings(self) -> Findings:
         """What is shared, from the plainest to the subtlest."""
-        whole = [
+        whole = (
             (
                 self.equal,
                 "equal another one of the round bit for bit: they share their noise, or it left no trace.",
@@ -86,30 +76,28 @@ class NoiseReuseCheck(LintCheck):
                 self.again,
                 "repeat a change of an earlier round bit for bit: noise was used again, or left no trace.",
             ),
-            (self.constant, "shift all coordinates by one and the same number, which can be taken off."),
-        ]
+            (self.constant, "shift all coordinates by one and the same number, which can be removed."),
+        )
         for tally, text in whole if self._why_equal() is None else ():
             if tally.hits:
-                yield tally.finding(self.name, "leak", "messages", f"{number(tally.hits, 'message')} {text}")
+                yield self.leak(tally, f"{number(tally.hits, 'message')} {text}")
         if self.windows:
             yield from self._found_by_law()
 
-    def _found_by_law(self) -> Iterator[LintFinding]:
+    def _found_by_law(self) -> Findings:
         if self.common.hits > self.constant.hits:
             text = (
                 f"within {number(self.common.hits, 'message')} the coordinates move too much alike for "
                 "independent noise: they share it, and their differences are free of it."
             )
-            yield self.common.finding(self.name, "leak", "messages", text)
+            yield self.leak(self.common, text)
         alike = list(self.lags.findings(self.name))
-        yield from alike or (() if self.common.hits else self._found_apart())
+        if not alike and not self.common.hits:  # neither all coordinates nor neighbouring messages share it
+            alike = list(self.lags.coordinates_apart.findings(self.name))
+            alike = alike or list(self.duplicates.findings(self.name))
+        yield from alike
 
-    def _found_apart(self) -> Iterator[LintFinding]:
-        """What neither all coordinates of a message share, nor neighbouring messages."""
-        coordinates = list(self.lags.coordinates_apart.findings(self.name))
-        yield from coordinates or self.duplicates.findings(self.name)
-
-    def gaps(self) -> Iterator[CoverageGap]:
+    def gaps(self) -> Gaps:
         """Comparisons that prove nothing here, and those by the law where it is not known."""
         why = self._why_equal()
         if why is not None:
@@ -122,13 +110,13 @@ class NoiseReuseCheck(LintCheck):
             yield CoverageGap(part="one shift for all coordinates", why=few)
         if self.declared.is_none:
             return
+        part = "noise shared by messages that differ"
         if self.declared.why_not is not None:
-            yield CoverageGap(part="noise shared by messages that differ", why=self.declared.why_not)
+            yield CoverageGap(part=part, why=self.declared.why_not)
             return
         if self.coarse:
             some = f"{number(self.coarse, 'round')} of {self.rounds:,}"
-            why = "numbers are rounded more coarsely than the noise is wide"
-            yield CoverageGap(part=f"noise shared by messages that differ, in {some}", why=why)
+            yield CoverageGap(part=f"{part}, in {some}", why=TOO_COARSE)
         yield from self.lags.gaps(self.declared.ratios_of_shared())
         yield from self.duplicates.gaps()
 
@@ -140,11 +128,11 @@ class NoiseReuseCheck(LintCheck):
         if chance is not None and chance * self.messages**2 < SURE:
             return None
         act = self.declared.cause_of_equality
-        return f"{'noise' if act is None else act.text} may make them equal by itself"
+        return f"{'noise' if act is None else act.text} may make them equal on its own"
 
 
 def _of_several(rows: NDArray[np.void]) -> Bools:
-    """Which rows are there more than once, (M,)."""
+    """Which rows occur more than once, (M,)."""
     _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
     return np.asarray(counts[place.reshape(-1)] > 1)
 

@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
 STILL = 2.0**-40
-"""A coordinate stands still where it moves by at most this share of the largest move of its column."""
+"""A coordinate is unchanged where it moves by at most this share of the largest move of its column."""
 
 LEAST_VALUES = 64
 """Fewer values say nothing about a grid."""
 
+TOO_COARSE = "numbers are rounded more coarsely than the noise is wide"
+
 _FEW = 1 / 8  # values lie on a grid where at most this share of them differs
-_MOST_VALUES = 1 << 16  # so many are enough to see a grid
-_LARGEST, _COARSE = 1e300, 0.1
+_MOST_VALUES = 1 << 16  # enough to see a grid
+_LARGEST = 1e300  # differences of two such numbers do not overflow
+_COARSE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +37,7 @@ class ServerView:
         messages: floats, or unsigned integers where messages are masked, (M, P).
         parameters: the global model, float64; (P,) unless messages are masked.
         averaged: whether the server averaged the messages: the global model after the round differs.
-        shares: number of noise shares that the defenses reckoned with.
+        shares: number of noise shares that the defenses assume.
         survivors: bool (M,).
         counts: int64 (M,).
         interactions: number of recorded interactions.
@@ -49,14 +52,14 @@ class ServerView:
     averaged: bool
     shares: int
     survivors: Bools
-    counts: NDArray[np.int64]
+    counts: Ints
     interactions: int
     features: bool
-    seeds: NDArray[np.uint64] | None = None
+    seeds: Words | None = None
 
     @classmethod
     def of(cls, record: RoundRecord, kind: str) -> ServerView:
-        """A recorded round of messages of some kind.
+        """The view of a recorded round with messages of a kind.
 
         Raises:
             TraceError: a number that is not finite.
@@ -88,20 +91,20 @@ class ServerView:
 
     @cached_property
     def start(self) -> Floats:
-        """What a message without any change would be, in its number format, (P,)."""
+        """The message without any change, in its number format, (P,)."""
         with np.errstate(over="ignore"):
             start = self.parameters.astype(self.messages.dtype).astype(np.float64)
         return np.zeros_like(start) if self.is_update else start
 
     @cached_property
     def residuals(self) -> Floats:
-        """Each message minus what it would be without any change, (M, P)."""
+        """Each message minus the one without any change, (M, P)."""
         with np.errstate(over="ignore"):
             return np.clip(self.messages.astype(np.float64) - self.start, -_LARGEST, _LARGEST)
 
     @cached_property
     def still(self) -> Bools:
-        """Coordinates that stand where the global model has them, (M, P).
+        """Coordinates that are where the global model has them, (M, P).
 
         Bit for bit; or nearly, since noise of 1e-100 on an update of 0 can be seen through just as well.
         """
@@ -115,7 +118,7 @@ class ServerView:
 
     @cached_property
     def stillness(self) -> Floats:
-        """Share of the moving coordinates that each message leaves where they are, (M,); 1 without any."""
+        """Share of the moving coordinates that each message leaves unchanged, (M,); 1 without any."""
         if not self.moving.any():
             return np.ones(self.messages.shape[0])
         return np.asarray(self.still[:, self.moving].mean(axis=1))
@@ -127,7 +130,7 @@ class ServerView:
 
     @cached_property
     def nearly_silent(self) -> Bools:
-        """Messages that leave most coordinates where they are while others of the round do not, (M,)."""
+        """Messages that leave most coordinates unchanged while others of the round do not, (M,)."""
         return np.asarray(~self.silent & (self.stillness >= 0.6) & bool((self.stillness < 0.3).any()))
 
     @cached_property
@@ -139,17 +142,14 @@ class ServerView:
     def on_grid(self) -> bool:
         """Whether the messages of the round, or their moves to six digits, take few different values."""
         judged = np.ix_(self.active, self.moving)
-        values, moves = (
-            self.messages[judged].ravel()[:_MOST_VALUES],
-            self.residuals[judged].ravel()[:_MOST_VALUES],
-        )
+        values, moves = (a[judged].ravel()[:_MOST_VALUES] for a in (self.messages, self.residuals))
         mantissa, exponent = np.frexp(moves)
         moves = np.ldexp(np.round(mantissa, 6), exponent)
         distinct = min(np.unique(values).size, np.unique(moves).size)
         return values.size >= LEAST_VALUES and distinct <= _FEW * values.size
 
     @cached_property
-    def levels(self) -> NDArray[np.int64]:
+    def levels(self) -> Ints:
         """How many different moves each message makes, up to one millionth of its largest, (M,)."""
         size = np.abs(self.residuals).max(axis=1, initial=0.0, keepdims=True)
         moves = np.sort(self.residuals / np.where(size > 0, size, 1.0), axis=1)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 SURE = 1e-9
 """A test refuses what chance does at most this often."""
 
-_DEVIATIONS = 2.0  # by how many a count may fall short of what is expected, where a test's power is judged
+_DEVIATIONS = 2.0  # standard deviations that a count may fall short by, where the power of a test is judged
 
 
 @dataclass(frozen=True)
@@ -24,23 +26,21 @@ class NoiseWindow:
 
 def inside(
     windows: Sequence[NoiseWindow],
-    values: NDArray[np.float64],
+    values: Floats,
     axis: int | None,
-    margin: float | NDArray[np.float64] = 0.0,
-) -> NDArray[np.int64]:
+    margin: float | Floats = 0.0,
+) -> Ints:
     """How many values lie inside each window, along an axis, (windows, size).
 
-    Windows are narrower by `margin`, what rounding may have moved a value by; it must fit to the values.
+    Windows are narrower by `margin`, by which rounding may have moved a value; it broadcasts to the values.
     """
     size = np.abs(values) + margin
     counts = [np.atleast_1d((size < window.half).sum(axis=axis)) for window in windows]
     return np.array(counts, dtype=np.int64).reshape(len(windows), -1)
 
 
-def too_many(
-    windows: Sequence[NoiseWindow], hits: NDArray[np.int64], trials: ArrayLike, sure: float = SURE
-) -> NDArray[np.bool_]:
-    """Where more of some trials lie in a window than chance explains, (windows, size) -> (size,)."""
+def too_many(windows: Sequence[NoiseWindow], hits: Ints, trials: ArrayLike, sure: float = SURE) -> Bools:
+    """Where more trials lie in a window than chance explains, (windows, size) -> (size,)."""
     from scipy.special import bdtrc
 
     if not windows:
@@ -52,13 +52,13 @@ def too_many(
 
 
 def enough_trials(windows: Sequence[NoiseWindow], trials: int, sure: float = SURE) -> bool:
-    """Whether so many trials, all of them inside the windows, would be too many."""
+    """Whether `trials` numbers that all lie inside the windows would be too many."""
     whole = np.full((len(windows), 1), trials, dtype=np.int64)
     return bool(trials > 0 and too_many(windows, whole, trials, sure).any())
 
 
 class WindowCounter:
-    """Counts numbers inside windows, against the most that the law allows.
+    """Counts numbers inside windows, and compares the counts with the most that the law allows.
 
     Each look adds trials that lie in a window with at most the window's probability, whatever the trials
     before were, so that their sum is at most binomial.
@@ -69,31 +69,31 @@ class WindowCounter:
         self.hits = np.zeros((len(self.windows), size), dtype=np.int64)
         self.trials = np.zeros(size, dtype=np.int64)
 
-    def add(self, hits: NDArray[np.int64], trials: int) -> None:
-        """Add hits (windows, size) of so many trials each."""
+    def add(self, hits: Ints, trials: int) -> None:
+        """Add hits (windows, size) of `trials` numbers each."""
         self.hits += hits
         self.trials += trials
 
     def pooled(self) -> WindowCounter:
-        """All of them as one."""
+        """The counts of all numbers together."""
         return self.part(np.ones(self.trials.size, dtype=np.bool_))
 
-    def part(self, which: NDArray[np.bool_]) -> WindowCounter:
-        """Some of them (size,) as one."""
+    def part(self, which: Bools) -> WindowCounter:
+        """The counts of some of them (size,) together."""
         one = WindowCounter(self.windows)
         one.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
         return one
 
     @property
-    def too_many(self) -> NDArray[np.bool_]:
+    def too_many(self) -> Bools:
         """Where some window holds more than chance explains, (size,)."""
         return too_many(self.windows, self.hits, self.trials)
 
-    def would_detect(self, ratios: NDArray[np.float64]) -> bool:
+    def would_detect(self, ratios: Floats) -> bool:
         """Whether a fault would have been found that puts `ratios` (windows,) as many numbers into windows.
 
-        Judged by the numbers seen, a little below what is then expected. It does not say that there is no
-        such fault: what clients learn can hide it.
+        It takes the numbers seen, and a count a little below the expected one. True does not mean that there
+        is no such fault: what clients learn can hide it.
         """
         trials = self.trials[np.newaxis].astype(np.float64)
         expected = np.minimum(self.hits * ratios[:, np.newaxis], trials)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class ArraySchema(NamedTuple):
-    """What an array has to be.
+    """The expected type and axes of an array.
 
     Attributes:
         kind: its type, e.g. `f8`; `U` for text of any length.
@@ -28,7 +28,7 @@ class ArraySchema(NamedTuple):
 def refuse_other_forms(
     arrays: Mapping[str, NDArray[Any]], forms: Mapping[str, ArraySchema]
 ) -> dict[str, int]:
-    """Hold arrays against their forms; the length of each axis by its letter.
+    """Check arrays against their forms; the length of each axis by its letter.
 
     Args:
         arrays: by name.

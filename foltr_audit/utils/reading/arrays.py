@@ -1,8 +1,8 @@
 """Arrays in NumPy's format, alone or in an archive: read only if they are as large as they claim to be.
 
-NumPy's own reader evaluates the header as Python, allocates what it claims, and raises whatever comes of it.
-Here a header is matched against the one form that NumPy writes, and its claim is held against the bytes that
-are there before anything is allocated.
+NumPy's own reader evaluates the header as Python, allocates what it claims, and raises many kinds of errors.
+Here a header is matched against the one form that NumPy writes, and its claim is compared with the file's
+size before anything is allocated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = "fiubU"
 """Kinds of numbers, truth values and text that an array may hold."""
 
 UNPACKS_TO = (256 << 20, 100)
-"""What an archive may unpack to: so many bytes, or so many times its own size if that is more."""
+"""What an archive may unpack to: this many bytes, or this many times its own size if that is more."""
 
 MOST_UNPACKED = 8 << 30
 """Bytes that no archive may unpack to, however large it is."""
@@ -43,11 +43,11 @@ _BROKEN = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError, MemoryError),
     *(NotImplementedError, RuntimeError, ValueError, ArithmeticError, LookupError),
 )
-"""What the zip reader raises on files that are none, or damaged."""
+"""What the zip reader raises on files that are damaged, or no archives."""
 
 
 class ArrayHeader(NamedTuple):
-    """What an array claims to be.
+    """The header of an array: what it claims to be.
 
     Attributes:
         dtype: the type of its values.
@@ -71,7 +71,7 @@ def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[Any]:
     """The array of a `.npy` file, read-only.
 
     Raises:
-        FoltrAuditError: of the given kind: the file is missing, or holds something else than one plain array
+        FoltrAuditError: of the given kind: the file is missing, or is not one plain array
             of its own size.
     """
     try:
@@ -82,7 +82,7 @@ def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[Any]:
     except OSError as problem:
         raise error(f"{path}: cannot be read: {problem.strerror or problem}") from problem
     except (ValueError, MemoryError) as problem:
-        raise error(f"{path}: no .npy file with one plain array: {_said(problem)}") from problem
+        raise error(f"{path}: no .npy file with one plain array: {_reason(problem)}") from problem
 
 
 def map_array(path: Path) -> NDArray[Any]:
@@ -90,7 +90,7 @@ def map_array(path: Path) -> NDArray[Any]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds something else than one plain array of numbers of its own size.
+        ValueError: it is not one plain array of numbers of its own size.
     """
     with path.open("rb") as stream:
         header = header_in(stream, path.stat().st_size)
@@ -119,7 +119,7 @@ def read_archive(content: bytes | Path, where: str, error: type[FoltrAuditError]
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
             return _members(archive, size)
     except _BROKEN as problem:
-        raise error(f"{where}: damaged: {_said(problem)}") from problem
+        raise error(f"{where}: damaged: {_reason(problem)}") from problem
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
@@ -140,7 +140,7 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
 
 
 def array_in(stream: IO[bytes], size: int) -> NDArray[Any]:
-    """One array, which is all of a stream of so many bytes.
+    """One array, which is all of a stream of `size` bytes.
 
     Raises:
         ValueError: it is something else than one plain array, or of another size.
@@ -157,7 +157,7 @@ def array_in(stream: IO[bytes], size: int) -> NDArray[Any]:
 
 
 def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
-    """What stands before the values of an array, if it claims as many bytes as there are.
+    """The header of an array, if it claims as many bytes as the stream has.
 
     Raises:
         ValueError: it is no header of a plain array, or claims another size.
@@ -198,5 +198,5 @@ def _refuse_odd_values(flat: NDArray[Any]) -> None:
             raise ValueError("text with a number that is no character")
 
 
-def _said(problem: Exception) -> str:
+def _reason(problem: Exception) -> str:
     return " ".join(str(problem).split()) or type(problem).__name__

@@ -12,8 +12,8 @@ MOST_BYTES = 256 << 20
 _PIECE_BYTES = 16 << 20
 
 
-def file_bytes(path: Path, error: type[FoltrAuditError], most: int = MOST_BYTES) -> bytes:
-    """The content of a file.
+def file_bytes(path: Path, error: type[FoltrAuditError], most: int = MOST_BYTES, who: str = "") -> bytes:
+    """The content of a file; `who` comes before its path in messages.
 
     Raises:
         FoltrAuditError: of the given kind: it is missing, cannot be read, or is larger than `most` bytes.
@@ -26,12 +26,12 @@ def file_bytes(path: Path, error: type[FoltrAuditError], most: int = MOST_BYTES)
                 pieces.append(piece)
                 left -= len(piece)
     except FileNotFoundError:
-        raise error(f"{path}: no such file") from None
+        raise error(f"{who}{path}: no such file") from None
     except (OSError, ValueError) as problem:  # ValueError: a name that no file can have
         reason = getattr(problem, "strerror", None) or problem
-        raise error(f"{path}: cannot be read: {reason}") from problem
+        raise error(f"{who}{path}: cannot be read: {reason}") from problem
     if not left:
-        raise error(f"{path}: more than {most} bytes; expected {most} at most")
+        raise error(f"{who}{path}: more than {most} bytes; expected {most} at most")
     return b"".join(pieces)
 
 

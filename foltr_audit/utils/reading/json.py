@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 has it, of files whose origin nobody knows."""
+"""JSON as RFC 8259 has it, of untrusted files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Parquet files, held against what their last bytes claim before a single value is unpacked."""
+"""Parquet files, whose claimed size is checked before a single value is unpacked."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.errors import FoltrAuditError
@@ -35,11 +37,8 @@ def parquet_schema(data: bytes, where: str, error: type[FoltrAuditError]) -> dic
     """
     import polars as pl
 
-    try:
-        _refuse_bomb(data)
+    with _parsing(data, where, error):
         return dict(pl.read_parquet_schema(io.BytesIO(data)))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as problem:
-        raise error(f"{where}: cannot be read as Parquet: {_said(problem)}") from None
 
 
 def parquet_frame(data: bytes, where: str, error: type[FoltrAuditError]) -> pl.DataFrame:
@@ -50,30 +49,40 @@ def parquet_frame(data: bytes, where: str, error: type[FoltrAuditError]) -> pl.D
     """
     import polars as pl
 
+    with _parsing(data, where, error):
+        return pl.read_parquet(io.BytesIO(data))
+
+
+@contextmanager
+def _parsing(data: bytes, where: str, error: type[FoltrAuditError]) -> Iterator[None]:
+    from polars.exceptions import PanicException, PolarsError
+
     try:
         _refuse_bomb(data)
-        return pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as problem:
-        raise error(f"{where}: cannot be read as Parquet: {_said(problem)}") from None
+        yield
+    except (PolarsError, PanicException, OSError, ValueError) as problem:
+        raise error(f"{where}: cannot be read as Parquet: {_reason(problem)}") from None
 
 
 def _refuse_bomb(data: bytes) -> None:
     """Refuse a file that claims more values, or bytes, than a file of its size holds.
 
+    A zip bomb for columns: a few bytes of run lengths may unpack to any number of values.
+
     Raises:
-        ValueError: it does, or is damaged where it says what it holds.
+        ValueError: it does, or its metadata are damaged.
     """
     try:
         cells = _claimed(data)
     except (LookupError, TypeError, AttributeError) as problem:
-        raise ValueError("damaged where it says what it holds") from problem
+        raise ValueError("its metadata are damaged") from problem
     most = max(MOST_CELLS, CELLS_PER_BYTE * len(data))
     if not 0 <= cells <= most:
         raise ValueError(f"{cells} values in {len(data)} bytes; expected {most} at most")
 
 
 def _claimed(data: bytes) -> int:
-    """Rows, or values, or what pages unpack to, whichever is most, by what the file and its pages say."""
+    """Rows, values, or what pages unpack to, whichever is most, as the file and its pages claim."""
     length = int.from_bytes(data[-8:-4], "little")
     if data[:4] != _MAGIC or data[-4:] != _MAGIC or length > len(data) - 12:
         raise ValueError("other bytes at its ends than a Parquet file has")
@@ -103,5 +112,5 @@ def _pages(data: bytes, facts: dict[int, Any]) -> tuple[int, int]:
     return values, unpacked
 
 
-def _said(problem: BaseException) -> str:
+def _reason(problem: BaseException) -> str:
     return " ".join(str(problem).split())[:120]

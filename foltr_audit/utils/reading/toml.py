@@ -1,4 +1,4 @@
-"""TOML of files whose origin nobody knows."""
+"""TOML of untrusted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What values read from text may be: numbers of 64 bits, valid Unicode, few levels."""
+"""Limits on values that are read from text: numbers of 64 bits, valid Unicode, few levels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 from foltr_audit.errors import FoltrAuditError
 
@@ -14,6 +15,7 @@ MOST_LEVELS = 32
 
 LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**64 - 1
 
+_TOO_LARGE = "a whole number beyond 64 bits; expected a smaller one"
 _DIGITS = re.compile(r"[0-9]{1,20}")
 
 
@@ -23,7 +25,7 @@ class InvalidValueError(ValueError):
 
 @contextmanager
 def parsing(kind: str, where: str, error: type[FoltrAuditError]) -> Iterator[None]:
-    """Tells what parsers, and `refuse_odd`, say of a text, in one line.
+    """Turn what parsers and `refuse_odd` raise about a text into one error of one line.
 
     Args:
         kind: what the text is to be, e.g. `JSON`.
@@ -39,15 +41,13 @@ def parsing(kind: str, where: str, error: type[FoltrAuditError]) -> Iterator[Non
 
 
 def _reason(problem: ValueError) -> str:
-    """What the parser says, on one line; without what Python says of numbers of thousands of digits."""
+    """What the parser says, on one line, without Python's advice on numbers of thousands of digits."""
     text = " ".join(str(problem).split())
-    return (
-        "a whole number beyond 64 bits; expected a smaller one" if "set_int_max_str_digits" in text else text
-    )
+    return _TOO_LARGE if "set_int_max_str_digits" in text else text
 
 
 def refuse_odd(value: object, *, finite: bool) -> None:
-    """Look at a value and at everything in it.
+    """Refuse a value that no file of ours holds, or that holds one.
 
     Args:
         value: what a parser returned.
@@ -82,7 +82,7 @@ def _refuse_odd_leaf(value: object, *, finite: bool) -> None:
             raise InvalidValueError("a number that is not finite; expected finite numbers")
     elif isinstance(value, int):
         if not LEAST_WHOLE <= value <= MOST_WHOLE:
-            raise InvalidValueError("a whole number beyond 64 bits; expected a smaller one")
+            raise InvalidValueError(_TOO_LARGE)
     elif value is not None:
         raise InvalidValueError(f"a {type(value).__name__}; expected text, numbers, lists and tables")
 
@@ -93,6 +93,11 @@ def _refuse_surrogates(text: str) -> None:
     except UnicodeEncodeError as error:
         where = ascii(text[max(0, error.start - 10) : error.end])
         raise InvalidValueError(f"text {where} with half of a character; expected valid Unicode") from error
+
+
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
+    """Whether a value is a whole number between two bounds; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def whole_number(text: str, least: int, most: int) -> int | None:
