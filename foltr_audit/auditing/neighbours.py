@@ -17,10 +17,10 @@ class Canary:
     """Two neighbouring inputs of one client.
 
     Attributes:
-        name: of `audit_spec.Canary`.
+        name: one of `core.spec.audit.Canary`.
         unit: what the two differ in.
         about: the pair in words.
-        shift: how far apart their messages, or their lists, are without noise, as it was searched for.
+        shift: the distance of their messages, or of their lists, without noise, that the search maximised.
     """
 
     name: str
@@ -34,11 +34,10 @@ class Canary:
         which: Ints,
         context: RoundContext,
         chain: DefenseChain | None = None,
-        given: Ints | None = None,
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """What clients that hold input 0 or 1 (C,) have before they send; see `GameClients.play`."""
+        """The local models of clients that hold input 0 or 1 (C,); see `GameClients.play`."""
         raise NotImplementedError
 
 
@@ -60,12 +59,11 @@ class LogCanary(Canary):
         which: Ints,
         context: RoundContext,
         chain: DefenseChain | None = None,
-        given: Ints | None = None,
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """What the clients have learnt from their logs."""
-        return clients.play(self.queries[which], self.clicks[which], context, chain, given, sampled=sampled)
+        """The local models that the clients learn from their logs, and their lists."""
+        return clients.play(self.queries[which], self.clicks[which], context, chain, sampled=sampled)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,12 +82,10 @@ class ModelCanary(Canary):
         which: Ints,
         context: RoundContext,
         chain: DefenseChain | None = None,
-        given: Ints | None = None,
         *,
         sampled: bool = False,
     ) -> LocalResult:
         """The models after the step stage; there are no lists."""
-        del given, sampled
         every = np.ones(which.size, dtype=np.bool_)
         after, _ = (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)
         return LocalResult(after, None)

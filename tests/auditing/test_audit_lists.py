@@ -70,7 +70,7 @@ def test_clicks_randomised_before_learning_are_proven_with_lists(setup_of: Setup
 
 
 def test_different_lists_are_searched_only_where_there_can_be_any(setup_of: SetupOf) -> None:
-    with pytest.raises(UsageError, match="one list a message; expected --canary-interactions 2 or more"):
+    with pytest.raises(UsageError, match="one list per message; expected --canary-interactions 2 or more"):
         by_view(setup_of(), canaries=("data:lists",), interactions=1)
     with pytest.raises(UsageError, match="the global model ranks every list"):
         by_view(setup_of(learner=GLOBAL), canaries=("data:lists",), interactions=2)

@@ -8,8 +8,8 @@ import numpy as np
 
 from foltr_audit.utils.arrays import Floats
 
-# SciPy's `kve` overflows for large orders and small arguments, and `ive` becomes 0: there the logarithm
-# is taken from an expansion. Each limit is where SciPy is still exact and the expansion already is.
+# SciPy's `kve` overflows for large orders and small arguments, and `ive` becomes 0: from these
+# limits on the logarithm is taken from an expansion, whose error is given below.
 _LARGE_ORDER, _LARGE_ARGUMENT = 25.0, 1e4  # of K
 _LARGE = 100.0  # sqrt(order^2 + z^2) of I
 _SERIES_TERMS = 16  # for z < 1 the next one is below 1e-30
