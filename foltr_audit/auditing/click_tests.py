@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,12 +71,11 @@ def check_clicks(
     yield from _check_pair(flips[:_FEWER], again, (few, few), seeds)
 
 
-class _FlipSampler:
+class _FlipSampler(NamedTuple):
     """Applies a link to given clicks."""
 
-    def __init__(self, link: ClickDefense, context: RoundContext) -> None:
-        self.link = link
-        self.context = context
+    link: ClickDefense
+    context: RoundContext
 
     def flips(self, truth: Bools, *, step: int = 0, round_: int = 0, source: Streams | None = None) -> Bools:
         """Which clicks (C, k) of the first C clients are reported wrongly, on lists padded to ten places."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -59,12 +59,7 @@ class DeclarationCheck:
     def with_broken(self, name: str, why: str) -> DeclarationCheck:
         """The same with one more broken link."""
         broken = {name: why, **self.broken}
-        return DeclarationCheck(
-            broken=broken,
-            not_looked=self.not_looked,
-            links=self.links,
-            acts=_as_opaque(self.acts, broken),
-        )
+        return replace(self, broken=broken, acts=_as_opaque(self.acts, broken))
 
 
 def check_declarations(

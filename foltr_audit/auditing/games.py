@@ -26,13 +26,13 @@ class Observation:
         seen: the message, or the sum that it is in, float64 (N, P).
         means: the message without noise under each hypothesis: float64 (2, P), or for each trial, given
             the lists that it was shown, (2, N, P).
-        told: how much more the shown lists look like those of hypothesis 1, float64 (N,); None where the
+        list_evidence: how much more the shown lists look like those of hypothesis 1, float64 (N,); None where the
             observer sees no lists, or they reveal nothing.
     """
 
     seen: Floats
     means: Floats
-    told: Floats | None = None
+    list_evidence: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +102,8 @@ class GameSimulator:
         if self.sampled:
             return self._replayed(canary, seen, local.shown, message)
         ours = self.lists(canary, message)
-        told = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
-        return Observation(seen=seen, means=self.means(canary, message), told=told)
+        evidence = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
+        return Observation(seen=seen, means=self.means(canary, message), list_evidence=evidence)
 
     def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
         """Replay both hypotheses on each trial's lists: its means, and the log ratio of the lists."""
@@ -124,7 +124,7 @@ class GameSimulator:
                     before = np.broadcast_to(clients.parameters, before.shape)
                 scores, starts = clients.scores(before, queries[:, b])
                 logs[hypothesis] += list_log_probabilities(scores, starts, np.ascontiguousarray(shown[:, b]))
-        return Observation(seen=seen, means=np.stack(means), told=logs[1] - logs[0])
+        return Observation(seen=seen, means=np.stack(means), list_evidence=logs[1] - logs[0])
 
 
 def _agreement(shown: Ints, ours: Ints) -> Floats:

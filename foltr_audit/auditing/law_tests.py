@@ -56,6 +56,14 @@ def failure(tests: Sequence[LawTestResult], among: int) -> str | None:
     return None if least is None or least.p * among >= FALSE_ALARM else least.found
 
 
+def check_noise(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Iterator[LawTestResult]:
+    """Test the distribution of noise, its independence, and its size in each coordinate."""
+    yield from check_distribution(draws, law, table)
+    yield from check_independence(draws, table)
+    another = f"noise {draws.where} has another size in one coordinate"
+    yield from check_each_column(draws.noise, table, another, draws.resolution)
+
+
 def check_distribution(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Iterator[LawTestResult]:
     """Test how many numbers are below some sizes, and how many are above 0."""
     sizes, count = np.abs(draws.noise), draws.noise.size

@@ -18,8 +18,7 @@ from foltr_audit.auditing.law_tests import (
     LawTestResult,
     NoiseDraws,
     check_distribution,
-    check_each_column,
-    check_independence,
+    check_noise,
     check_pair,
 )
 from foltr_audit.auditing.neighbours import Canary
@@ -97,13 +96,10 @@ class LinkTests:
         for number, (model, where) in enumerate(zip(one.models, one.where, strict=True)):
             context = self._context(one.clients, number, count)
             models = np.tile(model, (count, 1))
-            first = self.drawn(one.clients, models, context)
+            first = self.draw_noise(one.clients, models, context)
             for link, noise, law, table in self._lawful(first):
                 draws = NoiseDraws(noise, f"for {where}", _resolution(models))
-                found = self.tests.setdefault(link, [])
-                found += [*check_distribution(draws, law, table), *check_independence(draws, table)]
-                another = f"noise for {where} has another size in one coordinate"
-                found += check_each_column(noise, table, another, draws.resolution)
+                self.tests.setdefault(link, []).extend(check_noise(draws, law, table))
             self._check_repetitions(one.clients, models, context, first, where)
             self._check_over_rounds(one.clients, model, number, where)
 
@@ -123,7 +119,7 @@ class LinkTests:
         others += [(replace(context, source=Streams(seed + 1, 0)), 0, "under two seeds of the experiment")]
         before = [first]
         for other, step, when in others:
-            again = self.drawn(clients, models, other, step)
+            again = self.draw_noise(clients, models, other, step)
             for link, noise, law, table in self._lawful(again):
                 if step and link not in in_steps:
                     continue
@@ -140,7 +136,7 @@ class LinkTests:
         rounds = some_rounds(clients.setup.spec.train.rounds)
         count = max(_FEWEST, min(_MOST, _NUMBERS // (len(rounds) * model.size)))
         context, models = self._context(clients, number, count), np.tile(model, (count, 1))
-        each = [self.drawn(clients, models, replace(context, round=round_)) for round_ in rounds]
+        each = [self.draw_noise(clients, models, replace(context, round=round_)) for round_ in rounds]
         for link, _, law, table in self._lawful(each[0]):
             noise = np.stack([drawn[link] for drawn in each])
             tests = check_rounds(noise, law, table, where, _resolution(models))
@@ -151,7 +147,7 @@ class LinkTests:
     ) -> RoundContext:
         return clients.context(0, number * count + np.arange(count), prefix, self.interactions)
 
-    def drawn(
+    def draw_noise(
         self, clients: GameClients, models: Floats, context: RoundContext, step: int = 0
     ) -> dict[int, Floats]:
         """What each link that declares noise adds to local models (N, P), by its id."""

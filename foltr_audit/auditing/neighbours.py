@@ -13,8 +13,8 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Canary:
-    """Two neighbouring inputs of one client.
+class _CanaryBase:
+    """What both kinds of canaries have in common.
 
     Attributes:
         name: one of `core.spec.audit.Canary`.
@@ -28,21 +28,9 @@ class Canary:
     about: str
     shift: float = 0.0
 
-    def play(
-        self,
-        clients: GameClients,
-        which: Ints,
-        context: RoundContext,
-        chain: DefenseChain | None = None,
-        *,
-        sampled: bool = False,
-    ) -> LocalResult:
-        """The local models of clients that hold input 0 or 1 (C,); see `GameClients.play`."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LogCanary(Canary):
+class LogCanary(_CanaryBase):
     """Two click logs of the same length.
 
     Attributes:
@@ -67,7 +55,7 @@ class LogCanary(Canary):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelCanary(Canary):
+class ModelCanary(_CanaryBase):
     """Two local models as they are before the step stage.
 
     Attributes:
@@ -89,3 +77,7 @@ class ModelCanary(Canary):
         every = np.ones(which.size, dtype=np.bool_)
         after, _ = (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)
         return LocalResult(after, None)
+
+
+Canary = LogCanary | ModelCanary
+"""Two neighbouring inputs of one client. Both kinds are played alike; see `GameClients.play`."""

@@ -12,6 +12,7 @@ from pydantic import ConfigDict
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, Defense, MessageDefense, RoundContext
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
@@ -165,7 +166,6 @@ class GameClients:
 
         By the global model, or by models (1 or n, P).
         """
-        from foltr_audit.core.ranking_metrics import LIST_LENGTH
         from foltr_audit.kernels.ranking import top_lists
 
         scores, starts = self.scores(self.parameters[np.newaxis] if models is None else models, queries)

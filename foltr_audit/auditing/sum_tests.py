@@ -11,9 +11,7 @@ from foltr_audit.auditing.law_tests import (
     RESOLVED,
     LawTestResult,
     NoiseDraws,
-    check_distribution,
-    check_each_column,
-    check_independence,
+    check_noise,
     check_pair,
     failure,
 )
@@ -43,9 +41,7 @@ def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | No
     tests: list[LawTestResult] = []
     for noise in sums:
         draws = NoiseDraws(noise, f"in the sum over {members - 1} other clients", resolution)
-        tests += [*check_distribution(draws, law, table), *check_independence(draws, table)]
-        another = f"noise {draws.where} has another size in one coordinate"
-        tests += check_each_column(noise, table, another, resolution)
+        tests += check_noise(draws, law, table)
     for one, other in pairwise(sums):
         tests += check_pair(one, other, table, "noise in sums is alike in two rounds")
     why = failure(tests, len(tests))

@@ -45,7 +45,7 @@ def trial_scores(
     makers: dict[str, Callable[[Observation], Floats | None]] = {
         "projection": _projection,
         "equality": lambda seen: _equality(seen, dtype) if dtype else None,
-        "lists": lambda seen: seen.told,
+        "lists": lambda seen: seen.list_evidence,
         "likelihood": lambda seen: None if law is None else _likelihood(seen, law),
         "last-bits": lambda seen: _last_bits(seen, law) if dtype == "float64" else None,
     }
@@ -67,8 +67,8 @@ def trial_scores(
 def _likelihood(seen: Observation, law: AdditiveNoise) -> Floats:
     """The log likelihood ratio of the message and of sampled lists."""
     ratio = log_ratio(law, seen.seen, seen.means)
-    if seen.told is not None and seen.means.ndim == 3:
-        ratio = ratio + seen.told
+    if seen.list_evidence is not None and seen.means.ndim == 3:
+        ratio = ratio + seen.list_evidence
     return np.asarray(ratio.round(_DIGITS))
 
 
