@@ -26,8 +26,8 @@ class Observation:
         seen: the message, or the sum that it is in, float64 (N, P).
         means: the message without noise under each hypothesis: float64 (2, P), or for each trial, given
             the lists that it was shown, (2, N, P).
-        list_evidence: how much more the shown lists look like those of hypothesis 1, float64 (N,); None where the
-            observer sees no lists, or they reveal nothing.
+        list_evidence: how much more the shown lists look like those of hypothesis 1, float64 (N,); None
+            where the observer sees no lists, or they reveal nothing.
     """
 
     seen: Floats
