@@ -1,4 +1,4 @@
-"""Scores that an attack makes of trials: how much more clicked it finds what only input 1 clicks."""
+"""Scores of trials by an attack: its scores of clicks of input 1, less those of clicks of input 0."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from foltr_audit.utils.arrays import Floats
 def attack_scores(games: GameSimulator, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:
     """Scores of an attack on single messages, added up over the messages of a trial.
 
-    Messages of both hypotheses stand in one view in random order, so that an attack that learns from all
-    messages of a view learns nothing about which trial is which.
+    The messages of both hypotheses are in one view, in random order: an attack that learns from all messages
+    of a view learns nothing about the hypothesis of a trial.
 
     Raises:
         UsageError: the canary has no click logs of one query, the view is a sum, or the attack cannot run.
@@ -33,7 +33,7 @@ def attack_scores(games: GameSimulator, canary: Canary, text: str, *, members: i
         raise UsageError(f"--score {text}: an attack reads single messages; expected --view individual")
     if games.interactions != 1:
         raise UsageError(
-            f"--score {text}: an attack reads messages of one interaction here, not of {games.interactions}; "
+            f"--score {text}: an attack reads messages of one interaction, not of {games.interactions}; "
             "expected --canary-interactions 1"
         )
     attack = make(Attack, text)
@@ -69,7 +69,7 @@ def _scored(
 
 
 def _record(games: GameSimulator, clients: GameClients, canary: LogCanary, messages: Floats) -> RoundRecord:
-    """The messages as one recorded round, every client with the same lists."""
+    """The messages as one recorded round in which every client was shown the same list."""
     n, origin = len(messages), games.origin
     queries = np.repeat(canary.queries[0], n)
     return RoundRecord(

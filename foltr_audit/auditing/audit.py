@@ -1,4 +1,4 @@
-"""Audits the claim of a chain of defenses: proven from above, measured from below by canary games."""
+"""Audits of the claims of a chain of defenses: bounds from above, canary games from below."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
-    """What was found about one claim: one view, one unit, one canary.
+    """The result for one claim: one view, one unit, one canary.
 
     Attributes:
         view, unit, canary: what is audited, by their names.
-        colluders: of view `colluding`, how many other clients tell the server; None for all, or no others.
+        colluders: for view `colluding`, how many other clients collude; None for all, and for other views.
         about: the two inputs in words.
         model: the global models that the client starts from: `first`, `trained`, or `rounds` for one of a
             round each, along the run.
@@ -48,12 +48,12 @@ class AuditResult:
         delta: of the claim.
         upper: what is proven for these messages.
         upper_run: what is proven for all rounds of the training run together.
-        exact: the loss of this pair, where it is computable.
-        lower: what the trials show.
-        estimates: what every estimator makes of the same trials.
-        score: what told the hypotheses apart.
-        declared: whether links do what they declare, as far as was tried.
-        declared_why: which do not, or could not be looked at, in words.
+        exact: the privacy loss of this pair, where it is computable.
+        lower: the lower bound of the trials.
+        estimates: the lower bounds of all estimators for the same trials.
+        score: the score that distinguished the hypotheses.
+        declared: whether links do what they declare, as far as tests show.
+        declared_why: which links do not, or could not be tested, in words.
         verdict: see `verdict_on`.
         why: the verdict's reason.
     """
@@ -81,7 +81,7 @@ class AuditResult:
 
 
 class _CanaryGame(NamedTuple):
-    """A canary that was played in one view at the global models of one session."""
+    """A canary, played in one view at the global models of one session."""
 
     model: str
     session: AuditSession
@@ -98,14 +98,14 @@ class Audit:
         """Nothing is searched or played yet.
 
         Raises:
-            UsageError: an estimator or score that does not exist, or clients of different weights.
+            UsageError: an estimator or score that does not exist, or clients with different weights.
             DataError: no query with enough documents.
         """
         check_names(protocol)
         if not setup.alike_in_number:
             raise UsageError(
                 f"audit: scenario {setup.spec.population.scenario}: clients have different numbers of "
-                "interactions, and so weights; games are of equal clients: expected equal numbers"
+                "interactions, and so different weights; expected equal numbers"
             )
         self.setup = setup
         self.protocol = protocol
@@ -118,10 +118,10 @@ class Audit:
         return AuditSession(self.setup, self.protocol, self.fresh, models, self.progress, others)
 
     def findings(self, models: Mapping[str, Sequence[Floats]]) -> Iterator[AuditResult]:
-        """One finding per unit, canary and view.
+        """One result per unit, canary and view.
 
         A claim is about every round. So a canary is searched and played at each of the models, and the game
-        that promises most on the separate part of its trials is the one that is evaluated.
+        with the largest bound on the part of its trials for choosing is evaluated.
 
         Args:
             models: global models (P,) that the messages of a game start from, one for each message, by name.
@@ -141,9 +141,10 @@ class Audit:
                 yield self._finding(self._worst(sessions, found, view), view, declared)
 
     def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, AuditSession]:
-        """The games at each of the models; noise that is declared does not depend on the model.
+        """The games at each of the models.
 
-        So other clients are played once for all, at the last models; whether they are as declared is tested.
+        Declared noise does not depend on the model, so other clients are played once, at the last models.
+        Whether their noise is as declared is tested.
         """
         last = list(models)[-1]
         found = {last: self.session(models[last])}
@@ -155,7 +156,7 @@ class Audit:
         return {name: found[name] for name in models}
 
     def _canaries(self, sessions: Mapping[str, AuditSession], name: str, unit: str) -> dict[str, Canary]:
-        """The canary of a name by the name of the models; a random pair or two extreme models at the last."""
+        """The canaries of a name, by the name of the models; those that need no search, at the last ones."""
         if name in ("data:typical", "message"):
             sessions = dict(list(sessions.items())[-1:])
         return {model: session.canary(name, unit) for model, session in sessions.items()}
@@ -163,7 +164,7 @@ class Audit:
     def _declared(
         self, sessions: Mapping[str, AuditSession], canaries: Iterable[Mapping[str, Canary]]
     ) -> DeclarationCheck:
-        """Whether links do what they declare, on what canaries and clients that learn nothing send."""
+        """Test the links' declarations on the messages of canaries, and of clients that learn nothing."""
         inputs = [LinkTestInput.resting(name, session.clients) for name, session in sessions.items()]
         for found in canaries:
             inputs += [
@@ -182,7 +183,7 @@ class Audit:
     def _worst(
         self, sessions: Mapping[str, AuditSession], canaries: Mapping[str, Canary], view: str
     ) -> _CanaryGame:
-        """The game to evaluate: with the largest exact loss among those that promise about the most."""
+        """The game to evaluate: the largest exact loss among those with about the largest promised bound."""
         games = []
         for model, canary in canaries.items():
             session = sessions[model]
@@ -211,7 +212,7 @@ class Audit:
         )
         upper, upper_run = self._upper(session, canary.unit, view, claim, declared)
         exact = None if declared.broken else game.exact
-        sure = not lower.assumes or chosen == "gaussian-dp"  # which is asked where it holds only
+        sure = not lower.assumes or chosen == "gaussian-dp"  # its assumption is checked by `nearly_normal`
         verdict, why = verdict_on(
             ClaimEvidence(
                 claimed=claim.epsilon,
@@ -220,11 +221,11 @@ class Audit:
                 measured=lower.epsilon if sure else 0.0,
                 strict=surest.epsilon if sure else 0.0,
                 broken=declared.why if declared.broken else "",
-                speaks=canary.name != "data:typical",
+                worst_case=canary.name != "data:typical",
             )
         )
         if not sure:
-            why += f" ({chosen} takes for granted: {lower.assumes}; it refutes nothing)"
+            why += f" ({chosen} assumes: {lower.assumes}; it refutes nothing)"
         return AuditResult(
             view=view,
             unit=canary.unit,
@@ -295,7 +296,7 @@ class Audit:
 
 
 def _chosen_on(trials: TrialScores) -> TrialScores:
-    """The trials that may choose: one half of them to choose a threshold, the other to evaluate it."""
+    """The trials for choosing: one half of them to choose a threshold, the other half to evaluate it."""
     half = trials.chosen_on // 2
     return TrialScores(
         choose_zero=trials.choose_zero[:half],

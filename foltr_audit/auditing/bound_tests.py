@@ -1,4 +1,4 @@
-"""Tests whether what a link sends lies in the balls and on the grids that it declares."""
+"""Tests whether the outputs of a link lie in the balls and on the grids that it declares."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from foltr_audit.utils.arrays import Floats
 _SLACK = 1e-6  # relative: what rounding may add to a norm
 
 
-def bounded(
+def check_balls(
     events: Sequence[PrivacyEvent], after: Floats, parameters: Floats, copies: int
 ) -> Iterator[LawTestResult]:
-    """Whether outputs lie in every declared ball that nothing which the link does later leaves.
+    """Whether outputs lie in every declared ball, as far as later events of the link allow to tell.
 
-    Behind noise that is symmetric around 0, at most half of the clients with the same model may lie on
-    the far side of the ball in any direction, however large the noise.
+    With noise after it that is symmetric around 0, at most half of the clients with the same model may lie
+    beyond the ball in any direction, however large the noise.
 
     Args:
         events: what the link declares.
@@ -40,7 +40,7 @@ def bounded(
         )
         limit = ball.norm + float(np.max(room))
         if any(isinstance(event, NoiseAddition) for event in later):
-            yield from _behind_noise(inside, ball, limit, copies)
+            yield from _check_noisy(inside, ball, limit, copies)
         else:
             largest = float(_norm(inside, ball.ord).max())
             yield LawTestResult(0.0 if largest > limit else 1.0, _outside(ball, f"a norm of {largest:.4g}"))
@@ -54,37 +54,37 @@ def _outside(ball: NormBound, reached: str) -> str:
     return f"{ball.of}s reach {reached}, outside the declared ball of {ball.norm:.4g}"
 
 
-def _behind_noise(inside: Floats, ball: NormBound, limit: float, copies: int) -> Iterator[LawTestResult]:
-    """The first half of a group tells the direction, the second half whether it lies outside."""
+def _check_noisy(inside: Floats, ball: NormBound, limit: float, copies: int) -> Iterator[LawTestResult]:
+    """The first half of a group gives the direction, the second half is tested: so p-values stay exact."""
     half = copies // 2
     for group in inside.reshape(-1, copies, inside.shape[1]):
         middle = np.median(group[:half], axis=0)
         axis = np.sign(middle) * (np.arange(middle.size) == np.abs(middle).argmax())
-        ways = [np.sign(middle), axis] if ball.ord == 1 else [middle if ball.ord == 2 else axis]
-        for way in ways:
-            size = float(np.linalg.norm(way, ord=_DUAL[ball.ord]))
-            along = group[half:] @ way
+        directions = [np.sign(middle), axis] if ball.ord == 1 else [middle if ball.ord == 2 else axis]
+        for direction in directions:
+            size = float(np.linalg.norm(direction, ord=_DUAL[ball.ord]))
+            along = group[half:] @ direction
             reached = f"{float(np.median(along)) / max(size, 1e-300):.4g} in the median"
             beyond = int((along > limit * size).sum())
             yield LawTestResult(upper_tail(beyond, along.size, 0.5), _outside(ball, reached))
 
 
 _DUAL = {1: math.inf, 2: 2, math.inf: 1}
-"""The norm whose product with a ball's radius no point of the ball exceeds in a direction."""
+"""The dual norm: its product with the radius bounds a ball's points in a direction."""
 
 
-def on_grid(events: Sequence[PrivacyEvent], after: Floats) -> Iterator[LawTestResult]:
+def check_grid(events: Sequence[PrivacyEvent], after: Floats) -> Iterator[LawTestResult]:
     """Whether outputs lie on the grid that a link declares last."""
     if events and isinstance(events[-1], GridRounding):
         steps = after / events[-1].step
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # beyond 2^40 steps float64 cannot tell a thousandth of a step
             off = float(np.abs(steps - np.rint(steps))[np.abs(steps) < 2.0**40].max(initial=0.0))
         yield LawTestResult(
             0.0 if off > 1e-3 else 1.0, f"messages lie off the declared grid of {events[-1].step:g}"
         )
 
 
-def resized(
+def check_scaling(
     events: Sequence[PrivacyEvent], before: Floats, after: Floats, parameters: Floats
 ) -> Iterator[LawTestResult]:
     """Whether no norm grows by more than a declared factor."""

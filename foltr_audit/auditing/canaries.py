@@ -1,8 +1,8 @@
-"""The search for canaries: neighbouring inputs whose messages, or whose lists, lie far apart."""
+"""The search for canaries: neighbouring inputs whose messages or lists differ most."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -22,11 +22,9 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
-_Farthest = Callable[[Floats, int, float], tuple[int, int, float]]
-
-_KEPT = 32  # click patterns of a query that stay in the race for the farthest two of different queries
-_FAR = 1e3  # how many radii away from the middle of its ball an extreme model starts
-_TRIED = 16  # pairs of click patterns whose later lists are looked at
+_KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
+_FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
+_TRIED = 16  # pairs of click patterns whose later lists are compared: each ranks all queries again
 
 
 class _ClickLog(NamedTuple):
@@ -37,7 +35,7 @@ class _ClickLog(NamedTuple):
 
 
 class _LogPair(NamedTuple):
-    """Two interactions and how far apart what follows from them is."""
+    """Two interactions and the distance of their messages, or the log ratio of their lists."""
 
     zero: _ClickLog
     one: _ClickLog
@@ -47,8 +45,8 @@ class _LogPair(NamedTuple):
 class CanarySearch:
     """Searches the queries of an experiment for neighbouring click logs.
 
-    Lists are in score order, and every click pattern of each is tried. Distances are those of the messages
-    of one interaction without noise. Ties go to the query that comes first.
+    Lists are in score order, and every click pattern of each list is tried. Distances are those of the
+    messages of one interaction without noise. Of equals the first query is taken.
     """
 
     def __init__(self, clients: GameClients, fresh: FreshClients, interactions: int, order: int) -> None:
@@ -59,7 +57,7 @@ class CanarySearch:
         self.order = order
 
     def find(self, name: str, unit: str, tick: Tick = NO_TICK) -> LogCanary:
-        """A canary made of data: `data:worst`, `data:typical`, `data:no-click` or `data:lists`.
+        """A canary of click logs: `data:worst`, `data:typical`, `data:no-click` or `data:lists`.
 
         Raises:
             UsageError: no two neighbouring logs send different messages, or lead to different lists.
@@ -68,13 +66,12 @@ class CanarySearch:
             return self._canary(name, unit, self._typical(unit), "a random pair")
         if name == "data:lists":
             return self._lists(unit, tick)
-        finders = {
-            ("data:worst", "click"): self._farthest_flip,
-            ("data:worst", "client"): self._farthest_of_all,
-            ("data:no-click", "click"): self._farthest_first_click,
-        }
-        default = self._farthest_from_no_click if name == "data:no-click" else self._farthest_logs
-        found = finders.get((name, unit), default)(tick)
+        if name == "data:no-click":
+            found = self._farthest_from_no_click(tick, most=1 if unit == "click" else None)
+        elif unit == "client":
+            found = self._farthest_of_all(tick)
+        else:
+            found = max(self._pairs(unit, tick, rising=True), key=lambda pair: pair.shift, default=None)
         if found is None:
             raise UsageError(
                 f"--canary {name}: no two logs that differ in one {unit} send different messages here"
@@ -95,25 +92,24 @@ class CanarySearch:
             yield query, clicks, np.ascontiguousarray(self.clients.quiet_message(local, 0))
             tick()
 
-    def _farthest_logs(self, tick: Tick) -> _LogPair | None:
-        return self._farthest(tick, _farthest_pair)
+    def _pairs(self, unit: str, tick: Tick, *, rising: bool) -> Iterator[_LogPair]:
+        """The farthest two logs of each query; if `rising`, only those farther apart than all before.
 
-    def _farthest_flip(self, tick: Tick) -> _LogPair | None:
-        return self._farthest(tick, _farthest_flip)
+        The kernel skips pairs within the distance that it is given, so that a rising search is fast.
+        """
+        from foltr_audit.kernels.farthest import farthest_flip, farthest_pair
 
-    def _farthest(self, tick: Tick, farthest: _Farthest) -> _LogPair | None:
-        """The farthest two logs of one query, by a kernel that looks for pairs beyond the best so far."""
-        found, best = None, 0.0
+        farthest, best = farthest_flip if unit == "click" else farthest_pair, 0.0
         for query, clicks, points in self._messages(tick):
             i, j, apart = farthest(points, self.order, best)
             if apart > best:
-                best = apart
-                found = _LogPair(
+                best = apart if rising else 0.0
+                yield _LogPair(
                     _ClickLog(query, clicks[min(i, j)]), _ClickLog(query, clicks[max(i, j)]), apart
                 )
-        return found
 
-    def _farthest_from_no_click(self, tick: Tick, *, most: int | None = None) -> _LogPair | None:
+    def _farthest_from_no_click(self, tick: Tick, *, most: int | None) -> _LogPair | None:
+        """The farthest log of one query from that without a click; with at most `most` clicks."""
         found, best = None, 0.0
         for query, clicks, points in self._messages(tick):
             shifts = np.linalg.norm(points - points[0], ord=self.order, axis=1)
@@ -125,11 +121,10 @@ class CanarySearch:
                 found = _LogPair(_ClickLog(query, clicks[0]), _ClickLog(query, clicks[j]), best)
         return found
 
-    def _farthest_first_click(self, tick: Tick) -> _LogPair | None:
-        return self._farthest_from_no_click(tick, most=1)
-
     def _farthest_of_all(self, tick: Tick) -> _LogPair | None:
         """The farthest logs of any two queries, among those of each query that move the model most."""
+        from foltr_audit.kernels.farthest import farthest_pair
+
         logs: list[_ClickLog] = []
         kept: list[Floats] = []
         for query, clicks, points in self._messages(tick):
@@ -137,7 +132,7 @@ class CanarySearch:
             far = np.argsort(-moves, kind="stable")[:_KEPT]
             logs.extend(_ClickLog(query, clicks[row]) for row in far)
             kept.append(points[far])
-        i, j, apart = _farthest_pair(np.concatenate(kept), self.order, 0.0)
+        i, j, apart = farthest_pair(np.concatenate(kept), self.order, 0.0)
         return _LogPair(logs[min(i, j)], logs[max(i, j)], apart) if apart > 0 else None
 
     # --- the search for different lists ---------------------------------------------------------------
@@ -145,45 +140,37 @@ class CanarySearch:
     def _lists(self, unit: str, tick: Tick) -> LogCanary:
         """The pair whose local models rank some later query most differently.
 
-        Of the pairs whose messages lie farthest apart, by query. A later query is any one, but for unit
-        `query` the same one.
+        It tries the pairs of the queries whose messages lie farthest apart. A later query may be any query;
+        for unit `query` it is the same one.
         """
         if self.interactions < 2:
             raise UsageError(
-                "--canary data:lists: one list a message; expected --canary-interactions 2 or more"
+                "--canary data:lists: one list per message; expected --canary-interactions 2 or more"
             )
         if self.clients.setup.learner.ranked_with == "global":
             raise UsageError(
-                "--canary data:lists: the global model ranks every list, whatever is clicked; expected "
-                "another canary"
+                "--canary data:lists: the global model ranks every list, so that no list depends on clicks; "
+                "expected another canary"
             )
-        farthest = _farthest_flip if unit == "click" else _farthest_pair
-        pairs = []
-        for query, clicks, points in self._messages(tick):
-            i, j, apart = farthest(points, self.order, 0.0)
-            if apart > 0:
-                pairs.append(
-                    _LogPair(_ClickLog(query, clicks[min(i, j)]), _ClickLog(query, clicks[max(i, j)]), apart)
-                )
-        best: tuple[float, _LogPair, int] | None = None
+        best, later = None, 0
+        pairs = self._pairs(unit, tick, rising=False)
         for pair in nlargest(_TRIED, pairs, key=lambda each: each.shift):
             queries = np.array([pair.zero.query]) if unit == "query" else self.fresh.queries
-            told = self._told_by_lists(pair, queries)
-            place = int(np.argmax(told))
-            if told[place] > 0 and (best is None or told[place] > best[0]):
-                best = float(told[place]), pair, int(queries[place])
+            ratios = self._list_ratios(pair, queries)
+            place = int(np.argmax(ratios))
+            if ratios[place] > (0.0 if best is None else best.shift):
+                best, later = pair._replace(shift=float(ratios[place])), int(queries[place])
         if best is None:
             raise UsageError(
                 f"--canary data:lists: no two logs that differ in one {unit} lead to different lists here"
             )
-        told_most, pair, later = best
-        how = f"later lists of query {self._name(later)}, log ratio {told_most:.3g} if sampled"
-        return self._canary("data:lists", unit, pair._replace(shift=told_most), how, later)
+        how = f"later lists of query {self._name(later)}, log ratio {best.shift:.3g} if sampled"
+        return self._canary("data:lists", unit, best, how, later)
 
-    def _told_by_lists(self, pair: _LogPair, queries: Ints) -> Floats:
-        """How well the lists of each query, in score order, tell the local models of a pair apart, (n,).
+    def _list_ratios(self, pair: _LogPair, queries: Ints) -> Floats:
+        """How different the lists of each query, in score order, are under the local models of a pair, (n,).
 
-        The Plackett-Luce log ratios of either model's list, added up; 0 where both lists are the same.
+        The Plackett-Luce log ratios of both models' lists, added up; 0 where both lists are the same.
         """
         from foltr_audit.kernels.list_evidence import list_log_probabilities
 
@@ -203,10 +190,10 @@ class CanarySearch:
     # --- from a pair to logs of B interactions --------------------------------------------------------
 
     def _canary(self, name: str, unit: str, pair: _LogPair, how: str, later: int | None = None) -> LogCanary:
-        """Logs of B interactions, of which units below a query replace the first one alone.
+        """Logs of B interactions. For a unit below a query they differ in the first interaction alone.
 
-        The other interactions of these, of the query `later`, have no clicks: then what the first one has
-        taught the local model stays in it.
+        The other interactions of such a unit have no clicks, so that the local model keeps what it learnt
+        from the first one. With `later` they are on that query.
         """
         zero, one, B = pair.zero, pair.one, self.interactions
         words = f"clicks {_places(zero.clicks)} against {_places(one.clicks)}"
@@ -256,17 +243,17 @@ class CanarySearch:
 
 
 def message_canaries(setup: Setup, parameters: Floats, directions: Sequence[Floats]) -> Iterator[ModelCanary]:
-    """Two models at opposite ends of the ball that the chain keeps models or updates in, per direction.
+    """For each direction, two models at opposite ends of the ball that the chain clips to.
 
-    They start far outside, so that the chain's own clip has to bring them in.
+    They start far outside the ball, so that the chain's own clip has to act.
 
     Raises:
-        UsageError: the chain keeps messages in no ball.
+        UsageError: the chain clips to no ball.
     """
     balls = [event for event in setup.privacy.events() if isinstance(event, NormBound)]
     if not balls:
         raise UsageError(
-            "--canary message: the chain keeps no message in a ball, so that there are no extreme ones; "
+            "--canary message: the chain does not clip, so that there are no extreme messages; "
             "expected a clip in --defense, or another canary"
         )
     middle = parameters if balls[-1].of == "update" else np.zeros_like(parameters)
@@ -281,22 +268,10 @@ def message_canaries(setup: Setup, parameters: Floats, directions: Sequence[Floa
 
 
 def extreme_directions(parameters: int) -> list[Floats]:
-    """One coordinate alone, and all of them alike: where the L1 and the L2 norm reach their extremes."""
+    """One coordinate alone, and all equal: there the ratio of L1 and L2 norm is smallest and largest."""
     return [np.eye(parameters)[0], np.ones(parameters)]
 
 
 def _places(clicks: Bools) -> str:
     """Clicked places of a list from 1, e.g. `1,3,4`; `none` without a click."""
     return ",".join(str(place + 1) for place in np.flatnonzero(clicks)) or "none"
-
-
-def _farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
-    from foltr_audit.kernels.farthest import farthest_pair
-
-    return farthest_pair(points, order, least)
-
-
-def _farthest_flip(points: Floats, order: int, least: float) -> tuple[int, int, float]:
-    from foltr_audit.kernels.farthest import farthest_flip
-
-    return farthest_flip(points, order, least)

@@ -1,4 +1,4 @@
-"""Which epsilon and delta a chain claims for a unit, in a view."""
+"""The epsilon and delta that a chain claims for a unit, in a view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IMPLIES = {
     "colluding": ("aggregate", "colluding"),
     "aggregate": ("aggregate",),
 }
-"""The views without lists that a claim for a view holds in: who sees single messages can compute the rest."""
+"""The views without lists in which a claim for a view holds: single messages determine all the rest."""
 
 
 class ChainClaim(NamedTuple):
@@ -30,7 +30,7 @@ class ChainClaim(NamedTuple):
     delta: float
 
     def of_group(self, size: float) -> ChainClaim:
-        """What it says of so many units together.
+        """The claim for several units together: group privacy.
 
         Source: Vadhan 2017, "The complexity of differential privacy", lemma 2.2.
         """
@@ -43,7 +43,7 @@ class ChainClaim(NamedTuple):
         return ChainClaim(self.epsilon * size, min(1.0, grown * self.delta))
 
     def of_messages(self, count: int) -> ChainClaim:
-        """What it says of so many messages of one client together, by composition."""
+        """The claim for several messages of one client together, by composition."""
         return ChainClaim(self.epsilon * count, min(1.0, self.delta * count))
 
 
@@ -53,18 +53,18 @@ NOTHING = ChainClaim(math.inf, DELTA)
 def claim_for(
     unit: str, view: str, setup: Setup, protocol: AuditSpec, *, sums: bool, lists: bool
 ) -> ChainClaim:
-    """The claim that is checked: the protocol's own, or the chain's smallest for this unit and view.
+    """The claim to check: the protocol's own, or the chain's smallest for this unit and view.
 
-    A claim for a smaller unit becomes one for a larger unit by group privacy, and one for a message one for
-    several by composition. With a delta that the protocol names, claims with a larger one say nothing. A
-    claim for an observer without lists holds for one that sees them where they tell nothing.
+    A claim for a smaller unit becomes one for a larger unit by group privacy, and a claim for one message
+    becomes one for several by composition. If the protocol names a delta, claims with a larger delta are
+    left out. A claim for an observer without lists also holds with lists where these reveal nothing.
 
     Args:
         unit: what neighbours differ in.
         view: whose observations are audited.
         setup: the experiment.
         protocol: the audit protocol.
-        sums: the observer sees sums only, whatever the view is called: secure aggregation.
+        sums: secure aggregation: the observer sees sums only, whatever the view.
         lists: the observer sees lists that follow from clicks.
     """
     interactions = interactions_of(setup, protocol)
@@ -97,10 +97,10 @@ def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -
 
 
 def group_size(claimed: str, audited: str, interactions: int) -> float:
-    """How many units of one kind change where one of another kind does; infinite where that says nothing.
+    """How many units of the claimed kind change if one audited unit does; infinite if none cover it.
 
-    Clicks or one query say nothing of a whole client, whose other queries differ too. A published claim for
-    an interaction, though, is one for a whole data instance: B of them are all that a client learns from.
+    A claim for clicks or for one query does not cover a whole client, whose queries differ too. A published
+    claim for an interaction, though, is one for a whole data instance: a client learns from B of them.
 
     >>> group_size("click", "interaction", 4), group_size("client", "click", 4)
     (10.0, 1.0)

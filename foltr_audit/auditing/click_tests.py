@@ -1,4 +1,4 @@
-"""Tests whether clicks are randomised as a click defense declares: how often, and each by itself."""
+"""Tests whether clicks are randomised as a click defense declares: how often, and independently."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,11 +22,11 @@ _CLIENTS = 16_384
 _FEWER = 4096  # clients of another round or interaction, and with one number of clicks
 _ROUNDS, _STEPS = (1, 2, 7), 8
 _LENGTHS = (LIST_LENGTH, LIST_LENGTH // 2)
-_BOUNDS = 200  # that are looked at, at most: in places, numbers of clicks, interactions and rounds
+_BOUNDS = 200  # bounds that are compared at most: in places, numbers of clicks, interactions and rounds
 _SLACK = 1e-9  # relative, of an epsilon
 
 
-def click_tests(
+def check_clicks(
     clients: GameClients, link: ClickDefense, place: int, epsilon: float, interactions: int = 1
 ) -> Iterator[LawTestResult]:
     """Tests of one link that declares to randomise every click with at most this epsilon.
@@ -42,13 +43,13 @@ def click_tests(
     )
     truth = _every_pattern(_CLIENTS)
     flips = tried.flips(truth)
-    yield from _rates(truth, truth ^ flips, epsilon, columns=True)
-    yield from _by_number_of_clicks(tried, epsilon)
+    yield from _check_rates(truth, truth ^ flips, epsilon, columns=True)
+    yield from _check_by_number_of_clicks(tried, epsilon)
     i, j = np.triu_indices(LIST_LENGTH, 1)
     where = "randomised clicks are alike in two places of a list"
-    yield from _alike(flips[:, i], flips[:, j], (truth[:, i], truth[:, j]), where)
+    yield from _check_pair(flips[:, i], flips[:, j], (truth[:, i], truth[:, j]), where)
     half = _CLIENTS // 2
-    yield from _alike(
+    yield from _check_pair(
         flips[:half],
         flips[half:],
         (truth[:half], truth[:half]),
@@ -62,20 +63,19 @@ def click_tests(
     }
     for kind, several in kinds.items():
         for again in several[1:]:
-            yield from _rates(few, few ^ again, epsilon)
+            yield from _check_rates(few, few ^ again, epsilon)
         for one, other in combinations(several, 2):
-            yield from _alike(one, other, (few, few), f"randomised clicks are alike in two {kind}")
+            yield from _check_pair(one, other, (few, few), f"randomised clicks are alike in two {kind}")
     again = tried.flips(few, source=Streams(clients.setup.spec.seed + 1, 0))
     seeds = "randomised clicks are alike under two seeds of the experiment"
-    yield from _alike(flips[:_FEWER], again, (few, few), seeds)
+    yield from _check_pair(flips[:_FEWER], again, (few, few), seeds)
 
 
-class _FlipSampler:
-    """A link that is tried on given clicks."""
+class _FlipSampler(NamedTuple):
+    """Applies a link to given clicks."""
 
-    def __init__(self, link: ClickDefense, context: RoundContext) -> None:
-        self.link = link
-        self.context = context
+    link: ClickDefense
+    context: RoundContext
 
     def flips(self, truth: Bools, *, step: int = 0, round_: int = 0, source: Streams | None = None) -> Bools:
         """Which clicks (C, k) of the first C clients are reported wrongly, on lists padded to ten places."""
@@ -95,7 +95,7 @@ class _FlipSampler:
 
 
 def _rounds(clients: GameClients) -> Sequence[int]:
-    """Some later rounds of the run, the last one among them; the second in any case."""
+    """Some later rounds of the run, always the second and the last."""
     last = clients.setup.spec.train.rounds - 1
     return sorted({1, last, *(round_ for round_ in _ROUNDS if round_ < last)} - {0})
 
@@ -111,8 +111,8 @@ def _orders(count: int, length: int) -> Ints:
     return np.asarray((np.arange(length) * steps[rows % steps.size] + rows // steps.size) % length)
 
 
-def _by_number_of_clicks(tried: _FlipSampler, epsilon: float) -> Iterator[LawTestResult]:
-    """Bits of lists with c clicks against those with one more, by which a list differs from its neighbour."""
+def _check_by_number_of_clicks(tried: _FlipSampler, epsilon: float) -> Iterator[LawTestResult]:
+    """Bits of lists with c clicks compared with lists with c + 1: neighbours differ in one click."""
     for length in _LENGTHS:
         ranks = _orders(_FEWER, length)
         batches = [ranks < clicks for clicks in range(length + 1)]
@@ -120,35 +120,30 @@ def _by_number_of_clicks(tried: _FlipSampler, epsilon: float) -> Iterator[LawTes
         for c in range(length):
             bits = np.concatenate([batches[c][~batches[c]], batches[c + 1][batches[c + 1]]])
             said = np.concatenate([reports[c][~batches[c]], reports[c + 1][batches[c + 1]]])
-            yield from _rates(bits[:, np.newaxis], said[:, np.newaxis], epsilon)
+            yield from _check_rates(bits[:, np.newaxis], said[:, np.newaxis], epsilon)
 
 
-def _rates(
+def _check_rates(
     truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False
 ) -> Iterator[LawTestResult]:
-    """Whether a report says more of its click than declared, over all places, and in each place."""
+    """Whether a report reveals more of its click than declared, over all places, and in each place."""
     each = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
     for column in [slice(None), *each]:
         clicked, said = truth[:, column].ravel(), reported[:, column].ravel()
         trials = min(int(clicked.sum()), int((~clicked).sum()))
         one, none = said[clicked][:trials], said[~clicked][:trials]
         for wrong, missed in ((none, ~one), (~none, one)):
-            shown = clopper_pearson_bound(
-                int(wrong.sum()),
-                int(missed.sum()),
-                trials,
-                delta=0.0,
-                confidence=1.0 - FALSE_ALARM / _BOUNDS,
-            )
-            found = f"randomised clicks tell an epsilon of {shown:.3g} at least, more than is declared"
+            counts, confidence = (int(wrong.sum()), int(missed.sum())), 1.0 - FALSE_ALARM / _BOUNDS
+            shown = clopper_pearson_bound(*counts, trials, delta=0.0, confidence=confidence)
+            found = f"randomised clicks show an epsilon of at least {shown:.3g}, more than is declared"
             yield LawTestResult(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)
 
 
-def _alike(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) -> Iterator[LawTestResult]:
+def _check_pair(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) -> Iterator[LawTestResult]:
     """Whether flips (N, m) are independent of others, column by column, given the clicks that each hides.
 
     The number of common flips among the same clicks is hypergeometric given how many there are of each.
-    Where flips are rare, common ones are counted over all clicks: no more of them than a Poisson number.
+    Where flips are rare, common ones are counted over all clicks: their number is at most about Poisson.
     """
     from scipy.special import pdtrc
     from scipy.stats import hypergeom

@@ -1,14 +1,14 @@
-"""Whether the links of a chain do what they declare, so that proofs may build on it."""
+"""Whether the links of a chain do what they declare, so that proofs may rely on it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from foltr_audit.auditing.click_tests import click_tests
+from foltr_audit.auditing.click_tests import check_clicks
 from foltr_audit.auditing.law_tests import failure
 from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
 from foltr_audit.auditing.scripted import GameClients
@@ -22,13 +22,13 @@ Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarationCheck:
-    """What was found of the links of a chain.
+    """The result of testing the links of a chain.
 
     Attributes:
         broken: why a link does not do what it declares, by the link's name.
-        not_looked: why it could not be told whether a link does, likewise.
-        links: links that declare noise or randomised clicks.
-        acts: events with their links; those of broken links are taken to destroy every bound.
+        not_looked: why a link could not be tested, also by its name.
+        links: number of links that declare noise or randomised clicks.
+        acts: events with their links; those of broken links count as opaque.
     """
 
     broken: dict[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class DeclarationCheck:
 
     @property
     def state(self) -> State:
-        """What all links together come to."""
+        """The state of all links together."""
         if self.broken:
             return "broken"
         if self.not_looked:
@@ -47,32 +47,30 @@ class DeclarationCheck:
 
     @property
     def why(self) -> str:
-        """What is broken, or could not be looked at, in one line."""
+        """What is broken, or could not be tested, in one line."""
         found = self.broken or self.not_looked
         return "; ".join(f"{name}: {why}" for name, why in found.items())
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """The events that proofs may build on."""
+        """The events that proofs may rely on."""
         return tuple(event for _, event in self.acts)
 
     def with_broken(self, name: str, why: str) -> DeclarationCheck:
         """The same with one more broken link."""
         broken = {name: why, **self.broken}
-        return DeclarationCheck(
-            broken=broken, not_looked=self.not_looked, links=self.links, acts=_held(self.acts, broken)
-        )
+        return replace(self, broken=broken, acts=_as_opaque(self.acts, broken))
 
 
 def check_declarations(
     acts: Acts, clients: GameClients, inputs: Sequence[LinkTestInput], interactions: int = 1
 ) -> DeclarationCheck:
-    """Try all links of a chain on some inputs.
+    """Test all links of a chain on some inputs.
 
     Args:
         acts: events of the chain with the link that each is of.
         clients: clients at any global model.
-        inputs: local models that the links of step and message stage get.
+        inputs: local models for the links of step and message stage.
         interactions: B, behind each message.
     """
     links = LinkTests(acts, interactions)
@@ -81,23 +79,23 @@ def check_declarations(
         events = [event for other, event in acts if other is link and isinstance(event, ClickRandomization)]
         if isinstance(link, ClickDefense) and events:
             links.tests.setdefault(id(link), []).extend(
-                click_tests(clients, link, place, events[0].epsilon, interactions)
+                check_clicks(clients, link, place, events[0].epsilon, interactions)
             )
     names = {id(link): link.name for link in clients.setup.chain.defenses}
     among = sum(len(tests) for tests in links.tests.values())
     failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
-    broken = {name: why for name, why in failures.items() if why is not None} | _changing(clients)
+    broken = {name: why for name, why in failures.items() if why is not None} | _find_changing(clients)
     random = {id(link) for link, event in acts if isinstance(event, NoiseAddition | ClickRandomization)}
     return DeclarationCheck(
         broken=broken,
         not_looked={names[link]: why for link, why in links.not_looked.items()},
         links=len(random),
-        acts=_held(acts, broken),
+        acts=_as_opaque(acts, broken),
     )
 
 
-def _changing(clients: GameClients) -> dict[str, str]:
-    """Links whose declaration depends on the round: proofs take that of the first one for all."""
+def _find_changing(clients: GameClients) -> dict[str, str]:
+    """Links whose declaration depends on the round: proofs use that of the first round for all."""
     nobody = np.empty(0, np.int64)
     first, later = (clients.context(round_, nobody) for round_ in (0, 1))
     last = clients.context(max(1, clients.setup.spec.train.rounds - 1), nobody)
@@ -108,7 +106,7 @@ def _changing(clients: GameClients) -> dict[str, str]:
     }
 
 
-def _held(acts: Acts, broken: Mapping[str, str]) -> Acts:
+def _as_opaque(acts: Acts, broken: Mapping[str, str]) -> Acts:
     return tuple(
         (link, OpaqueChange(mechanism=link.name) if link.name in broken else event) for link, event in acts
     )

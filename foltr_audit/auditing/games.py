@@ -1,16 +1,15 @@
-"""Games: a client holds one of two neighbouring inputs, sends, and an observer says which it was.
+"""Games: a client holds one of two neighbouring inputs and sends; an observer guesses which it was.
 
-Trial t of both hypotheses meets the same noise of other clients; a bound on one error rate needs
+Trial t of both hypotheses has the same noise of other clients. A bound on one error rate needs
 independence between the trials of one hypothesis only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.others import OtherClients
@@ -21,19 +20,19 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """What an observer sees of one message of the trials of one hypothesis, less what it knows of the others.
+    """What an observer sees of one message in the trials of one hypothesis, less the others' known messages.
 
     Attributes:
         seen: the message, or the sum that it is in, float64 (N, P).
-        means: what it is without noise under either hypothesis: float64 (2, P), or of each trial, given the
-            lists that it was shown, (2, N, P).
-        told: how much more the shown lists look like those of hypothesis 1, float64 (N,); None where the
-            observer sees no lists, or they tell nothing.
+        means: the message without noise under each hypothesis: float64 (2, P), or for each trial, given
+            the lists that it was shown, (2, N, P).
+        list_evidence: how much more the shown lists look like those of hypothesis 1, float64 (N,); None
+            where the observer sees no lists, or they reveal nothing.
     """
 
     seen: Floats
     means: Floats
-    told: Floats | None = None
+    list_evidence: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +66,9 @@ class GameSimulator:
     def play(
         self, canary: Canary, *, members: int, lists: bool = False
     ) -> Iterator[tuple[Observation, Observation]]:
-        """Each of the T messages under both hypotheses, in the sum of so many messages (1: by itself).
+        """Each of the T messages under both hypotheses, in a sum of `members` messages (1: on its own).
 
-        With `lists` the observer sees the shown lists as well.
+        With `lists` the observer also sees the shown lists.
         """
         for message in range(self.messages):
             zero, one = (self._observed(canary, which, message, members, lists) for which in (0, 1))
@@ -92,7 +91,7 @@ class GameSimulator:
     def _observed(
         self, canary: Canary, hypothesis: int, message: int, members: int, lists: bool
     ) -> Observation:
-        """Messages of different clients that all hold the same input."""
+        """The messages of different clients that all hold the same input."""
         clients = self.clients[message]
         which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
         context = clients.context(message, ids, interactions=self.interactions)
@@ -103,11 +102,11 @@ class GameSimulator:
         if self.sampled:
             return self._replayed(canary, seen, local.shown, message)
         ours = self.lists(canary, message)
-        told = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
-        return Observation(seen=seen, means=self.means(canary, message), told=told)
+        evidence = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
+        return Observation(seen=seen, means=self.means(canary, message), list_evidence=evidence)
 
     def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
-        """Both hypotheses replayed on each trial's lists: its means, and the log ratio of the lists."""
+        """Replay both hypotheses on each trial's lists: its means, and the log ratio of the lists."""
         from foltr_audit.kernels.list_evidence import list_log_probabilities
 
         clients, rows = self.clients[message], np.arange(self.count)
@@ -115,19 +114,20 @@ class GameSimulator:
         means, logs = [], np.zeros((2, self.count))
         for hypothesis in (0, 1):
             which = np.full(self.count, hypothesis)
-            local = canary.play(clients, which, context, clients.quiet, shown)
+            queries, clicks = canary.queries[which], canary.clicks[which]
+            local = clients.play(queries, clicks, context, clients.quiet, shown)
             means.append(clients.quiet_message(local.models, message))
             for b in range(1, shown.shape[1]):
-                first = replace(canary, queries=canary.queries[:, :b], clicks=canary.clicks[:, :b])
-                before = first.play(clients, which, context, clients.quiet, shown[:, :b]).models
+                first = queries[:, :b], clicks[:, :b]
+                before = clients.play(*first, context, clients.quiet, shown[:, :b]).models
                 if clients.setup.learner.ranked_with == "global":
                     before = np.broadcast_to(clients.parameters, before.shape)
-                scores, starts = clients.scores(before, canary.queries[which, b])
+                scores, starts = clients.scores(before, queries[:, b])
                 logs[hypothesis] += list_log_probabilities(scores, starts, np.ascontiguousarray(shown[:, b]))
-        return Observation(seen=seen, means=np.stack(means), told=logs[1] - logs[0])
+        return Observation(seen=seen, means=np.stack(means), list_evidence=logs[1] - logs[0])
 
 
-def _agreement(shown: Ints, ours: Ints) -> NDArray[np.float64]:
-    """In how many more ranks lists (N, B, k) after the first agree with those of input 1 than of input 0."""
+def _agreement(shown: Ints, ours: Ints) -> Floats:
+    """In how many more ranks later lists (N, B, k) agree with input 1 than with input 0."""
     zero, one = ((shown[:, 1:] == lists[np.newaxis, 1:]).sum(axis=(1, 2)) for lists in ours)
     return np.asarray(one - zero, dtype=np.float64)

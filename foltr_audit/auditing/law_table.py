@@ -1,4 +1,4 @@
-"""How probable small noise is under a law, by summing or integrating its density."""
+"""The distribution of the size of noise under a law, by summing or integrating its density."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from foltr_audit.utils.arrays import Floats
 
 _DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
 _PER_DECADE = 2000
-_MOST_POINTS = 1 << 20  # of a lattice that are summed one by one; a finer one is integrated
+_MOST_POINTS = 1 << 20  # points of a lattice that are summed; a finer lattice is integrated
 _SMALL = 1e-6  # of the scale
 _EXCESS = 1e-3  # by how much the total mass may exceed 1
 
 
 class LawTable(NamedTuple):
-    """P(|X| <= x) at rising sizes x.
+    """P(|X| <= x) at ascending sizes x.
 
     Attributes:
         sizes: in units of the noise, float64 (T,); of a lattice half a step above each point.
         within: float64 (T,).
-        repeats: how probable it is that two draws are equal; 0 of a continuous law.
+        repeats: probability that two draws are equal; 0 for a continuous law.
         small: a size below which rounding may make draws equal.
     """
 
@@ -35,14 +35,14 @@ class LawTable(NamedTuple):
     small: float
 
     def level(self, level: float) -> tuple[float, float]:
-        """The first size that holds at least this probability, and what it holds exactly."""
+        """The first size with at least this probability, and its exact probability."""
         place = min(int(np.searchsorted(self.within, level)), self.sizes.size - 1)
         return float(self.sizes[place]), float(self.within[place])
 
 
 @lru_cache(maxsize=64)
 def law_table(law: NoiseLaw) -> LawTable | None:
-    """The table of a law; None where its density integrates to more than 1, so that nothing can be said."""
+    """The table of a law; None where its density integrates to more than 1: the law is no law."""
     step = float(getattr(law, "step", 0.0))
     far = 60.0 * math.sqrt(law.variance)
     found = _summed(law, step, far) if step > 0 and far < step * _MOST_POINTS else _integrated(law)
@@ -58,7 +58,7 @@ def _summed(law: NoiseLaw, step: float, far: float) -> LawTable:
 
 
 def _integrated(law: NoiseLaw) -> LawTable:
-    """By Simpson's rule over ln x, since a density may be infinite at 0; what is missing lies at 0."""
+    """By Simpson's rule over ln x, since a density may be infinite at 0; missing mass counts at 0."""
     from scipy.integrate import cumulative_simpson
 
     low, high = _DECADES
@@ -66,6 +66,6 @@ def _integrated(law: NoiseLaw) -> LawTable:
     sizes = law.scale * np.exp(logs)
     density = 2.0 * np.exp(law.log_density(sizes) + logs + math.log(law.scale))
     within = cumulative_simpson(density, x=logs, initial=0.0)
-    step = float(getattr(law, "step", 0.0))  # of a lattice so fine that its points are as good as dense
+    step = float(getattr(law, "step", 0.0))  # of a lattice too fine to sum
     repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
     return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)

@@ -1,4 +1,4 @@
-"""What is known exactly about two neighbouring inputs: the noise between them, and their privacy loss."""
+"""The exact privacy loss of two neighbouring inputs, and the noise that it depends on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
@@ -30,13 +29,13 @@ _MOST_REPORTS = 2**12
 
 @dataclass(frozen=True)
 class ObservationNoise:
-    """What stands between the exact messages of two inputs and what an observer sees of them.
+    """The noise between the exact messages of two inputs and what an observer sees of them.
 
     Attributes:
-        law: the law of the only noise, if what is seen is the message without noise plus such noise.
-        rounded: but for rounding, so that the law says what is likely and not what is possible.
+        law: the law of the only noise, if the observed message is the message without noise plus noise.
+        rounded: messages are also rounded: the law gives likelihoods, but not which messages are possible.
         certain: nothing random happens to a message.
-        reports: the clicks alone are randomised, with this largest log ratio of a reported bit.
+        reports: only clicks are randomised, with this largest log ratio of a reported bit.
     """
 
     law: AdditiveNoise | None = None
@@ -48,10 +47,10 @@ class ObservationNoise:
     def of(
         cls, acts: Sequence[tuple[Defense, PrivacyEvent]], members: int, interactions: int
     ) -> ObservationNoise:
-        """Of what a chain's links do, for a sum of so many messages, each of B interactions.
+        """The noise of a chain's links, for a sum of `members` messages of B interactions each.
 
-        Where one link adds noise and does something else too, what it does without its noise is not known;
-        nor is the noise of a step stage known after several steps.
+        Where a link adds noise and does something else too, its message without noise is not known; nor is
+        the noise of a step stage known after several steps.
         """
         random = [
             (link, event) for link, event in acts if not isinstance(event, MessageAggregation | GridRounding)
@@ -92,12 +91,12 @@ def exact_epsilon(
     lists: bool = False,
     certain: bool = False,
 ) -> float | None:
-    """The privacy loss of exactly these two inputs over all messages; None where it is not computable.
+    """The privacy loss of these two inputs over all messages; None where it is not computable.
 
     For delta 0 it is the largest log ratio of their densities; for Gaussian noise also with a delta.
 
     Args:
-        noise: what stands between the messages and what is seen.
+        noise: the noise between the messages and what is observed.
         games: the clients.
         canary: the two inputs.
         delta: of the loss.
@@ -105,7 +104,7 @@ def exact_epsilon(
         certain: lists follow from clicks with nothing random before them.
     """
     if games.sampled:
-        return None  # the worst of all lists that may be drawn
+        return None  # it would be the worst over all lists that may be drawn
     if lists and certain and _lists_differ(games, canary):
         return math.inf
     shifts = [np.subtract(*games.means(canary, message)) for message in range(games.messages)]
@@ -125,7 +124,7 @@ def exact_epsilon(
 
 
 def _lists_differ(games: GameSimulator, canary: Canary) -> bool:
-    """Whether the lists after the first one of some message are others under either input."""
+    """Whether later lists of some message differ between the two inputs."""
     for message in range(games.messages):
         shown = games.lists(canary, message)
         if shown is not None and np.any(shown[0, 1:] != shown[1, 1:]):
@@ -134,9 +133,9 @@ def _lists_differ(games: GameSimulator, canary: Canary) -> bool:
 
 
 def _loss_of_reports(epsilon: float, games: GameSimulator, canary: Canary, *, lists: bool) -> float | None:
-    """By all click patterns that could be reported: the log ratio of the worst message of one interaction.
+    """The log ratio of the worst message of one interaction, over all click patterns that could be reported.
 
-    Patterns that make the same message, and the same lists where these are seen, cannot be told apart, and
+    Patterns with the same message, and the same lists where these are observed, cannot be distinguished, and
     their probabilities add up. None where several interactions differ.
     """
     if not isinstance(canary, LogCanary):
@@ -166,6 +165,6 @@ def _loss_of_reports(epsilon: float, games: GameSimulator, canary: Canary, *, li
     return float(np.abs(np.log(sums[1]) - np.log(sums[0])).max())
 
 
-def log_ratio(law: AdditiveNoise, seen: Floats, means: Floats) -> NDArray[np.float64]:
+def log_ratio(law: AdditiveNoise, seen: Floats, means: Floats) -> Floats:
     """`ln p(seen | input 1) - ln p(seen | input 0)` of each row of (N, P); means (2, P) or (2, N, P)."""
     return np.asarray((law.log_density(seen - means[1]) - law.log_density(seen - means[0])).sum(axis=1))

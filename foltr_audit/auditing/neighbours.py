@@ -13,14 +13,14 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Canary:
-    """Two neighbouring inputs of one client.
+class _CanaryBase:
+    """What both kinds of canaries have in common.
 
     Attributes:
-        name: of `audit_spec.Canary`.
+        name: one of `core.spec.audit.Canary`.
         unit: what the two differ in.
         about: the pair in words.
-        shift: how far apart their messages, or their lists, are without noise, as it was searched for.
+        shift: the distance of their messages, or of their lists, without noise, that the search maximised.
     """
 
     name: str
@@ -28,22 +28,9 @@ class Canary:
     about: str
     shift: float = 0.0
 
-    def play(
-        self,
-        clients: GameClients,
-        which: Ints,
-        context: RoundContext,
-        chain: DefenseChain | None = None,
-        given: Ints | None = None,
-        *,
-        sampled: bool = False,
-    ) -> LocalResult:
-        """What clients that hold input 0 or 1 (C,) have before they send; see `GameClients.play`."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LogCanary(Canary):
+class LogCanary(_CanaryBase):
     """Two click logs of the same length.
 
     Attributes:
@@ -60,16 +47,15 @@ class LogCanary(Canary):
         which: Ints,
         context: RoundContext,
         chain: DefenseChain | None = None,
-        given: Ints | None = None,
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """What the clients have learnt from their logs."""
-        return clients.play(self.queries[which], self.clicks[which], context, chain, given, sampled=sampled)
+        """The local models that the clients learn from their logs, and their lists."""
+        return clients.play(self.queries[which], self.clicks[which], context, chain, sampled=sampled)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelCanary(Canary):
+class ModelCanary(_CanaryBase):
     """Two local models as they are before the step stage.
 
     Attributes:
@@ -84,12 +70,14 @@ class ModelCanary(Canary):
         which: Ints,
         context: RoundContext,
         chain: DefenseChain | None = None,
-        given: Ints | None = None,
         *,
         sampled: bool = False,
     ) -> LocalResult:
         """The models after the step stage; there are no lists."""
-        del given, sampled
         every = np.ones(which.size, dtype=np.bool_)
         after, _ = (chain or clients.setup.chain).on_step(self.models[which], every, 0, context)
         return LocalResult(after, None)
+
+
+Canary = LogCanary | ModelCanary
+"""Two neighbouring inputs of one client. Both kinds are played alike; see `GameClients.play`."""

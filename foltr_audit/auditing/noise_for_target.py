@@ -1,10 +1,11 @@
-"""The smallest noise that meets a target: the inverse of `upper_bound`, by bisection over it."""
+"""The smallest noise that meets a target: the inverse of `upper_bound`, by bisection."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +19,10 @@ from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
 from foltr_audit.rng import Streams
 
 _LEAST, _MOST = 1e-6, 1e3  # epsilons that noise is searched for
-_TOLERANCE = 1e-9  # by what share a bound may exceed the target: rounding errors
+_TOLERANCE = 1e-9  # relative: a bound may exceed the target by rounding errors
 _DIGITS = 5
-_FARTHEST = 2.0**60
-_CLOSE = 1.0 + 1e-7
+_FARTHEST = 2.0**60  # factor from the first number tried to the last: a search of 30 steps
+_CLOSE = 1.0 + 1e-7  # bisection stops here: far finer than the five digits that are kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class NoiseCalibration:
         upper: the bound that is proven for that chain, or for the best one that was tried.
         average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
         why_not: why no noise meets the target; None if some does.
-        wired: whether links that were asked for, e.g. secure aggregation, end the chain.
-        pure: whether the target is met at delta 0 too.
+        wired: whether given links, e.g. secure aggregation, end the chain.
+        pure: whether the target is also met at delta 0.
     """
 
     mechanism: str
@@ -47,63 +48,44 @@ class NoiseCalibration:
     pure: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class _MechanismFamily:
+def _laplace(norm: float, order: int, parameters: int, eps: float) -> str:
+    """An epsilon for the L1 distance of two models in the ball, in many coordinates if its order is 2."""
+    widest = 2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0)
+    return f"eps={plain(eps)},sensitivity={plain(_rounded(widest, math.ceil))}"
+
+
+def _gaussian(_norm: float, _order: int, _parameters: int, sigma: float) -> str:
+    return f"sigma={plain(sigma)}"
+
+
+def _grid(norm: float, _order: int, parameters: int, sigma: float) -> str:
+    """Noise on a grid whose rounding moves a message by at most a thousandth of the ball's radius in L2."""
+    step = 2.0 ** math.floor(math.log2(norm / (1000.0 * math.sqrt(parameters))))
+    return f"sigma={plain(sigma)},step={plain(step)}"
+
+
+class _MechanismFamily(NamedTuple):
     """How a chain with one number for its noise is written.
 
-    `chain` maps (clip norm, clip order, coordinates P, the number) to texts. `falls` says that a larger
-    number means less noise, `order` which norm the noise builds on, `in_sums` that clients share one
-    noise, of which a single message carries next to nothing.
+    `settings` maps (clip norm, clip order, coordinates P, the number) to text. A larger number means less
+    noise if `falls`. `order` is the norm that the noise is for; 0: it randomises clicks, and nothing is
+    clipped. With `in_sums` clients share one noise, of which a single message carries next to nothing.
     """
 
-    chain: Callable[[float, int, int, float], tuple[str, ...]]
+    settings: Callable[[float, int, int, float], str]
     falls: bool = False
     order: int = 1
     in_sums: bool = False
 
 
-def _clip(norm: float, order: int) -> str:
-    return f"clip:norm={plain(norm)}" + (",ord=1" if order == 1 else "")
-
-
-def _laplace(name: str) -> Callable[[float, int, int, float], tuple[str, ...]]:
-    def chain(norm: float, order: int, parameters: int, eps: float) -> tuple[str, ...]:
-        widest = 2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0)
-        sensitivity = _rounded(widest, math.ceil)
-        return _clip(norm, order), f"{name}:eps={plain(eps)},sensitivity={plain(sensitivity)}"
-
-    return chain
-
-
-def _gaussian(name: str) -> Callable[[float, int, int, float], tuple[str, ...]]:
-    def chain(norm: float, order: int, parameters: int, sigma: float) -> tuple[str, ...]:
-        del parameters
-        return _clip(norm, order), f"{name}:sigma={plain(sigma)}"
-
-    return chain
-
-
-def _grid(name: str) -> Callable[[float, int, int, float], tuple[str, ...]]:
-    def chain(norm: float, order: int, parameters: int, sigma: float) -> tuple[str, ...]:
-        step = 2.0 ** math.floor(math.log2(norm / (1000.0 * math.sqrt(parameters))))
-        return _clip(norm, order), f"{name}:sigma={plain(sigma)},step={plain(step)}"
-
-    return chain
-
-
-def _clicks(norm: float, order: int, parameters: int, eps: float) -> tuple[str, ...]:
-    del norm, order, parameters
-    return (f"click-rr:eps={plain(eps)}",)
-
-
 _MECHANISMS = {
-    "laplace": _MechanismFamily(chain=_laplace("laplace"), falls=True),
-    "gamma-laplace": _MechanismFamily(chain=_laplace("gamma-laplace"), falls=True, in_sums=True),
-    "gaussian": _MechanismFamily(chain=_gaussian("gaussian"), order=2),
-    "gaussian-shares": _MechanismFamily(chain=_gaussian("gaussian-shares"), order=2, in_sums=True),
-    "discrete-gaussian": _MechanismFamily(chain=_grid("discrete-gaussian"), order=2, in_sums=True),
-    "skellam": _MechanismFamily(chain=_grid("skellam"), order=2, in_sums=True),
-    "click-rr": _MechanismFamily(chain=_clicks, falls=True),
+    "laplace": _MechanismFamily(_laplace, falls=True),
+    "gamma-laplace": _MechanismFamily(_laplace, falls=True, in_sums=True),
+    "gaussian": _MechanismFamily(_gaussian, order=2),
+    "gaussian-shares": _MechanismFamily(_gaussian, order=2, in_sums=True),
+    "discrete-gaussian": _MechanismFamily(_grid, order=2, in_sums=True),
+    "skellam": _MechanismFamily(_grid, order=2, in_sums=True),
+    "click-rr": _MechanismFamily(lambda *given: f"eps={plain(given[-1])}", falls=True, order=0),
 }
 
 
@@ -136,7 +118,7 @@ def calibrate(
         target: epsilon of one round, or of all rounds of the situation, above 0.
         situation: what the target is for; its delta is the target's.
         norm: radius of the ball that local models are clipped to.
-        order: 1 or 2, the norm of that ball; None for the one that the noise builds on.
+        order: 1 or 2, the norm of that ball; None for the norm that the noise is for.
         wire: texts of links that end the chain, e.g. secure aggregation.
 
     Raises:
@@ -155,7 +137,7 @@ def calibrate(
 
 @dataclass
 class _NoiseSearch:
-    """The search for one mechanism; `tried` remembers bounds by the number that sets the noise."""
+    """The search for one mechanism; `tried` stores bounds by the number that sets the noise."""
 
     kind: _MechanismFamily
     name: str
@@ -167,13 +149,14 @@ class _NoiseSearch:
     tried: dict[float, UpperBound | None] = field(default_factory=dict)
 
     def result(self) -> NoiseCalibration:
-        good = self._some_that_meets()
+        """The least noise that meets the target, or why none does."""
+        good = self._find_one()
         if good is None:
-            return self._none()
-        best = self._rounded_off(*self._narrowed(good))
+            return self._describe_failure()
+        best = self._round_off(*self._bisect(good))
         upper = self.tried[best]
         if upper is None:
-            return self._none()
+            return self._describe_failure()
         return NoiseCalibration(
             mechanism=self.name,
             defense=self._texts(best),
@@ -185,7 +168,9 @@ class _NoiseSearch:
 
     def _texts(self, number: float) -> tuple[str, ...]:
         order = self.order or self.kind.order
-        return (*self.kind.chain(self.norm, order, self.situation.parameters, number), *self.wire)
+        noise = f"{self.name}:{self.kind.settings(self.norm, order, self.situation.parameters, number)}"
+        clip = f"clip:norm={plain(self.norm)}{',ord=1' * (order == 1)}"
+        return (noise, *self.wire) if self.kind.order == 0 else (clip, noise, *self.wire)
 
     def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
         return DefenseChain(parse_chain(self._texts(number))).events(self._context())
@@ -219,8 +204,11 @@ class _NoiseSearch:
     def _more_noise(self, number: float, factor: float) -> float:
         return number / factor if self.kind.falls else number * factor
 
-    def _some_that_meets(self) -> float | None:
-        """A number that meets the target, less than a factor of 4 from one that does not, if possible."""
+    def _find_one(self) -> float | None:
+        """A number that meets the target, less than a factor of 4 from one that does not, if possible.
+
+        The first one tried is of the order of the answer for one client and one round.
+        """
         factor, start = 1.0, self.target if self.kind.falls else self.norm
         while not self._meets(self._more_noise(start, factor)):
             factor *= 4.0
@@ -228,7 +216,7 @@ class _NoiseSearch:
                 return None
         return self._more_noise(start, factor)
 
-    def _narrowed(self, good: float) -> tuple[float, float]:
+    def _bisect(self, good: float) -> tuple[float, float]:
         """A number that meets the target and a close one with less noise that does not."""
         bad = self._more_noise(good, 0.25)
         while self._meets(bad):
@@ -240,8 +228,8 @@ class _NoiseSearch:
             good, bad = (middle, bad) if self._meets(middle) else (good, middle)
         return good, bad
 
-    def _rounded_off(self, good: float, bad: float) -> float:
-        """The number with few digits that is nearest and meets the target; else the one that was found."""
+    def _round_off(self, good: float, bad: float) -> float:
+        """The nearest number with few digits that meets the target; else the number that was found."""
         towards_noise = math.floor if self.kind.falls else math.ceil
         for candidate in (_rounded(bad, round), _rounded(good, towards_noise)):
             if self._meets(candidate):
@@ -253,7 +241,7 @@ class _NoiseSearch:
         variances = [event.law.variance for event in self._events(number) if isinstance(event, NoiseAddition)]
         return math.sqrt(sum(variances) / arriving) if variances else None
 
-    def _none(self) -> NoiseCalibration:
+    def _describe_failure(self) -> NoiseCalibration:
         proven = [upper for upper in self.tried.values() if upper is not None]
         best = min(proven, key=lambda upper: upper.epsilon, default=None)
         if best is None:

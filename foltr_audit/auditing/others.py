@@ -1,4 +1,4 @@
-"""The other clients of a cohort: what they add to a sum beyond what an observer knows of them."""
+"""The other clients of a cohort: the noise that they add to a sum."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TICKS = 64  # trials between two movements of the progress bar
 
 
 class OtherClients:
-    """Clients that all hold the global model and send; each trial has a cohort of its own.
+    """Clients that learn nothing and send the global model; each trial has its own cohort.
 
-    An observer knows what they have learnt, here nothing, and so their messages up to their noise.
+    An observer knows what they have learnt, and so their messages up to the noise.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class OtherClients:
         self._sums: dict[tuple[int, int], Floats] = {}
 
     def sums(self, members: int, message: int) -> Floats:
-        """For each trial, the sum of `members - 1` messages less what it is without noise, (N, P)."""
+        """For each trial, the sum of `members - 1` messages less the same sum without noise, (N, P)."""
         if members < 2 or not (self.clients.setup.chain.links(MessageDefense) or self._noisy_steps):
             return np.zeros((self.count, self.clients.parameters.size))
         key = (members, message)
@@ -67,7 +67,7 @@ class OtherClients:
     def _stepped(self, models: Floats, chain: DefenseChain, context: RoundContext) -> Floats:
         """Local models of clients that learn nothing, after the step stage, (n, P).
 
-        Without noise one step is as good as several: it moves nothing but what lies outside a bound.
+        Without noise, one step does the same as several: it only moves what lies outside a bound.
         """
         every = np.ones(len(models), dtype=np.bool_)
         for step in range(self.interactions if self._noisy_steps else 1):

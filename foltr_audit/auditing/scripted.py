@@ -1,4 +1,4 @@
-"""Clients that click what they are told: the whole client of an experiment, from click log to message."""
+"""Clients that click by script: the whole client of an experiment, from click log to message."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import ConfigDict
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, Defense, MessageDefense, RoundContext
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
@@ -21,11 +22,11 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-_ROWS = 8192  # clients that are played at once
+_ROWS = 8192  # clients that are simulated at once, which bounds the memory
 
 
 class ClickScript(ClickModel):
-    """Clicks that are given: bool (C, B, k) for the clients of one cohort."""
+    """Given clicks, bool (C, B, k), for the clients of one cohort."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -35,12 +36,11 @@ class ClickScript(ClickModel):
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
         """The given clicks of a local step, False at the padding."""
-        del largest_label, streams
         return np.asarray(self.clicks[:, step] & (labels >= 0))
 
 
 class NearestGridPoint(MessageDefense):
-    """Rounds to the nearest point of a grid: what noise on a grid does before it adds noise."""
+    """Rounds to the nearest point of a grid, as a link with noise on a grid does before its noise."""
 
     name: ClassVar[str] = "nearest"
 
@@ -48,12 +48,11 @@ class NearestGridPoint(MessageDefense):
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models on the grid, float64 (C, P)."""
-        del context
         return np.asarray(self.step * np.rint(models / self.step))
 
 
 class LocalResult(NamedTuple):
-    """What scripted clients have before they send.
+    """The local models of scripted clients before they send.
 
     Attributes:
         models: local models after the step stage, float64 (C, P).
@@ -67,8 +66,7 @@ class LocalResult(NamedTuple):
 class GameClients:
     """Clients of a Setup that start at one global model and click by script.
 
-    They are shown lists in score order, or lists of which the first is in score order and the others are
-    sampled.
+    Their lists are in score order, or only the first list is and the others are sampled.
     """
 
     def __init__(self, setup: Setup, data: Dataset, parameters: Floats) -> None:
@@ -79,17 +77,17 @@ class GameClients:
 
     @cached_property
     def quiet(self) -> DefenseChain:
-        """The chain without what its links declare to be random: randomised clicks, and noise.
+        """The chain without its declared randomness: randomised clicks, and noise.
 
         A link that rounds to the nearest point of a grid before it adds noise still rounds. Links keep their
-        place, which names their streams.
+        place in the chain, which names their streams.
         """
         blank = self.context(0, np.empty(0, np.int64))
         return DefenseChain(tuple(_without_randomness(link, blank) for link in self.setup.chain.defenses))
 
     @cached_property
     def _world(self) -> ClientData:
-        """The data; what clicks are is said by the script."""
+        """The data of all clients; clicks come from the script."""
         return ClientData.alike(self.data, ClickScript(clicks=None), self.setup.collection.largest_label)
 
     def context(
@@ -108,13 +106,13 @@ class GameClients:
         *,
         sampled: bool = False,
     ) -> LocalResult:
-        """What clients with queries (C, B) and clicks (C, B, k) have after the step stage.
+        """The local models of clients with queries (C, B) and clicks (C, B, k) after the step stage.
 
         Args:
             queries: their queries.
             clicks: their clicks, by place.
             context: their round.
-            chain: stands in for the experiment's own.
+            chain: instead of the experiment's own.
             given: the lists of the first interactions, int64 (C, b, k), instead of the clients' own.
             sampled: lists after the first are sampled.
         """
@@ -137,9 +135,9 @@ class GameClients:
         return LocalResult(models, np.concatenate([nobody, *shown]))
 
     def messages(self, models: Floats, context: RoundContext) -> Floats:
-        """What clients with these local models (C, P) send, in the Spec's number format but as float64.
+        """The messages of local models (C, P): in the Spec's number format, but as float64.
 
-        Where messages are encoded as integers, it is what those stand for; masks are left out.
+        Messages that are encoded as integers are decoded again; masks are left out.
         """
         spec, encoding = self.setup.spec, self.setup.chain.encoding
         sent = self.setup.chain.on_message(models, context)
@@ -151,11 +149,11 @@ class GameClients:
         return np.asarray(encoding.decode(integers) / np.maximum(context.counts, 1)[:, np.newaxis])
 
     def quiet_message(self, models: Floats, round_: int) -> Floats:
-        """The messages (C, P) of local models without noise, and without rounding to a number format."""
+        """The messages (C, P) of local models, without noise and without rounding to a number format."""
         return self.quiet_messages(models, self.context(round_, np.arange(models.shape[0])))
 
     def quiet_messages(self, models: Floats, context: RoundContext) -> Floats:
-        """The same of the clients of a round; other random choices of links are those of that round."""
+        """The same for the clients of a context, whose round decides other random choices of links."""
         sent = self.quiet.on_message(models, context)
         return sent - self.parameters if self.setup.spec.trace.message == "update" else sent
 
@@ -168,7 +166,6 @@ class GameClients:
 
         By the global model, or by models (1 or n, P).
         """
-        from foltr_audit.core.ranking_metrics import LIST_LENGTH
         from foltr_audit.kernels.ranking import top_lists
 
         scores, starts = self.scores(self.parameters[np.newaxis] if models is None else models, queries)
@@ -176,7 +173,7 @@ class GameClients:
 
 
 def is_random(link: Defense, context: RoundContext) -> bool:
-    """Whether a link declares randomness, by what it does and not by its class."""
+    """Whether a link declares randomness, by its events and not by its class."""
     return any(isinstance(event, NoiseAddition | ClickRandomization) for event in link.events(context))
 
 

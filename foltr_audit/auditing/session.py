@@ -1,4 +1,4 @@
-"""The games of an audit on some global models: canaries, what is known of them exactly, and scored trials."""
+"""The games of an audit on some global models: canaries, their exact loss, and scored trials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold
 AS_GOOD, BY_CHANCE = 0.8, 0.25
-"""What promises so much of the best bound, less what luck may do, comes before later ones."""
+"""Scores and games whose promised bound is above 0.8 times the best, less 0.25 for chance, count as equal."""
 
 
 class AuditSession:
@@ -45,7 +45,7 @@ class AuditSession:
         progress: Progress,
         others: OtherClients | None = None,
     ) -> None:
-        """Nothing is searched or played yet; `models` (P,) each. `others` may serve several sessions."""
+        """Nothing is searched or played yet; `models` (P,) each. Several sessions may share `others`."""
         self.setup = setup
         self.protocol = protocol
         self.progress = progress
@@ -69,12 +69,12 @@ class AuditSession:
 
     @cached_property
     def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
-        """What the chain does to a message, and which link does it."""
+        """The chain's events, each with its link."""
         return self.setup.privacy.acts()
 
     @property
     def arriving(self) -> int:
-        """Messages in a sum: those of the cohort that do not drop out; secure sums have a least number."""
+        """Messages in a sum: the cohort less dropped-out clients, or the fewest of a secure sum."""
         fewest = [event.at_least for _, event in self.acts if isinstance(event, MessageAggregation)]
         cohort = self.setup.spec.population.cohort_size
         return min(cohort, max(1, *fewest, round(cohort * (1 - self.protocol.drop_out))))
@@ -98,27 +98,27 @@ class AuditSession:
             return search.find(name, unit, tick)
 
     def _size(self, canary: Canary) -> tuple[float, float]:
-        """How far apart two models are: by their exact loss in a sum; of equals, by their L2 distance.
+        """The order of pairs of models: by their exact loss in a sum; of equals, by their L2 distance.
 
-        The loss of one coordinate shows in trials more often than the same loss spread over many.
+        Trials show the loss of one coordinate more often than the same loss spread over many.
         """
         loss = exact_epsilon(self.noise_of(self.arriving), self.games, canary, 0.0) or 0.0
         shift = np.subtract(*self.games.means(canary))
         return float(f"{loss:.9g}"), float(np.linalg.norm(shift))
 
     def exact(self, canary: Canary, view: str, delta: float) -> float | None:
-        """The loss of exactly this pair; see `exact_epsilon`."""
+        """The exact loss of this pair; see `exact_epsilon`."""
         certain = lists_are_certain(self.acts, self.clients.context(0, np.empty(0, np.int64)))
         return exact_epsilon(
             self.noise(view), self.games, canary, delta, lists=self.lists(view), certain=certain
         )
 
     def noise(self, view: str) -> ObservationNoise:
-        """What stands between a message without noise and what is seen."""
+        """The noise between messages and what the observer of a view sees."""
         return self.noise_of(self.members(view))
 
     def noise_of(self, members: int) -> ObservationNoise:
-        """The same of a sum of so many messages."""
+        """The same for a sum of `members` messages."""
         return ObservationNoise.of(self.acts, members, self.interactions)
 
     @property
@@ -128,15 +128,15 @@ class AuditSession:
 
     @property
     def masked(self) -> bool:
-        """Whether secure aggregation leaves the server nothing but sums."""
+        """Whether the server sees sums only, by secure aggregation."""
         return any(isinstance(event, MessageAggregation) for _, event in self.acts)
 
     def members(self, view: str) -> int:
-        """How many messages, the canary's included, are in what an observer sees less what it knows."""
+        """How many messages, the canary's included, are in a sum that the observer cannot take apart."""
         seen = without_lists(view)
         if seen == "colluding":
-            told = self.protocol.colluders
-            return 1 if told is None else max(1, self.arriving - told)
+            colluders = self.protocol.colluders
+            return 1 if colluders is None else max(1, self.arriving - colluders)
         return self.arriving if seen == "aggregate" or self.masked else 1
 
     def lists(self, view: str) -> bool:
@@ -144,7 +144,7 @@ class AuditSession:
         return sees_lists(view) and self.interactions > 1 and self.setup.learner.ranked_with == "local"
 
     def trials(self, canary: Canary, view: str) -> tuple[str, TrialScores]:
-        """The best score on the separate part, by name, and the trials that it makes.
+        """The best score on the part for choosing, by name, and its trials.
 
         Raises:
             UsageError: the protocol's score is not computable here.
@@ -168,17 +168,17 @@ class AuditSession:
 
     @property
     def learning(self) -> int:
-        """The first trials under each hypothesis: what a discriminant is fitted to, and nothing else."""
+        """The number of first trials under each hypothesis that only a discriminant is fitted to."""
         return self.choosing // 3
 
     def promise(self, pair: Pair) -> float:
-        """The bound that a score shows on the separate part, without what a discriminant was fitted to."""
+        """The bound of a score on the part for choosing, less the trials that a discriminant is fitted to."""
         there = slice(self.learning, self.choosing)
         half = (self.choosing - self.learning) // 2
         return self.promised(split((pair[0][there], pair[1][there]), half))
 
     def promised(self, trials: TrialScores) -> float:
-        """The bound of some trials."""
+        """The Clopper-Pearson bound of some trials at delta 0."""
         rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
         estimate = ESTIMATORS["clopper-pearson"]
         return estimate(trials, delta=0.0, confidence=self.protocol.confidence, rng=rng).epsilon
@@ -186,9 +186,9 @@ class AuditSession:
     def estimates(
         self, trials: TrialScores, delta: float, place: str, *, normal: bool, confidence: float
     ) -> Iterator[LowerBound]:
-        """What estimators make of the same trials; `place` names their random streams.
+        """The bounds of all estimators for the same trials; `place` names their random streams.
 
-        Gaussian-DP is asked with a delta only, and where scores are `normal`.
+        `gaussian-dp` only with a delta above 0, and where scores are `normal`.
         """
         for name, estimator in ESTIMATORS.items():
             if name == "gaussian-dp" and (delta == 0 or not normal):

@@ -1,4 +1,4 @@
-"""Tests whether the noise of the other clients adds up to what the declared law says of their sum."""
+"""Tests whether the noise of the other clients adds up to the declared law of their sum."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from foltr_audit.auditing.law_tests import (
     RESOLVED,
     LawTestResult,
     NoiseDraws,
-    between,
-    distribution,
-    each_column,
+    check_noise,
+    check_pair,
     failure,
-    independence,
 )
 from foltr_audit.auditing.session import AuditSession
 from foltr_audit.privacy.events import NoiseAddition
@@ -24,9 +22,9 @@ _FLOAT32 = 2.0**-24  # relative, of a message in that format
 
 
 def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | None:
-    """The link whose noise does not add up, and why, in sums of so many messages; None if none is found.
+    """The link whose noise does not add up in sums of `members` messages, and why; None if there is none.
 
-    Only where the sum of one noise is all that is random about a message.
+    Tested only where the sum of one noise is the only randomness of a message.
     """
     noisy = [(link, event) for link, event in session.acts if isinstance(event, NoiseAddition)]
     if session.noise_of(members).law is None or len(noisy) != 1:
@@ -43,17 +41,15 @@ def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | No
     tests: list[LawTestResult] = []
     for noise in sums:
         draws = NoiseDraws(noise, f"in the sum over {members - 1} other clients", resolution)
-        tests += [*distribution(draws, law, table), *independence(draws, table)]
-        another = f"noise {draws.where} has another size in one coordinate"
-        tests += each_column(noise, table, another, resolution)
+        tests += check_noise(draws, law, table)
     for one, other in pairwise(sums):
-        tests += between(one, other, table, "noise in sums is alike in two rounds")
+        tests += check_pair(one, other, table, "noise in sums is alike in two rounds")
     why = failure(tests, len(tests))
     return None if why is None else (link.name, why)
 
 
 def _resolution(session: AuditSession, members: int) -> float:
-    """How far off the number format of messages, or their encoding, may put a number of the sum."""
+    """The rounding error of a number of the sum, by the number format of messages or their encoding."""
     encoding = session.setup.chain.encoding
     if encoding is not None:
         return float(encoding.error * np.sqrt(members))

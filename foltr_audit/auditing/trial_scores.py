@@ -1,4 +1,4 @@
-"""Scores of trials: numbers that are higher the more a message looks like that of input 1."""
+"""Scores of trials: the higher, the more a message looks like that of input 1."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
 from foltr_audit.utils.arrays import Floats
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
-"""Built-in scores; the first that does best on the separate part is taken."""
+"""Built-in scores, in the order in which the first of about the best is taken."""
 
 LINEAR = ("likelihood", "projection", "discriminant")
-"""Scores that are linear in the message where its noise is normal, as `gaussian-dp` takes for granted."""
+"""Scores that are linear in the message where its noise is normal, as `gaussian-dp` assumes."""
 
 Pair = tuple[Floats, Floats]
 """Scores of the trials under hypothesis 0 and 1, (N,) each."""
 
-_DIGITS = 9  # of a log ratio: shifted noise lies on another grid of floats, which is no loss of the law
+_DIGITS = 9  # of a log ratio: last bits differ since shifted noise is rounded, which is no privacy loss
 _RIDGE = 1e-9  # share of the mean variance that is added to a covariance to invert it
 
 
@@ -34,18 +34,18 @@ def trial_scores(
     """Scores by name, each added up over the messages of a trial.
 
     Args:
-        messages: what was seen of each message under both hypotheses.
+        messages: the observations of each message under both hypotheses.
         law: the law of the noise, where the exact likelihood is known.
-        learning: a discriminant is fitted to the first so many trials.
+        learning: how many first trials a discriminant is fitted to.
         wanted: names of `SCORES`; `likelihood` is left out where no law is known, `lists` where no lists
-            are seen, `last-bits` but for Gaussian noise in float64. The likelihood of sampled lists is part
-            of both.
-        dtype: number format of a single message; empty for sums, which equal nothing bit for bit.
+            are seen, `last-bits` except for Gaussian noise in float64. The likelihood of sampled lists is
+            part of both `likelihood` and `lists`.
+        dtype: number format of a single message; empty for sums, which no exact message equals bit for bit.
     """
     makers: dict[str, Callable[[Observation], Floats | None]] = {
         "projection": _projection,
         "equality": lambda seen: _equality(seen, dtype) if dtype else None,
-        "lists": lambda seen: seen.told,
+        "lists": lambda seen: seen.list_evidence,
         "likelihood": lambda seen: None if law is None else _likelihood(seen, law),
         "last-bits": lambda seen: _last_bits(seen, law) if dtype == "float64" else None,
     }
@@ -65,10 +65,10 @@ def trial_scores(
 
 
 def _likelihood(seen: Observation, law: AdditiveNoise) -> Floats:
-    """The log likelihood ratio of the message, and of lists that were sampled."""
+    """The log likelihood ratio of the message and of sampled lists."""
     ratio = log_ratio(law, seen.seen, seen.means)
-    if seen.told is not None and seen.means.ndim == 3:
-        ratio = ratio + seen.told
+    if seen.list_evidence is not None and seen.means.ndim == 3:
+        ratio = ratio + seen.list_evidence
     return np.asarray(ratio.round(_DIGITS))
 
 
@@ -88,7 +88,7 @@ def _equality(seen: Observation, dtype: str) -> Floats:
 
 
 def _last_bits(seen: Observation, law: AdditiveNoise | None) -> Floats | None:
-    """How much nearer what is left without the mean of input 1 is to noise that can be drawn.
+    """How much nearer to noise that can be drawn the message less the mean is for input 1 than for input 0.
 
     Source: Mironov 2012, "On significance of the least significant bits for differential privacy", section 4.
     """

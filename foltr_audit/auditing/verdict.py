@@ -1,4 +1,4 @@
-"""What a claimed, a proven, an exact and a measured epsilon say together."""
+"""The verdict on a claim from its claimed, proven, exact and measured epsilon."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FALSE: tuple[Verdict, ...] = ("false by exact loss", "refuted", BROKEN)
 """Verdicts that a claim does not survive."""
 
 CONTRADICTION: Verdict = "contradiction"
-"""No verdict on the claim: proof and trials, or proof and exact loss, cannot both be right."""
+"""Proof and trials, or proof and exact loss, cannot both be right: there is no verdict on the claim."""
 
 STRICT = 1e-6
-"""How likely it is at most that trials contradict a proof that is right."""
+"""Probability, at most, that trials contradict a correct proof."""
 
-_SLACK = 1e-9  # relative: what two ways to compute the same number may differ by
+_SLACK = 1e-9  # relative: two ways to compute the same number may differ by rounding
 _EXACT_SLACK = 1e-6  # the same of a loss that is added up over many coordinates
 
 
@@ -34,13 +34,13 @@ class ClaimEvidence:
     """What is known of one claim.
 
     Attributes:
-        claimed: the epsilon that is claimed; infinite for nothing.
+        claimed: the claimed epsilon; infinite if there is no claim.
         proven: upper bound; infinite where nothing is proven.
         exact: the loss of the pair that was played, where it is known.
-        measured: lower bound of the trials at the asked confidence.
+        measured: lower bound of the trials at the protocol's confidence.
         strict: the same at a confidence of 1 - `STRICT`.
         broken: why a link does not do what it declares; empty where none is known not to.
-        speaks: whether a game that refutes nothing says something for the claim.
+        worst_case: the pair was searched for, so that a game that refutes nothing is evidence for the claim.
     """
 
     claimed: float
@@ -49,15 +49,15 @@ class ClaimEvidence:
     measured: float
     strict: float
     broken: str = ""
-    speaks: bool = True
+    worst_case: bool = True
 
 
 def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
     """The verdict on a claim, and why, in words.
 
-    Trials of a proven claim show more than is proven once in a while, by chance: that refutes nothing. If
-    they do so at a much stricter level, or if the exact loss of a pair is above the proof, then accounting,
-    audit or a declaration is wrong, and there is no verdict at all.
+    By chance, trials of a proven claim sometimes show more than is proven: that refutes nothing. If they do
+    so at a much stricter level, or if the exact loss of a pair is above the proof, then accounting, audit or
+    a declaration is wrong, and there is no verdict on the claim.
 
     >>> verdict_on(ClaimEvidence(claimed=1.2, proven=8.1, exact=2.0, measured=1.1, strict=0.6))[0]
     'false by exact loss'
@@ -86,7 +86,7 @@ def verdict_on(found: ClaimEvidence) -> tuple[Verdict, str]:
         )
     if math.isinf(found.claimed):
         return "not refuted", "nothing is claimed"
-    if not found.speaks:
+    if not found.worst_case:
         return "not refuted", "a typical pair is no evidence for a claim, which is about the worst one"
     known = "" if found.exact is None else f"; this pair's exact loss is {found.exact:.3g}"
     return "not refuted", f"not refuted by these trials{known}; another pair may be worse"
@@ -120,5 +120,5 @@ def refuse_contradiction(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def is_proven(claimed: float, proven: float) -> bool:
-    """Whether a proven bound is at or below a claim; a claim of infinity claims nothing."""
+    """Whether a proven bound is at or below a claim; an infinite epsilon is no claim."""
     return not math.isinf(claimed) and proven <= claimed * (1 + _SLACK)

@@ -1,4 +1,4 @@
-"""Privacy events as text: what a trace's header holds of its chain of defenses."""
+"""Privacy events as text, as a trace's header stores them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def event_text(event: PrivacyEvent) -> str:
 
 
 def parse_event(text: str) -> PrivacyEvent | UnknownNoise | None:
-    """The event that a text names; None where it names none.
+    """The event that a text names, or None.
 
     >>> parse_event("rounded:step=0.001,nearest")
     GridRounding(step=0.001, nearest=True)

@@ -1,4 +1,4 @@
-"""What a defense claims, and what it does in the terms that accounting reads."""
+"""What a defense claims, and what it does to messages, in the terms that accounting uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _rank(name: str, names: Iterable[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyClaim:
-    """A differential-privacy statement as its authors make it, for one round.
+    """A differential-privacy claim as the authors of a defense make it, for one round.
 
     Attributes:
         mechanism: name of the defense that makes it.
@@ -33,7 +33,7 @@ class PrivacyClaim:
         delta: claimed delta, 0 for pure differential privacy.
         unit: what two neighbouring inputs differ in, of `UNITS`.
         relation: `replace-one` or `add-remove`.
-        view: whose observations it speaks of, of `records.observers.VIEWS`.
+        view: whose observations it is about, of `observer_views.VIEWS`.
     """
 
     mechanism: str
@@ -45,7 +45,7 @@ class PrivacyClaim:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How much it speaks of: rank of its unit, and of what its observer sees; -1 for an unknown one."""
+        """How much it covers: rank of its unit, and of what its observer sees; -1 for an unknown one."""
         return _rank(self.unit, UNITS), _rank(self.view, BY_SIGHT)
 
 
@@ -64,7 +64,7 @@ class Ball:
 
 @dataclass(frozen=True, kw_only=True)
 class NormBound:
-    """Every message is moved towards the middle of a norm ball, and lies in it from here on.
+    """Every message is moved towards the centre of a norm ball, and lies in it from here on.
 
     Attributes:
         norm: radius R; two messages differ by at most 2 R.
@@ -81,11 +81,11 @@ class NormBound:
 
 @dataclass(frozen=True, kw_only=True)
 class NormScaling:
-    """Each message is changed without noise, by a rule that makes no norm of it larger than `factor` times.
+    """Each message is changed without noise, and no norm of it grows by more than `factor`.
 
     Attributes:
         factor: the largest growth; 1 for leaving coordinates out.
-        of: what keeps its bounds: the `model` or the `update`; bounds of the other are lost.
+        of: what the factor is for, the `model` or the `update`; bounds of the other are lost.
     """
 
     factor: float
@@ -114,7 +114,7 @@ class NoiseAddition:
 
 @dataclass(frozen=True, kw_only=True)
 class ClickRandomization:
-    """Every click and non-click is randomised by itself before the client learns from it.
+    """Every click and non-click is randomised independently before the client learns from it.
 
     Attributes:
         epsilon: the largest log ratio of one reported bit, `ln(p / (1 - p))`.
@@ -124,14 +124,14 @@ class ClickRandomization:
 
     @classmethod
     def kept_with(cls, probability: float) -> ClickRandomization:
-        """Of randomised response that reports the truth with this probability."""
+        """The event of randomised response that reports the truth with this probability."""
         epsilon = math.inf if probability in (0.0, 1.0) else abs(math.log(probability / (1.0 - probability)))
         return cls(epsilon=epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricRandomization:
-    """The online metric of every interaction is randomised by itself before the client averages them.
+    """The online metric of every interaction is randomised independently before the client averages them.
 
     Attributes:
         epsilon: the largest log ratio of one reported value.
@@ -142,12 +142,12 @@ class MetricRandomization:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyShares:
-    """Who can open a masked message together.
+    """Which clients can open a masked message together.
 
     Attributes:
         neighbours: clients with which each client masks, and which hold a share of its secrets each: the
-            nearest ones on a circle whose order is drawn anew in every round, or all others.
-        needed: how many of them can open its message, if they tell the server their shares.
+            nearest ones on a circle whose order is drawn again in every round, or all others.
+        needed: how many of them can open its message, if they give the server their shares.
     """
 
     neighbours: int
@@ -159,7 +159,7 @@ class MessageAggregation:
     """The server gets the sum of the messages and no single one (secure aggregation).
 
     Attributes:
-        at_least: fewest messages that a sum holds; with fewer there is no sum.
+        at_least: fewest messages in a sum; with fewer the server gets no sum.
         key_shares: who can open a message together; None if no clients can.
     """
 
@@ -169,7 +169,7 @@ class MessageAggregation:
 
 @dataclass(frozen=True, kw_only=True)
 class OpaqueChange:
-    """Something that states nothing about what it does: bounds are lost; after noise it costs nothing."""
+    """A change that is not declared: bounds before it are lost; after noise it costs nothing."""
 
     mechanism: str
 
@@ -184,4 +184,4 @@ PrivacyEvent = (
     | MessageAggregation
     | OpaqueChange
 )
-"""One thing that happens to what a client sends, in the order in which it happens."""
+"""One thing that happens to what a client sends; a chain declares them in their order."""

@@ -1,8 +1,8 @@
-"""Gaussian differential privacy: the trade-off of eps and delta of mechanisms as private as one Gaussian.
+"""Gaussian differential privacy: eps and delta of mechanisms that are as private as Gaussian noise.
 
 A mechanism is mu-GDP if telling two neighbours apart is no easier than telling N(0, 1) from N(mu, 1):
 Gaussian noise of standard deviation sigma on a vector of L2 sensitivity D is D/sigma-GDP, and no better.
-`mu`, `eps` and `delta` have no unit.
+`mu`, `eps` and `delta` have no unit. See `docs/maths.md`, "Gaussian DP".
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from foltr_audit.errors import UsageError
 LARGEST = 1e9
 """The largest mu and eps that float64 resolves here: noise of a billionth of the sensitivity."""
 
+# The searches are our own, not dp_accounting's get_epsilon_gaussian and get_sigma_gaussian: those stop
+# within an absolute 1e-12 on either side of the root. `gaussian_mu` must never be too large, since a proof
+# rests on it, and small eps need a relative precision.
 _TOLERANCE = 1e-13
 
 
@@ -56,7 +59,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if delta == 0:
         return math.inf
-    # with eps = mu (z + mu/2) delta is at most Phi(-z): the root lies below this z
+    # with eps = mu (z + mu/2), delta is at most Phi(-z): the root lies below this z
     highest = float(-special.ndtri(delta))
     target = math.log(delta)
     z = optimize.brentq(lambda z: _log_delta(mu, z) - target, -0.5 * mu, highest, xtol=_TOLERANCE)
@@ -94,8 +97,8 @@ def gaussian_mu(eps: float, delta: float) -> float:
 def _log_delta(mu: float, z: float) -> float:
     """Log of delta at eps = mu (z + mu/2), by Mills' ratio R(x) = Phi(-x) / phi(x).
 
-    delta = phi(z) (R(z) - R(z + mu)), since e^eps phi(z + mu) = phi(z). Left of 0 the first term is taken as
-    Phi(-z): R would overflow.
+    delta = phi(z) (R(z) - R(z + mu)), since e^eps phi(z + mu) = phi(z). For z < 0 the first term is computed
+    as Phi(-z), since R would overflow.
     """
     from scipy import special
 

@@ -1,4 +1,4 @@
-"""Observers: who sees what. Bounds, audits, attacks and tables name them in the same words."""
+"""Observers and what they see, in the words that bounds, audits, attacks and tables share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OBSERVERS = {
     "aggregate": ("sum", "a server that sees the sum over the clients of a round"),
     "colluding": (
         "all other clients",
-        "a server that sees the sum, and to which other clients tell what they sent",
+        "a server that sees the sum, and colludes with other clients",
     ),
 }
 
@@ -28,12 +28,12 @@ VIEWS = {
     for view, (_, server) in _OBSERVERS.items()
     for name, who in ((view, server), (view + WITH_LISTS, f"{server}, and the lists that clients were shown"))
 }
-"""Whose observations a privacy statement speaks of."""
+"""Whose observations a claim, a bound or an audit is about."""
 
 BY_SIGHT = tuple(
     view + lists for view in ("aggregate", "colluding", "individual") for lists in ("", WITH_LISTS)
 )
-"""The views from the one whose observer sees least."""
+"""The views, from the one whose observer sees least."""
 
 WITHOUT_LISTS = tuple(_OBSERVERS)
 """The views whose observer sees no shown lists."""
@@ -68,7 +68,7 @@ def attacked_view(view: str, hide: Iterable[str]) -> str:
 
 
 def sees(view: str, colluders: int | None = None) -> str:
-    """What the observer of a view sees, in words; `colluders` of the other clients tell, None for all.
+    """What the observer of a view sees, in words; `colluders` of the other clients collude, None for all.
 
     >>> sees("individual+lists"), sees("colluding", 3)
     ('message and lists', '3 other clients')
@@ -78,7 +78,7 @@ def sees(view: str, colluders: int | None = None) -> str:
 
 
 def with_article(sees: str) -> str:
-    """The words of `sees` as a sentence needs them.
+    """The words of `sees` with their article, as a sentence needs them.
 
     >>> with_article("message and lists"), with_article("3 other clients and lists")
     ('the message and lists', 'the lists and the messages of 3 other clients')

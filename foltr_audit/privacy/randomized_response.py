@@ -1,6 +1,6 @@
 """Randomised response over the v values of an online metric: its law, its epsilon, and its text.
 
-A value is one of v. With probability p its true one is reported, else one of the other v - 1, all alike.
+With probability p the true value is reported, else one of the other v - 1, each with the same probability.
 
 Source: Warner 1965, "Randomized response: a survey technique for eliminating evasive answer bias";
 Kharitonov 2019, "Federated online learning to rank with evolution strategies", section 4.3.
@@ -13,16 +13,16 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats
 
 _TEXT = r"metric-rr:p=([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """What is reported of one of v values.
+    """Randomised response over v values.
 
     Attributes:
         p: probability of the true value, 0 to 1.
@@ -38,20 +38,28 @@ class RandomizedResponse:
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:
             raise UsageError(f"metric-rr: p={self.p}; expected a probability from 0 to 1")
-        _expect_values(self.values)
+        _check_values(self.values)
 
     @classmethod
     def with_epsilon(cls, epsilon: float, values: int) -> RandomizedResponse:
-        """The one that has some epsilon and tells the truth most often.
+        """The law of a given epsilon that reports the truth most often: p is 1/v or more.
+
+        >>> round(RandomizedResponse.with_epsilon(4.5, 11).p, 2)
+        0.9
 
         Raises:
-            UsageError: a value out of range.
+            UsageError: a negative epsilon, or fewer than two values.
         """
-        return cls(p_of(epsilon, values), values)
+        from foltr_audit.kernels.elementary import exp
+
+        if not epsilon >= 0:
+            raise UsageError(f"metric-rr: eps={epsilon}; expected a number from 0")
+        _check_values(values)
+        return cls(1.0 / (1.0 + (values - 1) * exp(-epsilon)), values)
 
     @classmethod
     def parse(cls, text: str, values: int) -> RandomizedResponse | None:
-        """The law that a text names, `none` for the truth, or None where it names no law of this kind.
+        """The law that a text names (`none`: always the truth), or None where it names no law of this kind.
 
         >>> RandomizedResponse.parse("metric-rr:p=0.25", 11)
         RandomizedResponse(p=0.25, values=11)
@@ -64,11 +72,11 @@ class RandomizedResponse:
 
     @property
     def text(self) -> str:
-        """What reads back as the same law, e.g. `metric-rr:p=0.25`."""
+        """The law as text, which `parse` reads back, e.g. `metric-rr:p=0.25`."""
         return f"metric-rr:p={self.p:.17g}" if float(f"{self.p:g}") != self.p else f"metric-rr:p={self.p:g}"
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Floats:
         """P(reported | true), float64 (v, v) with a row per true value."""
         matrix = np.full((self.values, self.values), (1.0 - self.p) / (self.values - 1))
         np.fill_diagonal(matrix, self.p)
@@ -78,8 +86,8 @@ class RandomizedResponse:
     def epsilon(self) -> float:
         """`|ln(p (v - 1) / (1 - p))|`: the largest log ratio of a report under two true values.
 
-        Infinite for p = 1, which rules out all other values, and for p = 0, which rules out the reported one
-        (of two values that tells the other).
+        Infinite for p = 1, where a report rules out all other values, and for p = 0, where it rules out the
+        reported one (of two values that reveals the other).
 
         >>> [round(RandomizedResponse(p, 11).epsilon, 3) for p in (0.25, 0.5, 0.9)]
         [1.204, 2.303, 4.5]
@@ -89,24 +97,8 @@ class RandomizedResponse:
         return abs(math.log(self.p) + math.log(self.values - 1) - math.log1p(-self.p))
 
 
-def p_of(epsilon: float, values: int) -> float:
-    """The probability of the truth, 1/v or more, that has some epsilon; 1 for an infinite one.
-
-    >>> round(p_of(4.5, 11), 2), p_of(float("inf"), 11)
-    (0.9, 1.0)
-
-    Raises:
-        UsageError: a negative epsilon, or fewer than two values.
-    """
-    from foltr_audit.kernels.elementary import exp
-
-    if not epsilon >= 0:
-        raise UsageError(f"metric-rr: eps={epsilon}; expected a number from 0")
-    return 1.0 / (1.0 + (_expect_values(values) - 1) * exp(-epsilon))
-
-
 def composed(epsilon: float, interactions: int) -> float:
-    """The epsilon of a message of so many interactions that each have one: their sum.
+    """The epsilon of a message of several interactions of the same epsilon: their sum.
 
     Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem 3.16.
 
@@ -121,7 +113,6 @@ def composed(epsilon: float, interactions: int) -> float:
     return interactions * epsilon if interactions else 0.0
 
 
-def _expect_values(values: int) -> int:
+def _check_values(values: int) -> None:
     if not values >= 2:
         raise UsageError(f"metric-rr: {values} values; expected 2 or more")
-    return values

@@ -70,7 +70,7 @@ def test_clicks_randomised_before_learning_are_proven_with_lists(setup_of: Setup
 
 
 def test_different_lists_are_searched_only_where_there_can_be_any(setup_of: SetupOf) -> None:
-    with pytest.raises(UsageError, match="one list a message; expected --canary-interactions 2 or more"):
+    with pytest.raises(UsageError, match="one list per message; expected --canary-interactions 2 or more"):
         by_view(setup_of(), canaries=("data:lists",), interactions=1)
     with pytest.raises(UsageError, match="the global model ranks every list"):
         by_view(setup_of(learner=GLOBAL), canaries=("data:lists",), interactions=2)
@@ -100,13 +100,13 @@ def test_the_likelihood_of_sampled_lists_is_a_change_of_measure(setup_of: SetupO
     )
     canary = played.canary("data:lists", "interaction")
     ((zero, one),) = played.games.play(canary, members=1, lists=True)
-    assert zero.told is not None
-    assert one.told is not None
-    for ratios in (np.exp(zero.told), np.exp(-one.told)):
+    assert zero.list_evidence is not None
+    assert one.list_evidence is not None
+    for ratios in (np.exp(zero.list_evidence), np.exp(-one.list_evidence)):
         error = ratios.std() / np.sqrt(ratios.size)
         assert abs(ratios.mean() - 1.0) < 5 * error
         assert ratios.std() > 20 * error, "lists do tell something"
-    assert one.told.mean() > 0.05 > -0.05 > zero.told.mean()
+    assert one.list_evidence.mean() > 0.05 > -0.05 > zero.list_evidence.mean()
 
 
 def test_an_observer_of_sampled_lists_sees_them() -> None:

@@ -151,5 +151,5 @@ def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     others = GameClients(off, off.collection.test, MODEL)
     far = canaries[0].play(others, np.array([0, 1]), clients.context(0, np.arange(2))).models
     assert np.abs(far).sum(axis=1).min() > 100
-    with pytest.raises(UsageError, match="keeps no message in a ball"):
+    with pytest.raises(UsageError, match="the chain does not clip"):
         list(message_canaries(setup_of(chain=(ToyLaplace(),)), MODEL, extreme_directions(FEATURES)))

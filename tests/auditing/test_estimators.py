@@ -22,7 +22,7 @@ Draw = Callable[[np.random.Generator, int], tuple[NDArray[np.float64], NDArray[n
 NAMES = sorted(ESTIMATORS)
 BY_RANKS = [name for name in NAMES if name != "gaussian-dp"]
 PROVEN = [name for name in BY_RANKS if name != "bayesian"]
-CEILING = {100: 3.3, 1000: 5.6, 10_000: 7.9}  # MATHS section 6: Clopper-Pearson at 95 %
+CEILING = {100: 3.3, 1000: 5.6, 10_000: 7.9}  # `docs/maths.md`, Auditing: Clopper-Pearson at 95 %
 
 
 @dataclass(frozen=True)

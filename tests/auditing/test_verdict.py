@@ -19,7 +19,7 @@ def told(
     strict: float = 0.0,
     broken: str = "",
     *,
-    speaks: bool = True,
+    worst_case: bool = True,
 ) -> tuple[str, str]:
     return verdict_on(
         ClaimEvidence(
@@ -29,7 +29,7 @@ def told(
             measured=measured,
             strict=strict,
             broken=broken,
-            speaks=speaks,
+            worst_case=worst_case,
         )
     )
 
@@ -88,9 +88,9 @@ def test_a_broken_declaration_is_told_unless_the_claim_is_false_anyway() -> None
 
 @given(st.floats(0.01, 10), st.floats(0.01, 50), st.floats(0, 50), st.floats(0, 10), st.booleans())
 def test_a_verdict_follows_from_its_numbers(
-    claimed: float, proven: float, exact: float, measured: float, speaks: bool
+    claimed: float, proven: float, exact: float, measured: float, worst_case: bool
 ) -> None:
-    verdict, _ = told(claimed, proven, exact, measured, strict=measured, speaks=speaks)
+    verdict, _ = told(claimed, proven, exact, measured, strict=measured, worst_case=worst_case)
     slack = 1e-5 * (1 + proven)
     if exact > proven + slack or measured > proven + slack:
         assert verdict == CONTRADICTION
@@ -108,5 +108,5 @@ def test_two_ways_to_compute_one_number_make_no_contradiction() -> None:
 
 
 def test_a_typical_pair_is_called_no_evidence() -> None:
-    assert "no evidence" in told(1.2, 8.0, 0.3, 0.1, speaks=False)[1]
+    assert "no evidence" in told(1.2, 8.0, 0.3, 0.1, worst_case=False)[1]
     assert "no evidence" not in told(1.2, 8.0, 0.3, 0.1)[1]

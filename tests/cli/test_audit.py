@@ -196,7 +196,7 @@ def test_what_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
 def test_no_ball_no_extreme_models() -> None:
     done = run("audit", "--defense", "none", *FEW, "--unit", "client", "--canary", "message")
     assert done.code == 2
-    assert "keeps no message in a ball" in done.one_error()
+    assert "the chain does not clip" in done.one_error()
 
 
 @pytest.mark.skipif(not (SHARED / "data").exists(), reason="needs the shared data")

@@ -15,7 +15,7 @@ from scipy import integrate, stats
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, over_rounds, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.events import (
     UNITS,
     ClickRandomization,
@@ -57,7 +57,7 @@ def epsilon(*events: PrivacyEvent, **values: Any) -> float:
     ("clip", "parameters", "expected"), [(1.5, 46, 8.139), (3, 46, 16.28), (1.5, 136, 13.99), (3, 136, 27.99)]
 )
 def test_the_published_chain(clip: float, parameters: int, expected: float) -> None:
-    """MATHS section 4: sqrt(P) times the claimed 1.2, or twice that with the clip of both programs."""
+    """sqrt(P) times the claimed 1.2, or twice that with the clip of both programs; see `docs/maths.md`."""
     texts = (f"clip:norm={clip}", published_chain(1.2)[1])
     events = DefenseChain(parse_chain(texts)).events(context([0], P=parameters, shares=N))
     found = upper_bound(events, at(parameters=parameters))
@@ -82,7 +82,7 @@ def test_laplace_noise_on_an_l1_ball_holds_its_claim_in_every_view(view: str, un
 )
 @pytest.mark.parametrize("n", [1000, 10])
 def test_shares_that_never_arrived(n: int, arriving: int, one: float, spread: float) -> None:
-    """MATHS section 4, for a claim of 1.0: the whole shift on one coordinate, or spread over 46."""
+    """For a claim of 1.0: the whole shift on one coordinate, or spread over 46; see `docs/maths.md`."""
     events = NormBound(norm=0.5, ord=1, of="update"), NoiseAddition(law=GammaShare(n=n, scale=1.0))
     there = {"shares": n, "arriving": arriving * n // 1000}
     assert epsilon(*events, parameters=1, **there) == pytest.approx(one, abs=0.005)
@@ -259,9 +259,9 @@ def test_rounds_add_up_for_what_every_round_may_touch() -> None:
         found = bound(L1, WHOLE, unit=unit, rounds=25)
         assert found.epsilon == pytest.approx(times * 1.2)
         assert ("25 rounds compose" if times > 1 else "part of one round") in found.how
-    lifetime = over_rounds([L1, WHOLE], at(), [1, 10, 100])
-    assert [found.epsilon for found in lifetime] == pytest.approx([1.2, 12, 120])
-    assert over_rounds([L1, WHOLE], at(delta=1e-6), [100])[0].epsilon < 100
+    lifetime = [upper_bound([L1, WHOLE], at(rounds=count)).epsilon for count in (1, 10, 100)]
+    assert lifetime == pytest.approx([1.2, 12, 120])
+    assert upper_bound([L1, WHOLE], at(delta=1e-6, rounds=100)).epsilon < 100
 
 
 def test_a_delta_helps_or_is_left_out() -> None:

@@ -94,10 +94,10 @@ def test_clients_that_collude_cut_the_circle(neighbours: int, telling: int, miss
             cut += _falls_apart(told, rest, n, neighbours // 2)
             several += 1
     shares = KeyShares(neighbours=neighbours, needed=n)
-    bounded = exposure(shares, CohortCounts(clients=n, missing=missing, telling=telling), honest=5)
+    bounded = exposure(shares, CohortCounts(clients=n, missing=missing, colluders=telling), honest=5)
     assert 0 < cut / several <= bounded
     everybody = KeyShares(neighbours=n - 1, needed=n)
-    assert exposure(everybody, CohortCounts(clients=n, missing=missing, telling=telling), honest=5) == 0
+    assert exposure(everybody, CohortCounts(clients=n, missing=missing, colluders=telling), honest=5) == 0
 
 
 def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:
@@ -133,7 +133,7 @@ def test_the_more_clients_collude_the_less_noise_is_left() -> None:
     for k in (0, 100, 300):
         told = bound(L1, SHARES, view="colluding", colluders=k)
         assert told.epsilon == pytest.approx(epsilon(L1, SHARES, arriving=N - k))
-        assert f"{N - k} messages that are not told" in told.how
+        assert f"{N - k} messages of honest clients" in told.how
     assert epsilon(L1, SHARES, view="colluding", colluders=500) == math.inf
     everybody = epsilon(L1, WHOLE, view="colluding", delta=1e-5)
     assert everybody == epsilon(L1, WHOLE, view="colluding", colluders=N - 1, delta=1e-5)

@@ -76,9 +76,9 @@ def test_overflow_would_be_wrong_if_it_were_silent() -> None:
     one = encoding.encode([[100.0]], ONE)
     wrapped = encoding.decode(encoding.reduced(one + one))  # 200 needs 17 bits
     assert wrapped[0, 0] == 200 - 256
-    with pytest.raises(UsageError, match=r"bits 16 do not hold a sum of 2 clients .* bits=17 would do"):
+    with pytest.raises(UsageError, match=r"bits 16 do not hold a sum of 2 clients .* expected bits=17"):
         encoding.encode([[100.0], [100.0]], np.ones(2, dtype=np.int64))
-    with pytest.raises(UsageError, match="64 is the most: lower the range or the fraction"):
+    with pytest.raises(UsageError, match="at most 64 are possible: lower the range or the fraction"):
         FixedPoint(bits=64, range=1e6, fraction=60).check_sum(ONE)
 
 

@@ -77,7 +77,7 @@ def test_a_share_has_its_variance_and_kurtosis(n: int) -> None:
 
 
 def log_density(x: float, n: int, scale: float) -> float:
-    """Log density of one share (MATHS, section 4)."""
+    """Log density of one share (`docs/maths.md`, Noise)."""
     z, order = x / scale, 1 / n - 0.5
     log_bessel = math.log(special.kve(abs(order), z)) - z
     bessel_part = order * math.log(z / 2) + log_bessel

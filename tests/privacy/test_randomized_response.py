@@ -17,7 +17,7 @@ from foltr_audit.core.click_models import (
     PerfectClickModel,
 )
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.randomized_response import RandomizedResponse, composed, p_of
+from foltr_audit.privacy.randomized_response import RandomizedResponse, composed
 from foltr_audit.utils.arrays import Floats
 
 MODELS = (PerfectClickModel(), NavigationalClickModel(), InformationalClickModel())
@@ -85,7 +85,7 @@ def test_labels_lose_no_more_than_epsilon(p: float, values: int) -> None:
 
 
 def test_the_first_component_alone_understates_noisy_users() -> None:
-    """The public program looks at one component: a first click on rank 1. MATHS section 3: .80 for 3.09."""
+    """The public program looks at one component: a first click on rank 1: .80 for 3.09."""
     losses = loss_of_labels(InformationalClickModel(), RandomizedResponse(0.9, 11))
     assert losses[1] == pytest.approx(0.80, abs=0.005)
     assert losses.max() == pytest.approx(3.09, abs=0.005)
@@ -100,13 +100,15 @@ def test_the_first_component_alone_understates_noisy_users() -> None:
 def test_published_values() -> None:
     for p, epsilon in ((0.25, 1.204), (0.5, 2.303), (0.9, 4.500)):
         assert RandomizedResponse(p, 11).epsilon == pytest.approx(epsilon, abs=5e-4)
-    assert p_of(10.0, 11) == pytest.approx(0.99955, abs=5e-6)  # the "10" of the papers, printed as p = 1
+    assert RandomizedResponse.with_epsilon(10.0, 11).p == pytest.approx(
+        0.99955, abs=5e-6
+    )  # the "10" of the papers, printed as p = 1
     assert RandomizedResponse(0.5, 11).epsilon == pytest.approx(math.log(10), rel=1e-12)
 
 
 @given(epsilon=st.floats(0, 30), values=st.integers(2, 2000))
 def test_there_and_back(epsilon: float, values: int) -> None:
-    p = p_of(epsilon, values)
+    p = RandomizedResponse.with_epsilon(epsilon, values).p
     assert p >= (1 - 1e-12) / values
     assert RandomizedResponse(p, values).epsilon == pytest.approx(
         epsilon, rel=1e-2 if epsilon > 25 else 1e-4, abs=1e-9
@@ -115,9 +117,9 @@ def test_there_and_back(epsilon: float, values: int) -> None:
 
 
 def test_extremes_of_the_conversion() -> None:
-    assert p_of(math.inf, 11) == 1
-    assert p_of(5000.0, 1024) == 1
-    assert p_of(0.0, 8) == 0.125
+    assert RandomizedResponse.with_epsilon(math.inf, 11).p == 1
+    assert RandomizedResponse.with_epsilon(5000.0, 1024).p == 1
+    assert RandomizedResponse.with_epsilon(0.0, 8).p == 0.125
     assert composed(2.5, 4) == 10
     assert composed(math.inf, 1) == math.inf
     assert composed(math.inf, 0) == 0
@@ -165,10 +167,10 @@ def test_other_refusals() -> None:
     with pytest.raises(UsageError, match="1 values; expected 2"):
         RandomizedResponse(0.5, 1)
     with pytest.raises(UsageError, match="0 values; expected 2"):
-        p_of(1.0, 0)
+        RandomizedResponse.with_epsilon(1.0, 0)
     for bad in (-1.0, math.nan):
         with pytest.raises(UsageError, match="expected a number from 0"):
-            p_of(bad, 11)
+            RandomizedResponse.with_epsilon(bad, 11)
         with pytest.raises(UsageError, match="expected numbers from 0"):
             composed(bad, 2)
     with pytest.raises(UsageError, match="for -1 interactions"):

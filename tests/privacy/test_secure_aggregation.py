@@ -51,7 +51,7 @@ def enough(
     outcome: SecureSumResult, graph: MaskGraph, shared: NDArray[np.bool_], sends: NDArray[np.bool_]
 ) -> bool:
     """Whether a round must give a sum, by looking at one client after the other."""
-    if min(shared.sum(), sends.sum()) < outcome.at_least:
+    if min(shared.sum(), sends.sum()) < outcome.parameters.at_least:
         return False
     linked: set[int] = set()
     grown = {int(np.flatnonzero(sends)[0])}
@@ -60,7 +60,7 @@ def enough(
         grown = {int(o) for c in grown for o in graph.table[c] if sends[o]} - linked
     for place in range(sends.size):
         holders = int(sends[graph.table[place]].sum())
-        if (sends[place] or (shared[place] and holders)) and holders < outcome.shares_needed:
+        if (sends[place] or (shared[place] and holders)) and holders < outcome.parameters.shares_needed:
             return False
     return len(linked) == int(sends.sum())
 
@@ -93,7 +93,7 @@ def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> 
     secure, values, weights, clients, before, after = cohort
     outcome = secure.run(values, weights, streams(clients), before, after)
     shared, sends = ~before, ~(before | after)
-    graph = MaskGraph(order_of(clients), outcome.neighbours)
+    graph = MaskGraph(order_of(clients), outcome.parameters.neighbours)
     assert (outcome.aborted is None) == enough(outcome, graph, shared, sends)
     if outcome.aborted is None:
         assert outcome.total is not None
@@ -103,7 +103,7 @@ def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> 
     else:
         assert outcome.total is None
         assert outcome.sum is None
-    expected = np.zeros_like(sends) if shared.sum() < outcome.at_least else sends
+    expected = np.zeros_like(sends) if shared.sum() < outcome.parameters.at_least else sends
     assert np.array_equal(outcome.survivors, expected)
     assert not outcome.payload[~outcome.survivors].any()
     bare = SecureSum(encoding=ENCODING, neighbours=secure.neighbours, threshold=secure.threshold, masks=False)
@@ -131,7 +131,8 @@ def test_a_thousand_clients_with_drop_outs(bits: int) -> None:
     outcome = SecureSum(encoding=encoding).run(values, weights, streams(np.arange(n)), before, after)
     there = ~(before | after)
     assert 800 < there.sum() < 1000
-    assert (outcome.neighbours, outcome.shares_needed, outcome.at_least) == (30, 16, 501)
+    plan = outcome.parameters
+    assert (plan.neighbours, plan.shares_needed, plan.at_least) == (30, 16, 501)
     assert same(outcome.total, plain_sum(encoding, values, weights, there))
     assert outcome.sum is not None
     mean = outcome.sum / weights[there].sum()
@@ -192,7 +193,7 @@ def test_a_secret_out_of_reach() -> None:
     order = order_of(np.arange(40)).tolist()
     gone = tuple(order[:5])  # every client knows five on each side and needs five shares
     outcome = run(40, after=gone, neighbours=10)
-    assert outcome.shares_needed == 6
+    assert outcome.parameters.shares_needed == 6
     assert outcome.aborted is not None
     assert (outcome.aborted.stage, outcome.aborted.have, outcome.aborted.needed) == ("unmask", 5, 6)
     assert outcome.aborted.client in {order[-1], order[5], *gone}
@@ -203,7 +204,7 @@ def test_a_secret_out_of_reach() -> None:
 def test_groups_that_share_no_mask_would_show_their_own_sums() -> None:
     order = order_of(np.arange(12)).tolist()
     outcome = run(12, before=(order[0], order[6]), neighbours=2, threshold=2)
-    assert outcome.shares_needed == 1
+    assert outcome.parameters.shares_needed == 1
     assert outcome.aborted is not None
     assert (outcome.aborted.have, outcome.aborted.needed) == (2, 1)
     signs = run(12, before=(order[0], order[6]), neighbours=2, threshold=2, masks=False)
@@ -310,7 +311,7 @@ def test_numbers_of_neighbours_and_shares() -> None:
 def test_bytes_by_hand() -> None:
     """Two keys of 32; per neighbour 8 (ids) + 66 (shares) + 28 (seal); 4 + ceil(2 x 40 / 8); 37 a share."""
     outcome = run(9, before=(0,), after=(1,))
-    assert outcome.neighbours == 8
+    assert outcome.parameters.neighbours == 8
     sent = [64, 8 * 102, 4 + 10, 7 * 37]
     assert outcome.sent[2:].tolist() == [sent] * 7
     assert outcome.sent[0].tolist() == [64, 0, 0, 0]
@@ -336,7 +337,7 @@ def test_refusals() -> None:
     with pytest.raises(UsageError, match="client 9, coordinate 0"):
         SecureSum(encoding=ENCODING).run(np.array([[1.0], [9.0]]), ones, streams(np.array([4, 9])))
     tight = FixedPoint(bits=16, range=8, fraction=12)
-    with pytest.raises(UsageError, match="bits=18 would do"):
+    with pytest.raises(UsageError, match="expected bits=18"):
         SecureSum(encoding=tight).run(np.zeros((3, 1)), np.ones(3, dtype=np.int64), streams(np.arange(3)))
 
 

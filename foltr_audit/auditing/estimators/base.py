@@ -1,26 +1,28 @@
-"""What an estimator of a lower bound reads and returns."""
+"""Estimators of a lower bound: their input, their result, and what they have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.frozen_arrays import read_only
 
 FEWEST = 10
-"""Trials of each hypothesis that each part must hold: fewer show nothing at usual confidences."""
+"""Fewest trials of each hypothesis in each part: fewer show nothing at usual confidences."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrialScores:
-    """Scores of a game's trials; higher = more like hypothesis 1. They may be infinite, but no NaN.
+    """Scores of a game's trials; higher = more like hypothesis 1. They may be infinite, but not NaN.
 
     Trials of one hypothesis are independent of each other and follow one law. Two trials at the same place,
-    one of each hypothesis, may share noise: in a sum that of the other clients. All others are independent.
+    one of each hypothesis, may share noise: in a sum, that of the other clients. All others are independent.
 
     Attributes:
         choose_zero: scores under hypothesis 0 that thresholds may be chosen on, float64 (m,).
@@ -29,17 +31,17 @@ class TrialScores:
         one: the same under hypothesis 1, float64 (n,).
 
     Raises:
-        UsageError: fewer than 10 scores, a NaN, or not as many under one hypothesis as under the other.
+        UsageError: fewer than 10 scores, a NaN, or different numbers of scores under the two hypotheses.
     """
 
-    choose_zero: NDArray[np.float64]
-    choose_one: NDArray[np.float64]
-    zero: NDArray[np.float64]
-    one: NDArray[np.float64]
+    choose_zero: Floats
+    choose_one: Floats
+    zero: Floats
+    one: Floats
 
     def __post_init__(self) -> None:
         for name in ("choose_zero", "choose_one", "zero", "one"):
-            scores: NDArray[np.float64] = read_only(getattr(self, name), np.float64)
+            scores: Floats = read_only(getattr(self, name), np.float64)
             if scores.ndim != 1 or not scores.size >= FEWEST:
                 raise UsageError(
                     f"trials: {name} of shape {scores.shape}; expected one row of at least {FEWEST} scores"
@@ -50,7 +52,9 @@ class TrialScores:
         for zero, one in (("choose_zero", "choose_one"), ("zero", "one")):
             first, second = getattr(self, zero).size, getattr(self, one).size
             if first != second:
-                raise UsageError(f"trials: {first} scores in {zero}, {second} in {one}; expected as many")
+                raise UsageError(
+                    f"trials: {first} scores in {zero}, {second} in {one}; expected the same number"
+                )
 
     @property
     def chosen_on(self) -> int:
@@ -71,16 +75,16 @@ class TrialScores:
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """What a game's trials show: the mechanism is (e, delta)-DP for no e below `epsilon`.
+    """What a game's trials show: the mechanism is not (e, delta)-DP for any e below `epsilon`.
 
     Attributes:
         estimator: its name.
         epsilon: the lower bound, finite, at least 0.
-        ceiling: what a perfect attack with as many trials would have shown.
+        ceiling: the lower bound that a perfect attack would show with the same number of trials.
         confidence: probability, over the trials, that the bound is right.
         delta: the delta that the bound is for.
         trials: evaluated trials per hypothesis.
-        assumes: what the estimator takes for granted, in words; empty: nothing.
+        assumes: what the estimator assumes, in words; empty: nothing.
     """
 
     estimator: str
@@ -98,20 +102,45 @@ class Estimator(Protocol):
     def __call__(
         self, trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
     ) -> LowerBound:
-        """The bound at a delta and a confidence; `rng` is used by estimators that toss coins only.
+        """The bound at a delta and a confidence; only estimators that toss coins use `rng`.
 
         Raises:
             UsageError: delta outside [0, 1), confidence outside (0, 1), or a delta that does not fit.
         """
 
 
-def check_level(estimator: str, delta: float, confidence: float) -> None:
-    """Refuse a delta outside [0, 1) and a confidence outside (0, 1).
+Bounds = Callable[[TrialScores, float, float, np.random.Generator], tuple[float, float]]
+"""From trials, delta, confidence and a generator to `epsilon` and `ceiling` of a `LowerBound`."""
 
-    Raises:
-        UsageError: one of them is.
-    """
+
+def estimator(name: str, assumes: str = "") -> Callable[[Bounds], Estimator]:
+    """Make an estimator of a function that computes bounds; it checks delta and confidence first."""
+
+    def decorate(compute: Bounds) -> Estimator:
+        @wraps(compute)
+        def estimate(
+            trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
+        ) -> LowerBound:
+            check_level(name, delta, confidence)
+            epsilon, ceiling = compute(trials, delta, confidence, rng)
+            return LowerBound(
+                estimator=name,
+                epsilon=epsilon,
+                ceiling=ceiling,
+                confidence=confidence,
+                delta=delta,
+                trials=trials.evaluated,
+                assumes=assumes,
+            )
+
+        return estimate
+
+    return decorate
+
+
+def check_level(name: str, delta: float, confidence: float) -> None:
+    """Raise `UsageError` for a delta outside [0, 1) or a confidence outside (0, 1)."""
     if not 0 <= delta < 1:
-        raise UsageError(f"estimator {estimator}: delta={delta:g}; expected 0 <= delta < 1")
+        raise UsageError(f"estimator {name}: delta={delta:g}; expected 0 <= delta < 1")
     if not 0 < confidence < 1:
-        raise UsageError(f"estimator {estimator}: confidence={confidence:g}; expected 0 < confidence < 1")
+        raise UsageError(f"estimator {name}: confidence={confidence:g}; expected 0 < confidence < 1")

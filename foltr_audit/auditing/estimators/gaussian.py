@@ -1,4 +1,4 @@
-"""A lower bound for Gaussian noise: how far the means of the scores lie apart in standard deviations."""
+"""A lower bound for Gaussian noise, from the distance of the mean scores in standard deviations."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
+from foltr_audit.auditing.estimators.base import TrialScores, estimator
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
 from foltr_audit.auditing.estimators.rates import upper_rate
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from foltr_audit.utils.arrays import Floats
 
-NAME = "gaussian-dp"
-ASSUMES = "noise that is normal or nearly so, and a score that is linear in the message"
+_NAME = "gaussian-dp"
 
-_UNITS = 1e9  # in 1: the bound is rounded down, since the last digits of sums differ between processors
+_UNITS = 1e9  # the bound is rounded down to 1e-9, since last digits of sums differ between processors
 _NUISANCE = 0.02  # share of alpha that is spent on the correlation
 
 
+@estimator(_NAME, assumes="noise that is normal or nearly so, and a score that is linear in the message")
 def gaussian_dp(
-    trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator
-) -> LowerBound:
+    trials: TrialScores, delta: float, confidence: float, _rng: np.random.Generator
+) -> tuple[float, float]:
     """Lower bound on mu of Gaussian DP from the means and the variance of the scores, and its eps at delta.
 
     *Assumes* that the scores are normal, with the same variance under both hypotheses. They are if the noise
     is normal and the score is linear in the message: the projection onto the shift, a linear discriminant, or
-    the log likelihood ratio of such noise. `nearly_normal` tells for which noise on a grid all this is close
-    enough. The scores of an attack, or of the equality of coordinates, are not linear.
+    the log likelihood ratio of such noise. `nearly_normal` says for which noise on a grid this holds.
+    The scores of an attack, or of the equality of coordinates, are not linear.
 
     mu is then the distance of the two means in standard deviations, and (mean_1 - mean_0) / (s sqrt(2/n)) is
-    noncentral t with noncentrality mu sqrt(n/2): see `mu_bound`. The bound is one-sided, since higher scores
-    were declared to speak for hypothesis 1 before the trials: if in truth they speak against it, the bound is
-    above 0 with probability 1 - confidence at most, and never above |mu| more often. No threshold is chosen:
-    the part for choosing is not read.
+    noncentral t with noncentrality mu sqrt(n/2): see `mu_bound`. The bound is one-sided, since the
+    direction was declared before the trials: higher scores are evidence for hypothesis 1. If in truth they
+    are evidence against it, the bound is above 0 with probability 1 - confidence at most, and never above
+    |mu| more often. No threshold is chosen: the part for choosing is not read.
 
-    The assumption says how likely scores are that no trial has shown. To rely on it no further than on what
-    can be counted, the bound is never above the ceiling: the mu that n trials show of any mechanism that is
-    mu-GDP if a threshold tells all of them right. Scores without noise reach it. A score that is infinite
-    was not drawn from a normal law: then the bound is 0.
+    The assumption extrapolates to scores that no trial has shown. To limit this to what can be counted, the
+    bound is never above the ceiling: the mu that n trials prove of any mu-GDP mechanism if a threshold
+    separates all of them. Scores without noise reach it. A score that is infinite was not drawn from a
+    normal law: then the bound is 0.
 
     *Guarantees* under this assumption: P(epsilon > true eps) <= 1 - confidence. For other noise it may be far
     too large.
@@ -52,37 +52,27 @@ def gaussian_dp(
     Raises:
         UsageError: delta outside (0, 1): a Gaussian has no pure eps; or confidence outside (0, 1).
     """
-    del rng
-    check_level(NAME, delta, confidence)
     if not delta > 0:
         raise UsageError(
-            f"estimator {NAME}: delta={delta:g}; expected delta > 0: a Gaussian gives no eps at delta 0"
+            f"estimator {_NAME}: delta={delta:g}; expected delta > 0: a Gaussian gives no eps at delta 0"
         )
-    alpha, n = 1.0 - confidence, trials.evaluated
-    highest = _without_errors(n, alpha)
+    alpha = 1.0 - confidence
+    highest = _mu_without_errors(trials.evaluated, alpha)
     ceiling = gaussian_epsilon(highest, delta)
     epsilon = gaussian_epsilon(min(mu_bound(trials.zero, trials.one, alpha), highest), delta)
-    return LowerBound(
-        estimator=NAME,
-        epsilon=epsilon if epsilon == ceiling else math.floor(epsilon * _UNITS) / _UNITS,
-        ceiling=ceiling,
-        confidence=confidence,
-        delta=delta,
-        trials=n,
-        assumes=ASSUMES,
-    )
+    return (epsilon if epsilon == ceiling else math.floor(epsilon * _UNITS) / _UNITS), ceiling
 
 
-def mu_bound(zero: NDArray[np.float64], one: NDArray[np.float64], alpha: float) -> float:
+def mu_bound(zero: Floats, one: Floats, alpha: float) -> float:
     """Lower confidence bound on (mean_1 - mean_0) / sigma: too large with probability alpha at most.
 
-    Scores at the same place may be correlated with a coefficient rho in [0, 1], as those of two sums with the
-    same noise of other clients are. Their sum and their difference are independent of each other, so that
+    Scores at the same place may be correlated with a coefficient rho in [0, 1]: two sums hold the same noise
+    of other clients. Their sum and their difference are independent of each other, so that
     s^2, the mean of both variances, is sigma^2 / (2n - 2) times (1 - rho) A + (1 + rho) B, with A and B
     chi-squared of n - 1 degrees of freedom each. By its first two moments that is chi-squared of
-    2 (n - 1) / (1 + rho^2), exactly so for rho = 0 and for rho = 1, and T / sqrt(1 - rho) is noncentral t.
-    The bound is the smallest over a confidence interval for rho, to which 1/50 of alpha goes. It is at one of
-    the ends, since the variance of T, n / 2 times 2 (1 - rho) + mu^2 (1 + rho^2) / 4, is convex in rho.
+    2 (n - 1) / (1 + rho^2), exactly for rho = 0 and for rho = 1, and T / sqrt(1 - rho) is noncentral t.
+    The bound is the smallest over a confidence interval for rho, which takes 1/50 of alpha. It is at one
+    of its ends, since the variance of T, n / 2 times 2 (1 - rho) + mu^2 (1 + rho^2) / 4, is convex in rho.
 
     Args:
         zero: scores under hypothesis 0, (n,).
@@ -109,7 +99,7 @@ def mu_bound(zero: NDArray[np.float64], one: NDArray[np.float64], alpha: float) 
 
 
 class _ScorePairs(NamedTuple):
-    """What pairs of scores at the same place show, in one unit of scores.
+    """Statistics of the pairs of scores at the same place, in units of the largest score.
 
     Attributes:
         gap: mean_1 - mean_0.
@@ -124,10 +114,10 @@ class _ScorePairs(NamedTuple):
     pairs: int
 
     @classmethod
-    def of(cls, zero: NDArray[np.float64], one: NDArray[np.float64]) -> _ScorePairs:
-        """Those of finite scores (n,) each; constant scores have no variance at all, not a rounded one."""
+    def of(cls, zero: Floats, one: Floats) -> _ScorePairs:
+        """The statistics of finite scores (n,) each; the variance of constant scores is exactly 0."""
         largest = max(float(np.abs(zero).max()), float(np.abs(one).max())) or 1.0
-        first, second = zero / largest, one / largest  # squares of them neither overflow nor vanish
+        first, second = zero / largest, one / largest  # their squares neither overflow nor vanish
         from_first, from_second = first - first[0], second - second[0]
         apart = from_second - from_first
         return cls(
@@ -138,7 +128,7 @@ class _ScorePairs(NamedTuple):
         )
 
     def correlations(self, alpha: float) -> tuple[float, float]:
-        """A confidence interval for rho in [0, 1]: it leaves it out with probability alpha at most.
+        """A confidence interval for rho in [0, 1]: it misses rho with probability alpha at most.
 
         The ratio of both variances is (1 + rho) / (1 - rho) times a variate of F with n - 1 and n - 1 degrees
         of freedom.
@@ -166,8 +156,8 @@ def bound_at(rho: float, distance: float, n: int, alpha: float) -> float:
     return error * noncentrality_bound(distance / error, 2.0 * (n - 1) / (1.0 + rho * rho), alpha)
 
 
-def _without_errors(n: int, alpha: float) -> float:
-    """The mu that no error in n trials of each hypothesis proves, by upper bounds of both error rates."""
+def _mu_without_errors(n: int, alpha: float) -> float:
+    """The mu that n trials of each hypothesis without an error prove, by upper bounds of both error rates."""
     from scipy import special
 
     rate = float(upper_rate(0, n, 0.5 * alpha))

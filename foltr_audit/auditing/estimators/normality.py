@@ -1,21 +1,21 @@
-"""For which noise the estimator `gaussian-dp` may be asked."""
+"""For which noise the estimator `gaussian-dp` is valid."""
 
 from __future__ import annotations
 
 from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, Gaussian, Skellam
 
 MOST_KURTOSIS = 1e-5
-"""Excess kurtosis that a coordinate of nearly normal noise may have."""
+"""Largest excess kurtosis of a coordinate of nearly normal noise."""
 
 
 def nearly_normal(law: AdditiveNoise | None, rounded_to: float = 0.0) -> bool:
     """Whether noise of this law is normal, or so nearly that `gaussian-dp` holds for it.
 
-    It is for `Gaussian`, `Skellam` and `DiscreteGaussian` if the variance v of what is seen, in squared steps
-    of the widest grid, is at least 100,000: a standard deviation of 317 steps. The excess kurtosis of Skellam
-    noise is 1/v, that of a sum over several coordinates smaller. The discrete Gaussian and rounded normal
-    noise have next to none, but the same steps between their values. All other noise is not nearly normal:
-    even a sum of n Laplace variates has an excess kurtosis of 3/n.
+    It is valid for `Gaussian`, `Skellam` and `DiscreteGaussian` if the variance v of the noise, in squared
+    steps of the widest grid, is at least 100,000: a standard deviation of 317 steps. The excess kurtosis of
+    Skellam noise is 1/v, that of a sum over several coordinates smaller. The discrete Gaussian and rounded
+    normal noise have next to none, but the same steps between their values. All other noise is not nearly
+    normal: even a sum of n Laplace variates has an excess kurtosis of 3/n.
 
     At this v the eps of one coordinate differs from that of normal noise of the same variance by less than a
     relative 1e-4 (deltas of 1e-9 and more, mu up to 3); the error falls as 1/v. The relative standard error
@@ -23,7 +23,7 @@ def nearly_normal(law: AdditiveNoise | None, rounded_to: float = 0.0) -> bool:
     error is 4e-2, and bounds from 10,000 trials are above the truth too often.
 
     Args:
-        law: of all noise in what is seen, e.g. that of a sum; None where there is none or it is not known.
+        law: of all observed noise, e.g. that of a sum; None where there is none or it is not known.
         rounded_to: width of the widest grid that a message is rounded to, before or after the noise; 0 if it
             is not rounded.
     """

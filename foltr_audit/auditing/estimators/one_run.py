@@ -6,15 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from foltr_audit.auditing.estimators.base import LowerBound, TrialScores, check_level
+from foltr_audit.auditing.estimators.base import TrialScores, check_level, estimator
 from foltr_audit.auditing.estimators.tails import TailTable
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-NAME = "one-run"
+_NAME = "one-run"
 
-_TAILS = 32  # tails of each end that are tried: about as many sizes, in equal ratios
+_TAILS = 32  # tails of each end that are tried, at most; their sizes have equal ratios
 
 
 class GuessRule(NamedTuple):
@@ -31,38 +32,30 @@ class GuessRule(NamedTuple):
     share: float
 
 
-def one_run(trials: TrialScores, *, delta: float, confidence: float, rng: np.random.Generator) -> LowerBound:
-    """Lower bound from n canaries, of which fair coins of `rng` say which hypothesis each is a trial of.
+@estimator(_NAME)
+def one_run(
+    trials: TrialScores, delta: float, confidence: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Lower bound from n canaries; for each, a fair coin of `rng` chooses the hypothesis.
 
     Canary i is trial i under hypothesis 1 if its coin is 1, else under 0. The r most extreme ones are
     guessed; r, and what counts as extreme at either end, are fixed on the part for choosing.
 
-    *Guarantees* for any mechanism: P(epsilon > true eps) <= 1 - confidence, over trials and coins. For
-    mechanisms of one trial each it is weaker than other estimators: half of the trials are not looked at.
+    *Guarantees* for any mechanism: P(epsilon > true eps) <= 1 - confidence, over trials and coins. Here each
+    canary has a trial of its own, and the bound is weaker than others: half of the trials are not read.
 
     Source: Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run", algorithm 1 and
     theorem 5.2.
-
-    Raises:
-        UsageError: delta outside [0, 1) or confidence outside (0, 1).
     """
-    check_level(NAME, delta, confidence)
     n = trials.evaluated
     coins = rng.integers(0, 2, size=n).astype(np.bool_)
-    guessing = choose_guessing(trials, delta, confidence)
-    guessed, right = guesses(trials, coins, guessing)
-    return LowerBound(
-        estimator=NAME,
-        epsilon=one_run_bound(n, guessed, right, delta, confidence),
-        ceiling=one_run_bound(n, n, n, delta, confidence),
-        confidence=confidence,
-        delta=delta,
-        trials=n,
-    )
+    guessed, right = guesses(trials, coins, choose_guessing(trials, delta, confidence))
+    epsilon = one_run_bound(n, guessed, right, delta, confidence)
+    return epsilon, one_run_bound(n, n, n, delta, confidence)
 
 
 def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
-    """The smallest eps that so many right guesses do not refute at delta.
+    """The smallest eps that v right guesses of r do not refute at delta.
 
     An eps is refuted if P[W >= v] + 2 m delta max_i P[v - i <= W < v] / i <= 1 - confidence, where W is
     binomial of r guesses that are right with probability e^eps / (1 + e^eps). The number of guesses must
@@ -71,7 +64,7 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confide
     Args:
         canaries: their number m.
         guesses: how many coins were guessed, r.
-        right: how many of them rightly, v.
+        right: how many of them were right, v.
         delta: of (eps, delta)-DP.
         confidence: probability that the bound holds.
 
@@ -85,10 +78,10 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confide
     """
     from scipy import optimize
 
-    check_level(NAME, delta, confidence)
+    check_level(_NAME, delta, confidence)
     if not 0 <= right <= guesses <= canaries:
         raise UsageError(
-            f"estimator {NAME}: {right} right of {guesses} guesses of {canaries} canaries; expected no more"
+            f"estimator {_NAME}: {right} right of {guesses} guesses of {canaries} canaries; expected no more"
         )
     if right == 0:
         return 0.0
@@ -131,10 +124,11 @@ def tail_probability(guesses: int, right: int, eps: float, weight: float) -> flo
 
 
 def choose_guessing(trials: TrialScores, delta: float, confidence: float) -> GuessRule:
-    """The rule whose bound is largest in the part for choosing.
+    """The rule whose bound is largest on the part for choosing.
 
-    Each of its trials counts as half a canary; as many canaries are supposed as will be evaluated, or as
-    that part holds, if these are fewer. For each number of guesses it is the rule that is best at delta 0.
+    Each of its trials counts as half a canary. The bound is for the number of canaries that will be
+    evaluated, or that this part holds if these are fewer. With a delta, one rule of each size of guesses is
+    compared, the best at delta 0: the bound with a delta is too slow for all of them.
     """
     mirrored = trials.mirrored()
     highest = _thinned(TailTable.of(trials.choose_zero, trials.choose_one))
@@ -162,8 +156,8 @@ def choose_guessing(trials: TrialScores, delta: float, confidence: float) -> Gue
     )
 
 
-def guesses(trials: TrialScores, coins: NDArray[np.bool_], guessing: GuessRule) -> tuple[int, int]:
-    """How many coins (n,) are guessed, and how many of these rightly.
+def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int, int]:
+    """How many coins (n,) are guessed, and how many of the guesses are right.
 
     The number does not depend on the scores. Ties are decided by the order of the trials.
     """
@@ -177,7 +171,7 @@ def guesses(trials: TrialScores, coins: NDArray[np.bool_], guessing: GuessRule) 
     return count, int(((above >= below) == coins)[first].sum())
 
 
-def _thinned(tails: TailTable) -> NDArray[np.int64]:
+def _thinned(tails: TailTable) -> Ints:
     """Scores of the wrong and of the right hypothesis in the empty tail and some others, int64 (2, k)."""
     held = np.stack([tails.zero, tails.one])[:, ::-1]
     sizes = held.sum(axis=0)
@@ -186,7 +180,7 @@ def _thinned(tails: TailTable) -> NDArray[np.int64]:
     return np.concatenate([np.zeros((2, 1), dtype=np.int64), held[:, kept]], axis=1)
 
 
-def _pure_bound(right: ArrayLike, guesses: ArrayLike, alpha: float) -> NDArray[np.float64]:
+def _pure_bound(right: ArrayLike, guesses: ArrayLike, alpha: float) -> Floats:
     """ln(q / (1 - q)) of the q at which P[Bin(r, q) >= v] = alpha; v > 0; counts need not be whole."""
     from scipy import special
 

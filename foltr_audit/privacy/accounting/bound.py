@@ -9,7 +9,7 @@ from dataclasses import replace
 from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure, opening
 from foltr_audit.privacy.accounting.losses import PureLoss
 from foltr_audit.privacy.accounting.noise import LossProof, SensitivityBound, proofs_of
-from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.situation import IN_SUM, AccountingContext, UpperBound
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.observer_views import sees_lists
@@ -18,36 +18,39 @@ from foltr_audit.privacy.observer_views import sees_lists
 def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:
     """The best of all proofs that the events of a chain give; neighbours replace one unit of one client.
 
-    Each noise is a proof by itself, since what comes after it never depends on the clicks again, and so are
-    randomised clicks and metrics. A unit smaller than a client changes no message by more than a client does.
+    Each noise is a proof on its own, since nothing after it depends on the clicks again. So are randomised
+    clicks and metrics. A unit smaller than a client changes no message by more than a client does.
 
     - A single message is protected by the noise that its client added. So is a sum, since the others'
       messages are independent of it.
-    - A sum of m messages also holds the sum of m draws of the noise, if nothing happened to the messages
-      one by one after it was added. Unequal weights: weighted Laplace shares of scales `w_c s` add up to
+    - A sum of m messages also holds the sum of m draws of the noise, if nothing changed single messages
+      after it was added. Unequal weights: weighted Laplace shares of scales `w_c s` add up to
       the sum of shares of the smallest scale and something independent of it, because Laplace noise is
       self-decomposable: `((1 + a^2 t^2) / (1 + b^2 t^2))^(1/n)`, a <= b, is a characteristic function
       (Steutel & van Harn 2004, "Infinite divisibility of probability distributions on the real line",
       chapter V). The largest weight moves the sum most, so distances grow by the ratio of the two. For
       Gaussian noise the variances show the same.
-    - Other clients of a round that tell what they sent (view `colluding`) can be subtracted: what is left is
-      the sum over those that do not tell, or a single message. Of secure aggregation they also tell their
-      shares of other clients' secrets and the masks that they share: how likely it is that some message, or
-      the sum of some, can be opened counts to delta.
-    - An observer that also sees the shown lists sees what the noise on a message does not touch: a list that
-      a local model ranked follows from the clicks on the lists before it in the same round. Noise proves
-      nothing then, unless there is one list a round or the global model ranks them all; clicks that are
-      randomised before anything is learnt from them hide what follows from them too. Of a whole client no
-      list is hidden: lists tell what it asked.
-    - Whoever sees single messages in float64, before anything puts them on a grid, sees the last bits of
-      continuous noise, and with them what it was added to (Mironov 2012, "On significance of the least
-      significant bits for differential privacy", section 4): nothing is proven then.
+    - The messages of colluding clients (view `colluding`) can be subtracted: what is left is the sum over
+      the honest ones, or a single message. Under secure aggregation colluding clients also reveal their
+      shares of other clients' secrets and the masks that they share. The probability that this opens some
+      message, or the sum of some, counts towards delta.
+    - The noise on a message does not protect the shown lists: a list that a local model ranked follows from
+      the clicks on the lists before it in the same round. For an observer that sees lists, noise proves
+      nothing, unless there is one list a round or the global model ranks them all. Clicks that are
+      randomised before the client learns from them protect the lists too. Nothing hides a whole client,
+      since lists reveal its queries.
+    - The last bits of a float64 message with continuous noise, if nothing puts it on a grid, reveal what
+      the noise was added to (Mironov 2012, "On significance of the least significant bits for differential
+      privacy", section 4): nothing is proven then for whoever sees single messages.
     - Over T rounds losses compose for the units `query` and `client`. A single click or interaction is part
-      of one round; what follows depends on it only through what was observed in that round.
-    - A secret sample of fixed size amplifies noise, not randomised clicks (whose loss is smaller than that
-      between two clients); nor does it where others or lists tell who took part, or weights differ. Over
-      several rounds it amplifies units that every round may touch, not a click or an interaction: that is
-      learnt from in the round in which its client is sampled, which over T rounds happens more often.
+      of one round; later rounds depend on it only through what was observed in that round.
+    - A secret sample of fixed size amplifies noise, but not randomised clicks (whose loss is smaller than
+      that between two clients). It does not amplify where colluding clients or lists reveal who took part,
+      or where weights differ. Over several rounds it amplifies units that every round may touch, but not a
+      click or an interaction: the client learns from it in the round in which it is sampled, which over T
+      rounds happens more often.
+
+    See `docs/maths.md`, "Accounting".
 
     >>> from foltr_audit.privacy.noise import GammaShare
     >>> from foltr_audit.privacy.events import NormBound, NoiseAddition
@@ -61,7 +64,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
         return UpperBound(
             epsilon=math.inf,
             delta=situation.delta,
-            how="lists tell which queries a client asks; take --unit interaction",
+            how="lists reveal which queries a client asks; use --unit interaction",
         )
     proofs = [*_by_clicks(walked, situation), *_by_metrics(walked, situation), *_by_noise(walked, situation)]
     bounds = [_bound(proof, situation) for proof in proofs]
@@ -71,13 +74,6 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
         return replace(best, how="; but ".join([best.how, *dict.fromkeys(lost)]))
     reasons = list(dict.fromkeys(bound.how for bound in bounds)) or ["nothing randomises what a client sends"]
     return UpperBound(epsilon=math.inf, delta=situation.delta, how="; ".join(reasons))
-
-
-def over_rounds(
-    events: Sequence[PrivacyEvent], situation: AccountingContext, rounds: Sequence[int]
-) -> list[UpperBound]:
-    """The bound accumulated over each number of rounds: what is learnt about one client in its lifetime."""
-    return [upper_bound(events, replace(situation, rounds=count)) for count in rounds]
 
 
 def _by_clicks(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
@@ -93,7 +89,7 @@ def _by_clicks(walked: ChainSummary, situation: AccountingContext) -> Iterator[L
 
 
 def _by_metrics(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
-    """A metric is all of an interaction that a client sends, whatever query it asked."""
+    """A client sends nothing of an interaction but its metric, whatever query it asked."""
     if math.isinf(walked.metric_epsilon):
         return
     count = situation.interactions if situation.unit in ("query", "client") else 1
@@ -109,14 +105,15 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
             yield LossProof(None, noise.unbounded)
             continue
         if situation.lists_follow_clicks:
-            yield LossProof(None, _LISTS_TELL)
+            yield LossProof(None, _LISTS_REVEAL)
             continue
-        if _tells_last_bits(walked, situation):
-            yield LossProof(None, _LAST_BITS_TELL)
+        if _shows_last_bits(walked, situation):
+            yield LossProof(None, _LAST_BITS_REVEAL)
             continue
         yield from _in_message(noise, situation, share)
         if honest > 1 and (secure or situation.seen != "individual"):
             opened, why = _opened(walked, honest, situation)
+            # at delta 0 a sum that nobody can open (probability 0) still counts
             if opened > 0 and opened >= situation.delta:
                 yield LossProof(None, why, of_sum=True)
             else:
@@ -124,18 +121,18 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
                 yield from (replace(proof, spent=opened) for proof in proofs)
 
 
-_LISTS_TELL = (
+_LISTS_REVEAL = (
     "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
-    "--rank-with global ranks all with the global model"
+    "--rank-with global ranks all lists with the global model"
 )
 
-_LAST_BITS_TELL = (
-    "the last bits of float64 messages tell what continuous noise was added to; float32, or noise on a grid, "
-    "does not"
+_LAST_BITS_REVEAL = (
+    "the last bits of float64 messages reveal what continuous noise was added to; use float32, or noise on a "
+    "grid"
 )
 
 
-def _tells_last_bits(walked: ChainSummary, situation: AccountingContext) -> bool:
+def _shows_last_bits(walked: ChainSummary, situation: AccountingContext) -> bool:
     single = situation.seen == "individual" or _honest(walked, situation) == 1
     return situation.number_format == "float64" and single and walked.shows_last_bits
 
@@ -156,29 +153,29 @@ def _in_sum(
         return
     stretch = situation.largest_weight
     weighted = f", weights up to {stretch:.4g} : 1" if stretch > 1 else ""
-    told = " that are not told" if situation.seen == "colluding" else ""
+    honest_only = " of honest clients" if situation.seen == "colluding" else ""
     hidden = SensitivityBound(
         apart=noise.apart.times(stretch),
         parameters=situation.parameters,
         grid=noise.grid,
-        where=f"in the sum of {honest} messages{told}{weighted}",
+        where=f"{IN_SUM} {honest} messages{honest_only}{weighted}",
         stretch=stretch,
     )
     yield from (replace(proof, share=share) for proof in proofs_of(noise.law.summed(honest), hidden))
 
 
 def _opened(walked: ChainSummary, honest: int, situation: AccountingContext) -> tuple[float, str]:
-    """How likely those who tell are to open a message, or a smaller sum, in any of the rounds, and how."""
-    shares, telling = walked.key_shares, situation.colluders
-    if situation.seen != "colluding" or telling is None or shares is None:
+    """Probability that colluders open a message, or a smaller sum, in any of the rounds; and how they do."""
+    shares, colluders = walked.key_shares, situation.colluders
+    if situation.seen != "colluding" or colluders is None or shares is None:
         return 0.0, ""
     missing = situation.shares - _arriving(walked, situation)
-    cohort = CohortCounts(clients=situation.shares, missing=missing, telling=telling)
-    return min(1.0, situation.rounds * exposure(shares, cohort, honest)), opening(shares, telling)
+    cohort = CohortCounts(clients=situation.shares, missing=missing, colluders=colluders)
+    return min(1.0, situation.rounds * exposure(shares, cohort, honest)), opening(shares, colluders)
 
 
 def _honest(walked: ChainSummary, situation: AccountingContext) -> int:
-    """Messages in the sum whose senders tell nobody, the client's own included."""
+    """Messages of honest clients in the sum, the client's own included."""
     arriving = _arriving(walked, situation)
     if situation.seen != "colluding":
         return arriving
@@ -186,7 +183,7 @@ def _honest(walked: ChainSummary, situation: AccountingContext) -> int:
 
 
 def _arriving(walked: ChainSummary, situation: AccountingContext) -> int:
-    """Messages in the sum. A secure sum of fewer than its threshold is never opened."""
+    """Messages in the sum. The server learns no secure sum of fewer than its threshold."""
     fewest = min(walked.at_least or 1, situation.shares)
     if situation.arriving is not None:
         return max(situation.arriving, fewest)
@@ -195,9 +192,9 @@ def _arriving(walked: ChainSummary, situation: AccountingContext) -> int:
 
 def _share(situation: AccountingContext) -> float:
     """The share of clients in a sample that amplifies; 1 where none does."""
-    told = situation.seen == "colluding" or sees_lists(situation.view)
+    revealed = situation.seen == "colluding" or sees_lists(situation.view)
     once = situation.rounds == 1 or situation.touched > 1
-    hidden = situation.secret_sample and not told and situation.largest_weight == 1
+    hidden = situation.secret_sample and not revealed and situation.largest_weight == 1
     return situation.sampled if hidden and once else 1.0
 
 

@@ -1,7 +1,7 @@
 """Composition: what one mechanism costs when it runs several times, at a delta.
 
 Every function gives an upper bound. At delta = 0 pure epsilons add up; the numerical accountants of
-dp-accounting are asked for positive deltas only.
+dp-accounting are used for positive deltas only. See `docs/maths.md`, "Composition".
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from foltr_audit.privacy.noise.conversions import ORDERS
 
-_SMALLEST_DELTA = 1e-12  # below, rounding errors of a Fourier transform could matter
+_SMALLEST_DELTA = 1e-12  # below, rounding errors of the Fourier transform that convolves could matter
 _SPREAD = 40.0  # standard deviations of a binomial law that are summed up; the rest counts in full
 _LARGEST_SAMPLED_ORDER = 128  # the time for an order grows with its square
-_LONGEST = 2_000_000  # bins of a composed distribution
+_LONGEST = 2_000_000  # bins of a composed distribution at most, which bounds time and memory
 
 
 def amplified(epsilon: float, share: float) -> float:
-    """Pure epsilon after a secret sample of fixed size; of an (eps, delta) the delta shrinks to share delta.
+    """Pure epsilon after a secret sample of fixed size; a delta shrinks to share times delta.
 
     `ln(1 + q (e^eps - 1))` for neighbours that replace one client.
 
@@ -41,7 +41,7 @@ def amplified_over(once: Callable[[float], float], rounds: int, delta: float, sh
 def pure_over(epsilon: float, times: int, delta: float) -> float:
     """Epsilon of any mechanism of a pure epsilon that runs several times.
 
-    Randomised response is the worst of them: its privacy loss is +eps or -eps, and a binomial law counts.
+    Randomised response is the worst of them: its privacy loss is +eps or -eps, and their number binomial.
 
     Source: Kairouz, Oh & Viswanath 2015, "The composition theorem for differential privacy", theorem 3.3.
     """
@@ -69,10 +69,10 @@ def pure_over(epsilon: float, times: int, delta: float) -> float:
 def laplace_over(epsilon: float, times: int, delta: float) -> float:
     """Epsilon of the Laplace mechanism of a pure epsilon = L1 distance / scale that runs several times.
 
-    One coordinate that takes the whole distance is the worst: Laplace noise is log-concave, so going there
-    in several steps is a group of neighbours in a row, which is no easier to tell apart than one long step
-    (Dong, Roth & Su 2022, "Gaussian differential privacy", lemma A.5). Its trade-off curve is exact for
-    one run; for several, privacy loss distributions that err on the safe side are convolved.
+    One coordinate that takes the whole distance is the worst: Laplace noise is log-concave, so several
+    shorter steps, a group of neighbours in a row, are no easier to tell apart than one long step,
+    Roth & Su 2022, "Gaussian differential privacy", lemma A.5). Its trade-off curve is exact for one run;
+    for several runs, privacy loss distributions that err on the safe side are convolved.
 
     Source: Doroshenko et al. 2022, "Connect the dots: tighter discrete approximations of privacy loss
     distributions", as in dp-accounting.
@@ -95,7 +95,7 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> float:
-    """Epsilon of Gaussian noise on a secret sample of fixed size, drawn anew each round.
+    """Epsilon of Gaussian noise on a secret sample of fixed size, drawn again each round.
 
     Args:
         mu: L2 distance of two neighbouring sums over the standard deviation, without sampling.
@@ -109,7 +109,7 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
-    parts = 10**6
+    parts = 10**6  # dp-accounting takes whole numbers of clients: the share is rounded up to a millionth
     orders = [order for order in ORDERS if order <= _LARGEST_SAMPLED_ORDER]
     accountant = RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_ONE)
     event = dp_accounting.SampledWithoutReplacementDpEvent(

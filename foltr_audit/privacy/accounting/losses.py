@@ -1,10 +1,9 @@
-"""What one round of a mechanism costs, and what several rounds of it do."""
+"""The privacy loss of one round of a mechanism, and of several rounds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from foltr_audit.privacy.accounting.composition import (
     amplified,
@@ -16,16 +15,9 @@ from foltr_audit.privacy.accounting.composition import (
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_epsilon
 
 
-class PrivacyLoss(Protocol):
-    """The privacy loss of one round."""
-
-    def epsilon(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds; `share` of the clients take part in each, 1 if it is known who."""
-
-
 @dataclass(frozen=True)
 class PureLoss:
-    """Of a mechanism of which no more than its pure epsilon is known.
+    """The loss of a mechanism of which no more than its pure epsilon is known.
 
     Attributes:
         once: its epsilon.
@@ -36,7 +28,7 @@ class PureLoss:
     count: int = 1
 
     def epsilon(self, rounds: int, delta: float, share: float) -> float:
-        """Epsilon at delta after T rounds."""
+        """Epsilon at delta after T rounds; `share`: of the clients in a round's secret sample, 1 without."""
         if share < 1:
             return pure_over(amplified(self.count * self.once, share), rounds, delta)
         return pure_over(self.once, rounds * self.count, delta)
@@ -44,7 +36,7 @@ class PureLoss:
 
 @dataclass(frozen=True)
 class LaplaceLoss:
-    """Of Laplace noise, or of more.
+    """The loss of Laplace noise; an upper bound for sums of several Laplace draws.
 
     Attributes:
         once: L1 distance over scale.
@@ -63,12 +55,12 @@ class LaplaceLoss:
 
 @dataclass(frozen=True)
 class GaussianLoss:
-    """Of a mu-GDP mechanism: T rounds of mu are one of sqrt(T) mu.
+    """The loss of a mu-GDP mechanism: T rounds of mu are one round of sqrt(T) mu.
 
     Source: Dong, Roth & Su 2022, "Gaussian differential privacy", corollary 3.3.
 
     Attributes:
-        mu: of Gaussian noise the L2 distance over the standard deviation.
+        mu: for Gaussian noise, the L2 distance over the standard deviation.
         normal: the noise is Gaussian itself, for which a secret sample is accounted more tightly.
     """
 
@@ -90,3 +82,7 @@ class GaussianLoss:
         if mu == 0:
             return 0.0
         return gaussian_epsilon(mu, delta) if delta > 0 and mu <= LARGEST else math.inf
+
+
+PrivacyLoss = PureLoss | LaplaceLoss | GaussianLoss
+"""The privacy loss of one round of a mechanism."""

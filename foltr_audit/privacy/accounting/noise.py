@@ -1,4 +1,4 @@
-"""Which loss one kind of noise bounds, and why another kind bounds none."""
+"""The privacy loss that each kind of noise proves, or why it proves none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShar
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityBound:
-    """What noise has to hide.
+    """The distance between neighbours that noise has to hide.
 
     Attributes:
         apart: how far apart two neighbouring vectors may be, `stretch` included.
@@ -39,7 +39,7 @@ class LossProof:
         kind: what kind of noise it is, in a word or two.
         share: share of the clients in a secret sample that amplifies it; 1 where there is none.
         of_sum: it is about the noise of all clients together.
-        spent: how much of delta is spent on what may go wrong otherwise.
+        spent: how much of delta goes to other ways to fail.
     """
 
     loss: PrivacyLoss | None
@@ -51,7 +51,7 @@ class LossProof:
 
 
 def proofs_of(law: AdditiveNoise, hidden: SensitivityBound) -> tuple[LossProof, ...]:
-    """The losses of independent noise of a law on every coordinate of vectors that it has to hide."""
+    """The losses of independent noise of a law on every coordinate."""
     match law:
         case GammaShare():
             return gamma_proofs(law, hidden)
@@ -59,11 +59,11 @@ def proofs_of(law: AdditiveNoise, hidden: SensitivityBound) -> tuple[LossProof, 
             return (gaussian_proof(law, hidden),)
         case DiscreteGaussian() | Skellam():
             return (grid_proof(law, hidden),)
-    return (LossProof(None, f"noise {law.text} is of no law that accounting knows"),)
+    return (LossProof(None, f"accounting does not know the law {law.text}"),)
 
 
 def gaussian_proof(law: Gaussian, hidden: SensitivityBound) -> LossProof:
-    """Of Gaussian noise: the L2 distance over sigma.
+    """The loss of Gaussian noise: mu is the L2 distance over sigma.
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", theorem 8.
     """
@@ -72,9 +72,9 @@ def gaussian_proof(law: Gaussian, hidden: SensitivityBound) -> LossProof:
 
 
 def grid_proof(law: DiscreteGaussian | Skellam, hidden: SensitivityBound) -> LossProof:
-    """Of noise on a grid, for vectors on that grid: as private as a Gaussian of nearly the same deviation.
+    """The loss of noise on a grid, for vectors on that grid: nearly that of a Gaussian of its deviation.
 
-    Noise off the grid would tell by its last digits; so would a sum in which draws have different weights.
+    The last digits of a message off the grid would reveal it; so would a sum of draws of different weights.
 
     Source: `foltr_audit.privacy.noise.probit`. The Renyi divergences of Kairouz, Liu & Steinke 2021
     (proposition 14) and Agarwal, Kairouz & Liu 2021 (theorem 3.5) give about 8 % more at delta 1e-5.
@@ -82,15 +82,15 @@ def grid_proof(law: DiscreteGaussian | Skellam, hidden: SensitivityBound) -> Los
     name = "discrete Gaussian" if isinstance(law, DiscreteGaussian) else "Skellam"
     how = f"{name} noise of deviation {law.scale:.4g} on a grid of {law.step:.4g} {hidden.where}"
     if not whole_multiple(hidden.grid, law.step):
-        return LossProof(None, f"{how}: messages are not rounded to that grid before")
+        return LossProof(None, f"{how}: messages are not rounded to that grid before the noise")
     if hidden.stretch > 1:
-        return LossProof(None, f"{how}: weights that differ spoil the grid")
+        return LossProof(None, f"{how}: different weights move the sum off the grid")
     how += f", L2 distance {hidden.apart.l2:.4g}"
     return LossProof(GaussianLoss(hidden.apart.l2 * law.gaussian_slope, normal=False), how, name)
 
 
 def gamma_proofs(law: GammaShare, hidden: SensitivityBound) -> tuple[LossProof, ...]:
-    """Of Gamma shares, whose sum has the shape a = their number / n.
+    """The losses of Gamma shares, whose sum has the shape a = their number / n.
 
     With a >= 1 the loss of a coordinate grows by no more than its shift over the scale, and L1 counts; and
     the sum of several Laplace draws is nearly Gaussian, for which L2 counts. For 1/2 < a < 1 the density is
@@ -120,7 +120,7 @@ def gamma_proofs(law: GammaShare, hidden: SensitivityBound) -> tuple[LossProof, 
 
 
 def _by_root(hidden: SensitivityBound) -> str:
-    """Says so where an L2 bound had to do for L1."""
+    """A note where the L1 bound follows from an L2 bound."""
     size, l2 = hidden.parameters, hidden.apart.l2
     stretched = size > 1 and math.isclose(hidden.apart.l1, math.sqrt(size) * l2, rel_tol=1e-9)
     return f" (sqrt({size}) times {l2:.4g} in L2)" if stretched else ""

@@ -24,7 +24,7 @@ class Norms:
 
     @classmethod
     def of_ball(cls, radius: float, order: float) -> Norms:
-        """Of a vector in one ball of order 1, 2 or infinity."""
+        """The bounds of a vector in one ball of order 1, 2 or infinity."""
         return cls(**{{1.0: "l1", 2.0: "l2", math.inf: "linf"}[float(order)]: radius})
 
     @property
@@ -33,19 +33,19 @@ class Norms:
         return math.isfinite(min(self.l1, self.l2, self.linf))
 
     def within(self, other: Norms) -> Norms:
-        """Of a vector that obeys both."""
+        """The bounds of a vector that obeys both."""
         return Norms(min(self.l1, other.l1), min(self.l2, other.l2), min(self.linf, other.linf))
 
     def times(self, factor: float) -> Norms:
-        """Of the vector times a positive number."""
+        """The bounds of the vector times a positive number."""
         return Norms(self.l1 * factor, self.l2 * factor, self.linf * factor)
 
     def moved(self, by: float, size: int) -> Norms:
-        """Of a vector of `size` coordinates after each of them moved by at most `by`."""
+        """The bounds of a vector of `size` coordinates after each of them moved by at most `by`."""
         return Norms(self.l1 + size * by, self.l2 + math.sqrt(size) * by, self.linf + by)
 
     def tightened(self, size: int) -> Norms:
-        """What the three bounds say together of a vector of `size` coordinates.
+        """The three bounds for a vector of `size` coordinates, each as small as the others allow.
 
         `linf <= l2 <= l1 <= sqrt(P) l2`, `l2 <= sqrt(P) linf`, `l1 <= P linf` and `l2^2 <= l1 linf`.
         """

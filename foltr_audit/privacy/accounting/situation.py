@@ -1,4 +1,4 @@
-"""What an upper bound is asked for, and what comes back."""
+"""What an upper bound is computed for, and the bound itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.privacy.events import UNITS
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 
+IN_SUM = "in the sum of"
+"""How `UpperBound.how` begins to say that a bound rests on the noise of all messages of a sum."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingContext:
-    """Whose observations, of what, under which circumstances; neighbours replace one unit of one client.
+    """What a bound is for: an observer, a unit, a run. Neighbours replace one unit of one client.
 
     The weights of clients in the sum (their numbers of interactions) are public and the same for both
     neighbours.
@@ -22,17 +25,17 @@ class AccountingContext:
         view: whose observations, of `VIEWS`.
         unit: what two neighbouring inputs differ in, of `UNITS`.
         parameters: coordinates P of a message.
-        shares: number n of clients whose noise shares are reckoned to arrive.
+        shares: number n of clients whose noise shares are assumed to arrive.
         arriving: messages in the sum, 1 to n. None: n of them, or with secure aggregation the fewest
             that it sums.
-        colluders: of view `colluding`, how many of the other clients tell the server what they sent; None
-            for all of them. Their messages are taken to be among those that arrive.
+        colluders: for view `colluding`, how many of the other clients collude with the server; None for
+            all of them. Their messages are assumed to be among those that arrive.
         interactions: B, interactions of a client in one round.
         ranked_with: the model that ranks a client's lists: its `local` one, so that a list follows from the
             clicks on the lists before it in the same round, or the `global` one.
         list_length: longest shown list.
-        number_format: how a message is sent. The last bits of a `float64` number with continuous noise tell
-            what the noise was added to; `float32` rounds them away.
+        number_format: how a message is sent. The last bits of a `float64` number with continuous noise
+            reveal what the noise was added to; `float32` rounds them away.
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
         delta: delta of the bound; 0 for pure differential privacy.
@@ -67,14 +70,11 @@ class AccountingContext:
         for name in ("parameters", "shares", "interactions", "list_length", "rounds"):
             if not getattr(self, name) >= 1:
                 raise UsageError(f"accounting: {name} {getattr(self, name)}; expected at least 1")
-        if self.arriving is not None and not 1 <= self.arriving <= self.shares:
-            raise UsageError(
-                f"--arriving: {self.arriving} of {self.shares} messages; expected 1 to {self.shares}"
-            )
-        if self.colluders is not None and not 0 <= self.colluders < self.shares:
-            raise UsageError(
-                f"--colluders: {self.colluders} of {self.shares} clients; expected 0 to {self.shares - 1}"
-            )
+        n, arriving, colluders = self.shares, self.arriving, self.colluders
+        if arriving is not None and not 1 <= arriving <= n:
+            raise UsageError(f"--arriving: {arriving} of {n} messages; expected 1 to {n}")
+        if colluders is not None and not 0 <= colluders < n:
+            raise UsageError(f"--colluders: {colluders} of {n} clients; expected 0 to {n - 1}")
         if not 1 <= self.largest_weight < math.inf:
             raise UsageError(f"accounting: largest weight {self.largest_weight}; expected at least 1")
         if not 0 <= self.delta < 1:
@@ -111,3 +111,8 @@ class UpperBound:
     epsilon: float
     delta: float
     how: str
+
+    @property
+    def of_sum(self) -> bool:
+        """Whether it rests on the noise of all messages of a sum together, not on that of one message."""
+        return IN_SUM in self.how

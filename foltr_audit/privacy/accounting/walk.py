@@ -1,10 +1,10 @@
-"""From what happens to a message to what each proof builds on: distances, noise, and what came after it."""
+"""From the events of a chain to what proofs use: distances, noise, and what happens after the noise."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foltr_audit.privacy.accounting.norms import Norms, whole_multiple
 from foltr_audit.privacy.events import (
@@ -46,7 +46,7 @@ class ProtectiveNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSummary:
-    """What a chain's events come to.
+    """A summary of a chain's events.
 
     Attributes:
         noises: noise that was added, in order.
@@ -72,7 +72,7 @@ class ChainSummary:
 
 
 def walk(events: Iterable[PrivacyEvent], parameters: int) -> ChainSummary:
-    """Follow the events in their order, for messages of P coordinates."""
+    """Go through the events in their order, for messages of P coordinates."""
     walker = _SensitivityTracker(parameters)
     for event in events:
         walker.take(event)
@@ -90,8 +90,8 @@ class _SensitivityTracker:
     """Where messages may lie now.
 
     `inside` holds the balls around the origin and around the global model, `apart` how far apart two
-    messages that got the same noise may be. A bound is taken to be reached by moving a message towards the
-    centre of its ball, as scaling and projection do, so that earlier bounds of the same kind survive.
+    messages with the same noise may be. Links are assumed to bound a message by moving it towards the
+    centre of its ball, as scaling and projection do, so that earlier bounds of the same kind remain.
     """
 
     def __init__(self, parameters: int) -> None:
@@ -107,7 +107,7 @@ class _SensitivityTracker:
         self.key_shares: KeyShares | None = None
 
     def take(self, event: PrivacyEvent) -> None:
-        """One event more."""
+        """Apply one more event."""
         match event:
             case ClickRandomization():
                 self.bit_epsilon = min(self.bit_epsilon, event.epsilon)
@@ -134,7 +134,7 @@ class _SensitivityTracker:
         self.apart = apart.tightened(self.parameters)
         self.noises.append(ProtectiveNoise(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
         self.inside = dict.fromkeys(KINDS, Norms())
-        self.why = "nothing bounds the messages after the noise before"
+        self.why = "nothing bounds the messages between the two noises"
         self.grid = _common_grid(self.grid, step_of(law))
 
     def _rounded(self, event: GridRounding) -> None:
@@ -149,7 +149,7 @@ class _SensitivityTracker:
     def _bounded(self, event: NormBound) -> None:
         if not event.always and event.of == "model":
             self._only(event.of)
-            self.why = "a client without a step sends the global model, which nothing keeps in the ball"
+            self.why = "a client without a step sends the global model, which may lie outside the ball"
         else:
             self._only(event.of)
             ball = Norms.of_ball(event.norm, event.ord)
@@ -165,23 +165,23 @@ class _SensitivityTracker:
         if self.at_least is not None:
             return  # it acts on the sum
         self._only(None)
-        self.why = f"{mechanism} states nothing about the messages that it leaves"
+        self.why = f"{mechanism} does not declare what it does to messages"
         self._spoil(f"{mechanism} changes each message after its noise")
 
     def _only(self, of: str | None) -> None:
-        """Nothing but the bounds of one kind survives."""
+        """Drop all bounds but those of one kind."""
         self.inside = {kind: norms if kind == of else Norms() for kind, norms in self.inside.items()}
         self.apart = Norms()
         self.grid = 0.0
 
     def _spoil(self, how: str, *, also_in_sum: bool = False) -> None:
-        """Later noise is untouched by it; a secure sum's own encoding comes before the sum, though."""
+        """Record what changed single messages after their noise.
+
+        Behind a secure sum links act on the sum. The sum's own encoding still acts on single messages.
+        """
         if self.at_least is not None and not also_in_sum:
             return
-        self.noises = [
-            noise if noise.spoilt else ProtectiveNoise(**{**vars(noise), "spoilt": how})
-            for noise in self.noises
-        ]
+        self.noises = [noise if noise.spoilt else replace(noise, spoilt=how) for noise in self.noises]
 
 
 def step_of(law: AdditiveNoise) -> float:

@@ -1,8 +1,8 @@
-"""Laws of the noise that defenses add: what they draw from, and what an observer may know of it.
+"""Laws of the noise that defenses add.
 
-A law's `text` is how it travels as public knowledge; `parse_law` reads it back. `GammaShare`, `Gaussian`,
-`Skellam` and `DiscreteGaussian` are laws that defenses draw from. Decoders use `RoundingNoise` where there is
-no noise and `ScaleFreeNoise` where nothing is known of it.
+A law's `text` makes it public knowledge; `parse_law` reads it back. Defenses draw from `GammaShare`,
+`Gaussian`, `Skellam` and `DiscreteGaussian`. Decoders use `RoundingNoise` where there is no noise and
+`ScaleFreeNoise` where nothing is known of it. See `docs/maths.md`, "Noise".
 """
 
 from __future__ import annotations

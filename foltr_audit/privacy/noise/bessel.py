@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-_LARGE_ORDER, _LARGE_ARGUMENT = 25.0, 1e4  # from where K is taken from its expansion
-_LARGE = 100.0  # sqrt(order^2 + z^2) from where I is
-_SERIES_TERMS = 16
+from foltr_audit.utils.arrays import Floats
+
+# SciPy's `kve` overflows for large orders and small arguments, and `ive` becomes 0: from these
+# limits on the logarithm is taken from an expansion, whose error is given below.
+_LARGE_ORDER, _LARGE_ARGUMENT = 25.0, 1e4  # of K
+_LARGE = 100.0  # sqrt(order^2 + z^2) of I
+_SERIES_TERMS = 16  # for z < 1 the next one is below 1e-30
 
 
-def log_bessel_k(order: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_bessel_k(order: float, z: Floats) -> Floats:
     """Logarithm of K of an order >= 0 at each z > 0."""
     from scipy.special import kve
 
@@ -23,7 +26,7 @@ def log_bessel_k(order: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
     return out
 
 
-def log_scaled_bessel_i(orders: NDArray[np.float64], z: float) -> NDArray[np.float64]:
+def log_scaled_bessel_i(orders: Floats, z: float) -> Floats:
     """Logarithm of `exp(-z) I(z)` of each order >= 0, for one z > 0."""
     from scipy.special import ive
 
@@ -36,8 +39,8 @@ def log_scaled_bessel_i(orders: NDArray[np.float64], z: float) -> NDArray[np.flo
     return out
 
 
-def _log_series_i(orders: NDArray[np.float64], z: float) -> NDArray[np.float64]:
-    """Logarithm of I for z <= 1, where a few terms of its power series are all that there is.
+def _log_series_i(orders: Floats, z: float) -> Floats:
+    """Logarithm of I for z <= 1, where a few terms of its power series reach full precision.
 
     Source: Olver et al. 2010, "NIST handbook of mathematical functions", 10.25.2.
     """
@@ -50,8 +53,8 @@ def _log_series_i(orders: NDArray[np.float64], z: float) -> NDArray[np.float64]:
     return np.asarray(orders * math.log(0.5 * z) - gammaln(orders + 1.0) + np.log1p(rest))
 
 
-def _expanded_log_bessel_k(order: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithm of K for a large order or argument: K errs by a share of about (order^2 + z^2)^(-5/2).
+def _expanded_log_bessel_k(order: float, z: Floats) -> Floats:
+    """Logarithm of K for a large order or argument: K has a relative error of about (order^2 + z^2)^(-5/2).
 
     Source: Olver et al. 2010, "NIST handbook of mathematical functions", 10.41.4 and 10.41.10, with
     r = sqrt(order^2 + z^2) as the unit, so that it holds for order 0 too.
@@ -63,8 +66,8 @@ def _expanded_log_bessel_k(order: float, z: NDArray[np.float64]) -> NDArray[np.f
     )
 
 
-def _expanded_log_scaled_bessel_i(orders: NDArray[np.float64], z: float) -> NDArray[np.float64]:
-    """Logarithm of `exp(-z) I(z)` where order or argument is large; I errs as K does.
+def _expanded_log_scaled_bessel_i(orders: Floats, z: float) -> Floats:
+    """Logarithm of `exp(-z) I(z)` where order or argument is large; I has the error of K.
 
     Source: Olver et al. 2010, "NIST handbook of mathematical functions", 10.41.3 and 10.41.10, in the
     same unit. `r - z` is written without a difference of large numbers.
@@ -75,8 +78,8 @@ def _expanded_log_scaled_bessel_i(orders: NDArray[np.float64], z: float) -> NDAr
     return np.asarray(np.log1p(rest) + rise - 0.5 * (math.log(2.0 * math.pi) + np.log(r)))
 
 
-def _terms(p: NDArray[np.float64], unit: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What four terms of the uniform expansions add to 1: `sum_i U_i(p) / unit^i`."""
+def _terms(p: Floats, unit: Floats) -> Floats:
+    """The uniform expansions less their leading 1, by four terms: `sum_i U_i(p) / unit^i`."""
     terms = (
         (3 - 5 * p) / 24,
         (81 + p * (-462 + p * 385)) / 1152,

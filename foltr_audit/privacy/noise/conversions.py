@@ -1,4 +1,4 @@
-"""From noise to (epsilon, delta) and back: the Gaussian mechanism, and what Renyi divergences give."""
+"""From noise to (epsilon, delta) and back: the Gaussian mechanism, and Renyi divergences."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_mu
 
 _CLASSICAL_LARGEST = 1.0
 _DIGITS = 10
-_MARGIN = 1e-6  # for 1e-4 .. 100 and a delta from 1e-15 rounding loses 2e-9 of delta, at most 6e-7
+_MARGIN = 1e-6  # for eps in 1e-4 .. 100 and delta from 1e-15, rounding loses 2e-9 of delta, at most 6e-7
 ORDERS = (*range(2, 65), *(round(2 ** (i / 4)) for i in range(25, 81)))
-"""Whole orders at which Renyi divergences are converted."""
+"""Whole orders at which Renyi divergences are converted: all up to 64, then four per doubling to 2^20."""
 
 
 @lru_cache(maxsize=256)
 def gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
     """The smallest sigma of a Gaussian mechanism that is (eps, delta) private, per sensitivity to ten digits.
 
-    Never too small: it aims at a delta that is smaller by more than rounding loses in this range, and is
-    rounded up, without the digits in which the special functions of systems differ.
+    Never too small: it is for a delta that is smaller by more than rounding loses in this range, and is
+    rounded up to ten digits. In further digits the special functions of systems differ.
 
     Args:
-        eps: epsilon, at least 1e-6; above 1e9 it counts as that.
+        eps: epsilon, at least 1e-6; values above 1e9 count as 1e9.
         delta: at least 1e-30, below 1.
         sensitivity: L2 distance of neighbouring inputs, above 0.
 
@@ -40,7 +40,7 @@ def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> fl
     Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem A.1.
 
     Raises:
-        ValueError: eps is above 1, where less noise than needed would come out.
+        ValueError: eps is above 1, where the formula gives too little noise.
     """
     if not eps <= _CLASSICAL_LARGEST:
         raise ValueError(
@@ -50,13 +50,17 @@ def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> fl
 
 
 def _rounded_up(x: float) -> float:
-    """A positive number at `_DIGITS` digits, not below it."""
+    """A positive number at `_DIGITS` digits, not below it.
+
+    In exact decimals, since the result is a proof. `auditing.noise_for_target` rounds in binary instead: its
+    numbers are checked afterwards, and 1.1 has to stay 1.1.
+    """
     exact = Decimal(x)
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), ROUND_CEILING))
 
 
 def epsilon_of_renyi(divergence: Callable[[int], float], delta: float) -> float:
-    """The smallest epsilon at a delta that Renyi divergences of the orders `ORDERS` show; at least 0.
+    """The smallest epsilon at a delta that Renyi divergences of the orders `ORDERS` prove; at least 0.
 
     Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", proposition 12.
     """

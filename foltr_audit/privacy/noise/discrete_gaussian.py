@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise.base import FARTHEST, MOST_STEPS, check_count, multiples, plain, unbounded_loss
-from foltr_audit.privacy.noise.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
+from foltr_audit.privacy.noise.base import (
+    FARTHEST,
+    ParametricNoise,
+    check_count,
+    check_grid,
+    multiples,
+    stream_key,
+)
+from foltr_audit.privacy.noise.probit import slope_of_lattice
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Floats
 
-_FEWEST_STEPS = 0.5
 _LATTICE = np.arange(1.0, 6.0)  # further terms of the sums below are smaller than 1e-70
-_SUMMANDS = 10_000
+_SUMMANDS = 10_000  # terms of tau that are added one by one: the later ones are all but equal
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian:
+class DiscreteGaussian(ParametricNoise):
     """The sum of `count` discrete Gaussian variates on the multiples of `step`.
+
+    As text e.g. `discrete-gaussian:sigma=0.5,step=0.01,count=7`.
 
     P(k step) of one of them is proportional to `exp(-(k step / sigma)^2 / 2)`. Their sum is **not** again a
     discrete Gaussian. Its variance is `count` times that of one, exactly. Its log mass is given as that of
@@ -39,23 +48,15 @@ class DiscreteGaussian:
         UsageError: sigma, step or count out of range.
     """
 
+    name: ClassVar[str] = "discrete-gaussian"
+
     sigma: float
     step: float
     count: int = 1
 
     def __post_init__(self) -> None:
         check_count(self.count)
-        if not (0 < self.step < math.inf and _FEWEST_STEPS <= self.sigma / self.step <= MOST_STEPS):
-            raise UsageError(
-                f"noise: discrete Gaussian of sigma {self.sigma:g} on a grid of {self.step:g}; "
-                "expected sigma from 1/2 to 2^24 grid steps"
-            )
-
-    @property
-    def text(self) -> str:
-        """The law as public knowledge, e.g. `discrete-gaussian:sigma=0.5,step=0.01,count=7`."""
-        count = f",count={self.count}" if self.count != 1 else ""
-        return f"discrete-gaussian:sigma={plain(self.sigma)},step={plain(self.step)}{count}"
+        check_grid("discrete Gaussian", self.sigma, self.step, (0.5, "1/2"))
 
     @property
     def scale(self) -> float:
@@ -79,7 +80,7 @@ class DiscreteGaussian:
         rest = (self.count - 1 - k.size) * float(terms[-1]) if k.size else 0.0
         return 10.0 * (float(terms.sum()) + rest)
 
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
+    def log_density(self, x: ArrayLike) -> Floats:
         """Natural logarithm of the mass at each multiple of `step` over `step`, smooth in between."""
         spread = self.scale / self.step
         images = 1.0 + 2.0 * float(np.exp(-2.0 * (math.pi * spread * _LATTICE) ** 2).sum())
@@ -87,48 +88,36 @@ class DiscreteGaussian:
         constant = 0.5 * math.log(2.0 * math.pi) + math.log(self.scale) + math.log(images)
         return np.asarray(-0.5 * z * z - constant)
 
-    def integers(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
+    def integers(self, streams: ClientStreams, size: int) -> Floats:
         """Noise in grid steps, whole numbers as float64, (C, size); in time proportional to `count`."""
         from foltr_audit.kernels.discrete_gaussian import discrete_gaussians
 
-        drawn = discrete_gaussians(
-            self.sigma / self.step,
-            size * self.count,
-            streams.clients,
-            streams.round,
-            streams.purpose_code,
-            np.uint64(streams.key),
-        )
+        drawn = discrete_gaussians(self.sigma / self.step, size * self.count, *stream_key(streams))
         return np.asarray(drawn.reshape(streams.clients.size, size, self.count).sum(axis=2))
 
-    def sample(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
+    def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One sum per client and coordinate, shape (C, size)."""
         return self.step * self.integers(streams, size)
 
     def summed(self, count: int) -> DiscreteGaussian:
-        """The law of the sum of `count` >= 1 independent ones."""
+        """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
-
-    def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
-        """Infinite for any shift: it has a loss for a delta above 0 only."""
-        return unbounded_loss(shifts)
 
     @property
     def gaussian_slope(self) -> float:
         """The c of `AdditiveNoise` for moves by multiples of the grid.
 
-        That of one discrete Gaussian, and for a sum what the error of its log mass, tau / 2, adds to the
-        difference of two heights `Phi^-1(F)`: at most `sqrt(pi / 2) tau`, since `S(x) / phi(x)` is nowhere
-        larger than at 0.
+        It is that of one discrete Gaussian. For a sum, the error of its log mass, tau / 2, adds to the
+        difference of two heights `Phi^-1(F)` at most `sqrt(pi / 2) tau`, since `S(x) / phi(x)` is
+        largest at 0.
 
         Source: `foltr_audit.privacy.noise.probit`; sums of log-concave lattice laws are log-concave.
         """
-        spread = self.scale / self.step
-        if spread > CHECKED_STEPS:
-            slope = fine_slope(float(self.log_density(0.0)) + math.log(self.step))
-        else:
-            masses = self.log_density(lattice_points(spread) * self.step) + math.log(self.step)
-            slope = lattice_slope(masses)
+
+        def log_mass(k: Floats) -> Floats:
+            return self.log_density(k * self.step) + math.log(self.step)
+
+        slope = slope_of_lattice(log_mass, self.scale / self.step)
         error = math.sqrt(0.5 * math.pi) * self.tau if self.count > 1 else 0.0
         return (slope + error) / self.step
 

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise.base import check_scale, multiples, plain
+from foltr_audit.privacy.noise.base import ParametricNoise, check_count, check_scale, multiples, stream_key
 from foltr_audit.privacy.noise.bessel import log_bessel_k
 from foltr_audit.privacy.noise.probit import MIXTURE_PEAK
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Floats
 
 _NEAR = 1e-2  # multiples of the scale below which the first terms of a series are exact
 FLOOR = 1e-9
-"""What |x| / scale of a Gamma share counts as at least: its density may be infinite at 0."""
+"""Smallest |x| / scale at which the density of a Gamma share is taken: it may be infinite at 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GammaShare:
+class GammaShare(ParametricNoise):
     """The sum of `count` of n independent shares, all of which together are Laplace noise.
+
+    As text e.g. `gamma-share:n=1000,scale=2.5,count=7`.
 
     A share is `gamma - gamma'` with both Gamma(shape 1/n, scale s); n of them sum to Laplace(s).
     The variance of one is 2 s^2 / n. For n >= 2 most coordinates of a share are vanishingly small.
@@ -39,6 +43,8 @@ class GammaShare:
         UsageError: n, scale or count out of range.
     """
 
+    name: ClassVar[str] = "gamma-share"
+
     n: int
     scale: float
     count: int = 1
@@ -46,8 +52,7 @@ class GammaShare:
     def __post_init__(self) -> None:
         if not self.n >= 1:
             raise UsageError(f"noise: {self.n} Gamma shares; expected at least 1")
-        if not self.count >= 1:
-            raise UsageError(f"noise: a sum of {self.count} Gamma shares; expected at least 1")
+        check_count(self.count, "Gamma shares")
         check_scale("scale", self.scale)
 
     @property
@@ -56,48 +61,35 @@ class GammaShare:
         return self.count / self.n
 
     @property
-    def text(self) -> str:
-        """The law as public knowledge, e.g. `gamma-share:n=1000,scale=2.5,count=7`."""
-        count = f",count={self.count}" if self.count != 1 else ""
-        return f"gamma-share:n={self.n},scale={plain(self.scale)}{count}"
-
-    @property
     def variance(self) -> float:
         """Variance of one coordinate."""
         return 2.0 * self.shape * self.scale * self.scale
 
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Natural logarithm of the density at each x; where |x| < 1e-9 scale, what it is there."""
+    def log_density(self, x: ArrayLike) -> Floats:
+        """Natural logarithm of the density at each x; closer to 0 than 1e-9 scales, that at 1e-9 scales."""
         z = np.maximum(multiples(x, self.scale), FLOOR)
         order = self.shape - 0.5
         constant = math.lgamma(self.shape) + 0.5 * math.log(math.pi) + math.log(self.scale)
         return np.asarray(order * np.log(0.5 * z) + log_bessel_k(abs(order), z) - constant)
 
-    def sample(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
+    def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One sum of shares per client and coordinate, shape (C, size).
 
-        Shapes above 1 are drawn as sums of several variates.
+        A shape above 1 is drawn as a sum of several variates: the kernel's rejection is for shapes up to 1.
         """
         from foltr_audit.kernels.gamma import gamma_differences
 
         parts = math.ceil(self.shape)
-        drawn = gamma_differences(
-            self.shape / parts,
-            size * parts,
-            streams.clients,
-            streams.round,
-            streams.purpose_code,
-            np.uint64(streams.key),
-        )
+        drawn = gamma_differences(self.shape / parts, size * parts, *stream_key(streams))
         if parts > 1:
             drawn = drawn.reshape(streams.clients.size, size, parts).sum(axis=2)
         return self.scale * drawn
 
     def summed(self, count: int) -> GammaShare:
-        """The law of the sum of `count` >= 1 independent ones."""
+        """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
 
-    def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
+    def worst_loss(self, shifts: ArrayLike) -> Floats:
         """The largest `ln f(x) / f(x - shift)` over all x for each shift; infinite where unbounded.
 
         For a shape of 1 or more it is that of Laplace noise, reached in the tails. Below 1 the density is
@@ -129,7 +121,7 @@ class GammaShare:
         return MIXTURE_PEAK * fall / (2.0 * math.sqrt(math.pi) * self.scale)
 
 
-def _loss_near_peak(z: NDArray[np.float64], v: float) -> NDArray[np.float64]:
+def _loss_near_peak(z: Floats, v: float) -> Floats:
     """`-ln f(z) / f(0)` for z = |x| / scale of at most `_NEAR` and 0 < v = shape - 1/2 < 1/2.
 
     By the first terms of `z^v K_v(z)`, since the difference of two logarithms would cancel.

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from foltr_audit.privacy.noise.base import FARTHEST, check_scale, multiples, plain, unbounded_loss
+from foltr_audit.privacy.noise.base import FARTHEST, ParametricNoise, check_scale, multiples
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
+from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian:
-    """Normal noise.
+class Gaussian(ParametricNoise):
+    """Normal noise; as text e.g. `gaussian:sigma=0.5`.
 
     Attributes:
         sigma: standard deviation, above 0.
@@ -23,15 +25,12 @@ class Gaussian:
         UsageError: sigma out of range.
     """
 
+    name: ClassVar[str] = "gaussian"
+
     sigma: float
 
     def __post_init__(self) -> None:
         check_scale("sigma", self.sigma)
-
-    @property
-    def text(self) -> str:
-        """The law as public knowledge, e.g. `gaussian:sigma=0.5`."""
-        return f"gaussian:sigma={plain(self.sigma)}"
 
     @property
     def scale(self) -> float:
@@ -43,21 +42,23 @@ class Gaussian:
         """Variance of one coordinate."""
         return self.sigma * self.sigma
 
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
+    def log_density(self, x: ArrayLike) -> Floats:
         """Natural logarithm of the density at each x."""
         z = np.minimum(multiples(x, self.sigma), math.sqrt(FARTHEST))
         return np.asarray(-0.5 * z * z - 0.5 * math.log(2.0 * math.pi) - math.log(self.sigma))
 
-    def sample(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
+    def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One number per client and coordinate, shape (C, size)."""
         from scipy.special import ndtri
 
+        # By inversion and not by `kernels.normal`: each number comes from one uniform number, which is what
+        # `steps_off` undoes, and a message's first coordinates do not depend on how many there are.
         return np.asarray(self.sigma * ndtri(streams.uniform(size)))
 
-    def steps_off(self, x: ArrayLike) -> NDArray[np.float64]:
-        """How far each x is from what `sample` draws, in steps of its uniform numbers: 0 to .5.
+    def steps_off(self, x: ArrayLike) -> Floats:
+        """How far each x is from the nearest number that `sample` draws, in steps of its uniform numbers.
 
-        Above the middle float64 is too coarse to tell: .25 there.
+        From 0 to .5. Above one standard deviation float64 is too coarse to tell: .25 there.
         """
         from scipy.special import ndtr
 
@@ -65,12 +66,8 @@ class Gaussian:
         return np.where(np.asarray(x) < self.sigma, np.abs(steps - np.rint(steps)), 0.25)
 
     def summed(self, count: int) -> Gaussian:
-        """The law of the sum of `count` >= 1 independent ones."""
+        """The law of the sum of `count` >= 1 independent draws."""
         return Gaussian(sigma=self.sigma * math.sqrt(count))
-
-    def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
-        """Infinite for any shift: Gaussian noise has a loss for a delta above 0 only."""
-        return unbounded_loss(shifts)
 
     @property
     def gaussian_slope(self) -> float:

@@ -1,39 +1,18 @@
-"""Laws as text: what a trace's header and a view's knowledge hold of noise."""
+"""Laws as text: how a trace's header and a view's knowledge name the noise."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise.base import AdditiveNoise
+from foltr_audit.privacy.noise.base import NUMBER, AdditiveNoise
 from foltr_audit.privacy.noise.discrete_gaussian import DiscreteGaussian
 from foltr_audit.privacy.noise.gamma_share import GammaShare
 from foltr_audit.privacy.noise.gaussian import Gaussian
 from foltr_audit.privacy.noise.skellam import Skellam
 
 _SMALLEST, _LARGEST = 1e-300, 1e300  # scales that a text may name
-_WHOLE, _NUMBER = "([0-9]{1,15})", r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
-_FORMS: tuple[tuple[str, Callable[..., AdditiveNoise]], ...] = (
-    (
-        f"gamma-share:n={_WHOLE},scale={_NUMBER}(?:,count={_WHOLE})?",
-        lambda n, scale, count: GammaShare(n=int(n), scale=float(scale), count=int(count or 1)),
-    ),
-    (f"laplace:scale={_NUMBER}", lambda scale: GammaShare(n=1, scale=float(scale))),
-    (f"gaussian:sigma={_NUMBER}", lambda sigma: Gaussian(sigma=float(sigma))),
-    (
-        f"discrete-gaussian:sigma={_NUMBER},step={_NUMBER}(?:,count={_WHOLE})?",
-        lambda sigma, step, count: DiscreteGaussian(
-            sigma=float(sigma), step=float(step), count=int(count or 1)
-        ),
-    ),
-    (
-        f"skellam:sigma={_NUMBER},step={_NUMBER}",
-        lambda sigma, step: Skellam(sigma=float(sigma), step=float(step)),
-    ),
-)
-
-
+_LAPLACE = re.compile(f"laplace:scale={NUMBER}")
 _JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
 
 
@@ -54,13 +33,13 @@ def parse_law(text: str) -> AdditiveNoise | None:
     >>> parse_law("laplace:scale=2.5")
     GammaShare(n=1, scale=2.5, count=1)
     """
-    for form, made in _FORMS:
-        match = re.fullmatch(form, text)
-        if match is None:
-            continue
-        try:
-            law = made(*match.groups())
-        except UsageError:
-            return None
-        return law if _SMALLEST <= law.scale <= _LARGEST else None
-    return None
+    law: AdditiveNoise | None = None
+    laplace = _LAPLACE.fullmatch(text)
+    try:
+        if laplace is not None:
+            law = GammaShare(n=1, scale=float(laplace.group(1)))
+        for known in (GammaShare, Gaussian, DiscreteGaussian, Skellam):
+            law = law or known.parse(text)
+    except UsageError:
+        return None
+    return law if law is not None and _SMALLEST <= law.scale <= _LARGEST else None

@@ -14,10 +14,12 @@ corollary 3.3.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from foltr_audit.utils.arrays import Floats
 
 MIXTURE_PEAK = math.sqrt(2.0 * math.pi)
 """The slope of a normal scale mixture per unit of its density at 0.
@@ -29,13 +31,25 @@ E[S] E[I(Phi(S' x))] <= E[S] I(E[Phi(S' x)]) <= E[S] I(F(x))`.
 """
 
 CHECKED_STEPS = 256.0
-"""Lattice laws of at most so many steps of standard deviation are examined at each point."""
+"""Lattice laws of a standard deviation up to this number of steps are examined at each point."""
 
-_FARTHEST = 40.0  # standard deviations: beyond, even exp(-z^2 / 2) is no float64
-_FINER = 1e-6  # relative: far more than by how much a finer lattice law's steps differ from those of a normal
+_FARTHEST = 40.0  # standard deviations: beyond, exp(-z^2 / 2) is below the smallest float64
+_FINER = 1e-6  # relative: far more than the steps of a finer lattice law differ from those of a normal law
 
 
-def lattice_slope(log_masses: NDArray[np.float64]) -> float:
+def slope_of_lattice(log_mass: Callable[[Floats], Floats], deviation: float) -> float:
+    """The largest step of `Phi^-1(F)` of a symmetric lattice law, per step of the lattice.
+
+    Args:
+        log_mass: logarithm of P(k) at each k >= 0.
+        deviation: standard deviation, in steps of the lattice.
+    """
+    if deviation > CHECKED_STEPS:
+        return fine_slope(float(log_mass(np.zeros(1))[0]))
+    return lattice_slope(log_mass(lattice_points(deviation)))
+
+
+def lattice_slope(log_masses: Floats) -> float:
     """The largest step of `Phi^-1(F)` of a symmetric lattice law between two neighbouring points.
 
     Args:
@@ -53,20 +67,20 @@ def lattice_slope(log_masses: NDArray[np.float64]) -> float:
     return max(middle, float(np.diff(inside).max(initial=0.0)))
 
 
-def _reliable(log_masses: NDArray[np.float64], beyond: NDArray[np.float64]) -> int:
-    """How many tails hold all but a share of 1e-12 of their mass: the last ones lack what lies beyond J."""
+def _reliable(log_masses: Floats, beyond: Floats) -> int:
+    """How many tails are summed up to a share of 1e-12: the last ones lack the mass beyond J."""
     cut = log_masses[-1] - math.log(1e-12)
     return max(1, int(np.searchsorted(-beyond, -cut)))
 
 
 @lru_cache(maxsize=1024)
 def fine_slope(log_peak: float) -> float:
-    """The same of a law on a grid so fine that it is nearly normal, from the logarithm of P(0)."""
+    """`lattice_slope` of a law on a grid so fine that it is nearly normal, from the logarithm of P(0)."""
     from scipy.special import ndtri
 
     return 2.0 * float(ndtri(0.5 + 0.5 * math.exp(log_peak))) * (1.0 + _FINER)
 
 
-def lattice_points(deviation: float) -> NDArray[np.float64]:
-    """The points 0, 1, ... that a lattice law of a standard deviation in steps is examined at."""
+def lattice_points(deviation: float) -> Floats:
+    """The points 0, 1, ... at which a lattice law is examined, by its standard deviation in steps."""
     return np.arange(0.0, math.ceil(_FARTHEST * deviation) + 40.0)

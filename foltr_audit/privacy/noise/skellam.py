@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise.base import MOST_STEPS, check_count, multiples, plain, unbounded_loss
+from foltr_audit.privacy.noise.base import ParametricNoise, check_count, check_grid, multiples, stream_key
 from foltr_audit.privacy.noise.bessel import log_scaled_bessel_i
-from foltr_audit.privacy.noise.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
+from foltr_audit.privacy.noise.probit import slope_of_lattice
 from foltr_audit.rng import ClientStreams
-
-_FEWEST_STEPS = 1e-6
+from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skellam:
+class Skellam(ParametricNoise):
     """Differences `step (k - k')` of two Poisson variates of mean `(sigma / step)^2 / 2`.
+
+    As text e.g. `skellam:sigma=0.5,step=0.01`.
 
     The sum of n of them is Skellam noise of `sigma sqrt(n)`, exactly. With v = (sigma / step)^2 and the
     modified Bessel function I, P(k step) = exp(-v) I_|k|(v).
@@ -36,20 +37,13 @@ class Skellam:
         UsageError: sigma or step out of range.
     """
 
+    name: ClassVar[str] = "skellam"
+
     sigma: float
     step: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.step < math.inf and _FEWEST_STEPS <= self.sigma / self.step <= MOST_STEPS):
-            raise UsageError(
-                f"noise: Skellam noise of sigma {self.sigma:g} on a grid of {self.step:g}; "
-                "expected sigma from 1e-6 to 2^24 grid steps"
-            )
-
-    @property
-    def text(self) -> str:
-        """The law as public knowledge, e.g. `skellam:sigma=0.5,step=0.01`."""
-        return f"skellam:sigma={plain(self.sigma)},step={plain(self.step)}"
+        check_grid("Skellam noise", self.sigma, self.step, (1e-6, "1e-6"))
 
     @property
     def scale(self) -> float:
@@ -61,37 +55,26 @@ class Skellam:
         """Variance of one coordinate."""
         return self.sigma * self.sigma
 
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
+    def log_density(self, x: ArrayLike) -> Floats:
         """Natural logarithm of the mass at each multiple of `step` over `step`, smooth in between."""
         orders = multiples(x, self.step)
         log_mass = log_scaled_bessel_i(orders.ravel(), (self.sigma / self.step) ** 2)
         return np.asarray(log_mass.reshape(orders.shape) - math.log(self.step))
 
-    def integers(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
+    def integers(self, streams: ClientStreams, size: int) -> Floats:
         """Noise in grid steps, whole numbers as float64, (C, size)."""
         from foltr_audit.kernels.poisson import poisson_differences
 
-        return poisson_differences(
-            0.5 * (self.sigma / self.step) ** 2,
-            size,
-            streams.clients,
-            streams.round,
-            streams.purpose_code,
-            np.uint64(streams.key),
-        )
+        return poisson_differences(0.5 * (self.sigma / self.step) ** 2, size, *stream_key(streams))
 
-    def sample(self, streams: ClientStreams, size: int) -> NDArray[np.float64]:
+    def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One number per client and coordinate, shape (C, size)."""
         return self.step * self.integers(streams, size)
 
     def summed(self, count: int) -> Skellam:
-        """The law of the sum of `count` >= 1 independent ones."""
+        """The law of the sum of `count` >= 1 independent draws."""
         check_count(count)
         return replace(self, sigma=self.sigma * math.sqrt(count))
-
-    def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
-        """Infinite for any shift: it has a loss for a delta above 0 only."""
-        return unbounded_loss(shifts)
 
     @property
     def gaussian_slope(self) -> float:
@@ -99,8 +82,7 @@ class Skellam:
 
         Source: `foltr_audit.privacy.noise.probit`; the law is log-concave, as a convolution of Poisson laws.
         """
-        v = (self.sigma / self.step) ** 2
-        return _slope(v) / self.step
+        return _slope((self.sigma / self.step) ** 2) / self.step
 
     def renyi(self, order: int, l1: float, l2: float) -> float:
         """Upper bound on the Renyi divergence of this noise from itself moved by a multiple of the grid.
@@ -120,6 +102,4 @@ class Skellam:
 @lru_cache(maxsize=256)
 def _slope(v: float) -> float:
     """The slope of Skellam noise of variance v on the whole numbers."""
-    if math.sqrt(v) > CHECKED_STEPS:
-        return fine_slope(float(log_scaled_bessel_i(np.zeros(1), v)[0]))
-    return lattice_slope(log_scaled_bessel_i(lattice_points(math.sqrt(v)), v))
+    return slope_of_lattice(lambda k: log_scaled_bessel_i(k, v), math.sqrt(v))

@@ -1,4 +1,4 @@
-"""Laws that no defense draws from: what decoders reckon with where there is no noise, or none is known."""
+"""Laws that no defense draws from: what decoders assume where there is no noise, or none is known."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from foltr_audit.privacy.noise.base import check_scale, multiples
+from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundingNoise:
+class _Resolution:
+    """The one parameter of both laws."""
+
+    resolution: float
+
+    def __post_init__(self) -> None:
+        check_scale("resolution", self.resolution)
+
+
+class RoundingNoise(_Resolution):
     """What rounding leaves of a message without noise, as a Laplace law.
 
-    The true law depends on the size of each number. A law so narrow decides alike whatever its form:
-    one hypothesis fits to the last digits and the others do not. Laplace tails forgive a few digits more.
+    The true law depends on the size of each number. A law this narrow decides the same way whatever its
+    form: one hypothesis fits to the last digits and the others do not. Laplace tails forgive a few digits
+    more.
 
     Attributes:
         resolution: how far off rounded numbers typically are, above 0.
@@ -25,15 +36,7 @@ class RoundingNoise:
         UsageError: resolution out of range.
     """
 
-    resolution: float
-
-    def __post_init__(self) -> None:
-        check_scale("resolution", self.resolution)
-
-    @property
-    def text(self) -> str:
-        """`none`: there is no noise."""
-        return "none"
+    text = "none"
 
     @property
     def scale(self) -> float:
@@ -45,17 +48,16 @@ class RoundingNoise:
         """Variance of one coordinate."""
         return 2.0 * self.resolution * self.resolution
 
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
+    def log_density(self, x: ArrayLike) -> Floats:
         """Natural logarithm of the density at each x."""
         return np.asarray(-multiples(x, self.resolution) - math.log(2.0) - math.log(self.resolution))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaleFreeNoise:
+class ScaleFreeNoise(_Resolution):
     """Noise of which nothing is known: density 1 / (|x| + resolution), whose integral is infinite.
 
-    But for its constant it is what the law of a Gamma share tends to as shape and 1 / scale go to 0. Above
-    the resolution no scale is preferred; log densities may be compared with each other only.
+    Up to a constant it is the limit of the law of a Gamma share as shape and 1 / scale go to 0. Above the
+    resolution no scale is preferred; log densities may be compared with each other only.
 
     Attributes:
         resolution: how far off rounded numbers typically are, above 0.
@@ -64,26 +66,10 @@ class ScaleFreeNoise:
         UsageError: resolution out of range.
     """
 
-    resolution: float
+    text = "unknown"  # which `parse_law` does not read
+    scale = 1.0
+    variance = math.inf
 
-    def __post_init__(self) -> None:
-        check_scale("resolution", self.resolution)
-
-    @property
-    def text(self) -> str:
-        """`unknown`, which `parse_law` does not read."""
-        return "unknown"
-
-    @property
-    def scale(self) -> float:
-        """1: there is none of its own."""
-        return 1.0
-
-    @property
-    def variance(self) -> float:
-        """Infinite."""
-        return math.inf
-
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
+    def log_density(self, x: ArrayLike) -> Floats:
         """Natural logarithm of the density at each x, up to a constant."""
         return np.asarray(-np.log(multiples(x, 1.0) + self.resolution))

@@ -1,7 +1,14 @@
-"""Secure aggregation: the server learns a sum of messages and none of them."""
+"""Secure aggregation: the server learns the sum of the messages and no single one.
+
+Begin with: `protocol.py`. See `docs/maths.md`, "Secure aggregation".
+"""
 
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.privacy.secure_aggregation.protocol import SecureSum, SecureSumParameters
-from foltr_audit.privacy.secure_aggregation.result import AggregationAbort, SecureSumResult
+from foltr_audit.privacy.secure_aggregation.protocol import SecureSum
+from foltr_audit.privacy.secure_aggregation.result import (
+    AggregationAbort,
+    SecureSumParameters,
+    SecureSumResult,
+)
 
 __all__ = ["AggregationAbort", "FixedPoint", "SecureSum", "SecureSumParameters", "SecureSumResult"]

@@ -1,4 +1,4 @@
-"""Numbers as integers modulo 2^b: what secure aggregation adds up."""
+"""Fixed-point numbers: the integers modulo 2^b that secure aggregation adds up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats, Ints
 
 FEWEST_BITS, MOST_BITS = 16, 64
 """Widths b that an encoding may have: its integers travel as uint64."""
@@ -22,8 +23,8 @@ class FixedPoint:
     """Multiples of 2^-fraction, as signed integers modulo 2^bits.
 
     A client with weight w sends the integer nearest to `w x 2^fraction` (ties to even). The error of w x is
-    at most 2^-(fraction + 1), beside what float64 rounds off w x itself (none for w = 1). Multiples of
-    2^-fraction survive exactly while w x 2^fraction is below 2^53. Overflow is an error, never silent.
+    at most 2^-(fraction + 1), in addition to the rounding of w x in float64 (none for w = 1). Multiples of
+    2^-fraction are exact while w x 2^fraction is below 2^53. Overflow raises an error.
 
     Attributes:
         bits: width b of the integers, 16 to 64.
@@ -52,7 +53,7 @@ class FixedPoint:
         return math.ldexp(1.0, -self.fraction - 1)
 
     def bits_needed(self, weights: ArrayLike) -> int:
-        """The width that holds the sum of these clients' weighted values, whatever they are.
+        """The width that holds the sum of these clients' weighted values, whatever the values are.
 
         Args:
             weights: integers >= 0, shape (C,).
@@ -68,20 +69,20 @@ class FixedPoint:
         return total.bit_length() + 1
 
     def check_sum(self, weights: ArrayLike) -> None:
-        """Refuse a cohort whose sum could leave the modulus.
+        """Refuse a cohort whose sum could exceed the modulus.
 
         Args:
             weights: integers >= 0, shape (C,).
 
         Raises:
-            UsageError: more bits are needed; it says how many would do.
+            UsageError: more bits are needed; the message gives the number.
         """
         needed = self.bits_needed(weights)
         if needed <= self.bits:
             return
-        remedy = f"bits={needed} would do"
+        remedy = f"expected bits={needed}"
         if needed > MOST_BITS:
-            remedy = f"{needed} would do, {MOST_BITS} is the most: lower the range or the fraction"
+            remedy = f"{needed} are needed, at most {MOST_BITS} are possible: lower the range or the fraction"
         raise UsageError(
             f"{_WHO}: bits {self.bits} do not hold a sum of {np.size(weights)} clients (weights up to "
             f"{np.max(weights)}) within +-{self.range:g} with {self.fraction} fraction bits; {remedy}"
@@ -91,7 +92,7 @@ class FixedPoint:
         self,
         values: ArrayLike,
         weights: ArrayLike,
-        clients: NDArray[np.int64] | None = None,
+        clients: Ints | None = None,
         *,
         summed: bool = True,
     ) -> NDArray[np.uint64]:
@@ -104,7 +105,7 @@ class FixedPoint:
             summed: whether their sum must fit, not only each of them.
 
         Raises:
-            UsageError: a value outside the range (NaN and infinity are), or what may overflow.
+            UsageError: a value outside the range (such as NaN and infinity), or a sum that may overflow.
         """
         given = np.asarray(values, dtype=np.float64)
         factors = _weights(weights)
@@ -118,7 +119,7 @@ class FixedPoint:
         whole = np.rint(np.ldexp(given * factors[:, np.newaxis].astype(np.float64), self.fraction))
         return self.reduced(whole.astype(np.int64).view(np.uint64))
 
-    def _check_range(self, values: NDArray[np.float64], clients: NDArray[np.int64]) -> None:
+    def _check_range(self, values: Floats, clients: Ints) -> None:
         inside = np.abs(values) <= self.range
         if inside.all():
             return
@@ -132,12 +133,12 @@ class FixedPoint:
         """Integers modulo 2^bits."""
         return np.asarray(integers & np.uint64((1 << self.bits) - 1))
 
-    def signed(self, integers: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Integers modulo 2^bits as the representatives nearest to 0, int64."""
+    def signed(self, integers: NDArray[np.uint64]) -> Ints:
+        """Integers modulo 2^bits as their representatives nearest to 0, int64."""
         unused = MOST_BITS - self.bits
         return np.asarray((integers << np.uint64(unused)).view(np.int64) >> np.int64(unused))
 
-    def decode(self, integers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    def decode(self, integers: NDArray[np.uint64]) -> Floats:
         """The values that integers modulo 2^bits stand for, float64: exact below 2^53, else the nearest."""
         return np.asarray(np.ldexp(self.signed(integers).astype(np.float64), -self.fraction))
 

@@ -1,4 +1,4 @@
-"""Who masks with whom: a circular graph of neighbours in an order that is drawn anew every round.
+"""Which clients mask together: a circular graph of neighbours, in an order that is drawn in every round.
 
 Source: Bell, Bonawitz, Gascon, Lepoint & Raykova 2020, "Secure single-server aggregation with
 (poly)logarithmic overhead", section 3 (Harary graph of randomly permuted clients).
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Bools, Ints
 
-_EXTRA = 10  # neighbours beside 2 log2 n
+_EXTRA = 10  # neighbours in addition to 2 log2 n, so that small cohorts stay connected
 
 
 def default_neighbours(n: int) -> int:
@@ -32,7 +32,7 @@ def neighbours_of(wanted: int, n: int) -> int:
     """The number of neighbours that n clients on a circle can have: even, or all n - 1 others.
 
     Raises:
-        UsageError: fewer than 1 neighbour is wanted.
+        UsageError: fewer than 1 neighbour.
     """
     if not wanted >= 1:
         raise UsageError(f"secure-aggregation: {wanted} neighbours; expected 1 or more, or all")
@@ -41,14 +41,14 @@ def neighbours_of(wanted: int, n: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class MaskGraph:
-    """Clients on a circle; each is a neighbour of the nearest on both sides.
+    """Clients on a circle; each is a neighbour of the nearest clients on both sides.
 
     Attributes:
         order: place in the cohort of each client along the circle, int64 (n,).
         degree: neighbours of each client: even, or n - 1.
     """
 
-    order: NDArray[np.int64]
+    order: Ints
     degree: int
 
     @property
@@ -58,17 +58,17 @@ class MaskGraph:
 
     @property
     def reach(self) -> int:
-        """How far along the circle a neighbour is at most."""
+        """The largest distance of a neighbour along the circle."""
         return (self.degree + 1) // 2
 
-    def rings(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def rings(self) -> Iterator[tuple[Ints, Ints]]:
         """Every pair of neighbours once, by their distance: two arrays of places, each without repeats."""
         for distance in range(1, self.reach + 1):
             pairs = self.n // 2 if 2 * distance == self.n else self.n
             yield self.order[:pairs], np.roll(self.order, -distance)[:pairs]
 
     @cached_property
-    def table(self) -> NDArray[np.int64]:
+    def table(self) -> Ints:
         """The neighbours of each client, int64 (n, degree); a neighbour's column + 1 is its Shamir point."""
         ahead = np.arange(1, self.degree + 1)
         ahead[self.reach :] += self.n - 1 - self.degree
@@ -76,10 +76,10 @@ class MaskGraph:
         table[self.order] = self.order[(np.arange(self.n)[:, np.newaxis] + ahead) % max(self.n, 1)]
         return table
 
-    def groups(self, present: NDArray[np.bool_]) -> int:
+    def groups(self, present: Bools) -> int:
         """Number of connected components among the clients present, bool (n,).
 
-        The circle comes apart where `reach` or more clients in a row are missing.
+        The circle breaks where `reach` or more clients in a row are missing; one break alone leaves a line.
         """
         places = np.flatnonzero(present[self.order])
         if places.size == 0:

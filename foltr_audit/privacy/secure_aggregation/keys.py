@@ -1,7 +1,7 @@
-"""The secrets of the clients in one round, and the seeds that two of them agree on.
+"""The secrets of the clients in one round, and the seeds that pairs of clients agree on.
 
-Everything comes from the experiment's streams, so that the same Spec gives the same bytes. That is
-an emulation: who knows the seed of an experiment knows its secrets.
+All secrets come from the experiment's streams, so that the same Spec gives the same bytes. This is a
+simulation: whoever knows the seed of an experiment knows its secrets.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from foltr_audit.rng import ClientStreams
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 Agreement = Literal["none", "x25519"]
-"""How the seed of a pair is made: by a keyed hash of both public keys, or by key agreement on Curve25519."""
+"""How a pair gets its seed: by a keyed hash of both public keys, or by key agreement on Curve25519."""
 
 SEED_BYTES = 32
 PUBLIC_KEY_BYTES = 32
@@ -25,23 +25,12 @@ PUBLIC_KEY_BYTES = 32
 _PAIR = b"foltr-audit/secure-aggregation/pair"
 
 
-class PrivateKey(Protocol):
-    """One client's private key: with another's public key it gives the seed that both share."""
-
-    @property
-    def public(self) -> bytes:
-        """The public key, 32 bytes."""
-
-    def seed(self, other: bytes) -> bytes:
-        """The seed shared with the owner of another public key, 32 bytes."""
-
-
 @dataclass(frozen=True)
 class ClientSecrets:
     """Named 256-bit secrets of the clients in one round.
 
     Attributes:
-        streams: whose key, purpose and round they are named by.
+        streams: their key, purpose and round name the secrets.
     """
 
     streams: ClientStreams
@@ -56,15 +45,15 @@ class ClientSecrets:
         return hashlib.blake2b(text.encode(), key=self._key, digest_size=SEED_BYTES).digest()
 
     def private_key(self, private: bytes, agreement: Agreement) -> PrivateKey:
-        """The key pair that 32 private bytes make."""
+        """The key pair of 32 private bytes."""
         return CurveKey(private) if agreement == "x25519" else HashKey(private, self._key)
 
 
 @dataclass(frozen=True)
 class HashKey:
-    """Stands for a key pair where no key agreement is run: fast, and secret to nobody who knows the key.
+    """A stand-in for a key pair: fast, but no secret from whoever knows the experiment's key.
 
-    The seed of a pair still depends on the private keys of both, so recovery needs the right one.
+    The seed of a pair still depends on the private keys of both, so recovery needs the right private key.
 
     Attributes:
         private: 32 bytes.
@@ -119,3 +108,7 @@ class CurveKey:
 
         agreed = self._loaded.exchange(X25519PublicKey.from_public_bytes(other))
         return HKDF(algorithm=SHA256(), length=SEED_BYTES, salt=None, info=_PAIR).derive(agreed)
+
+
+PrivateKey = HashKey | CurveKey
+"""One client's private key: with another's public key it gives the seed that both share."""

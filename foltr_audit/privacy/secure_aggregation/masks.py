@@ -1,4 +1,4 @@
-"""Masks: seeds expanded to integers, which cancel in the sum."""
+"""Masks: integers that are expanded from seeds and cancel in the sum."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
 from foltr_audit.privacy.secure_aggregation.keys import PrivateKey
+from foltr_audit.utils.arrays import Bools, Ints
 
 _WORD = 8  # bytes of an integer
-_BLOCK = 64  # bytes of a ChaCha20 block
-_AT_ONCE = 1 << 21  # integers expanded at a time: bounds the memory
+_AT_ONCE = 1 << 21  # integers that are expanded at a time: 16 MiB, which bounds the memory
 
 
 def expand(seeds: Sequence[bytes], size: int) -> NDArray[np.uint64]:
@@ -32,13 +32,13 @@ def expand(seeds: Sequence[bytes], size: int) -> NDArray[np.uint64]:
     return words.astype(np.uint64, copy=False)
 
 
-def add_self_masks(out: NDArray[np.uint64], rows: NDArray[np.int64], seeds: Sequence[bytes]) -> None:
-    """Add to some rows of out (C, P) the mask of each one's seed."""
+def add_self_masks(out: NDArray[np.uint64], rows: Ints, seeds: Sequence[bytes]) -> None:
+    """Add to each of some rows of out (C, P) the mask of its seed."""
     for part in _parts(rows.size, out.shape[1]):
         out[rows[part]] += expand(seeds[part], out.shape[1])
 
 
-def sum_of_masks(seeds: Sequence[bytes], size: int, signs: NDArray[np.int64]) -> NDArray[np.uint64]:
+def sum_of_masks(seeds: Sequence[bytes], size: int, signs: Ints) -> NDArray[np.uint64]:
     """The sum of the masks of some seeds, each with its sign (+1 or -1), modulo 2^64, uint64 (size,)."""
     total = np.zeros(size, dtype=np.uint64)
     for part in _parts(len(seeds), size):
@@ -55,15 +55,15 @@ class PairwiseMasks:
     Attributes:
         graph: who is whose neighbour.
         clients: ids, int64 (C,); of a pair the smaller one adds the mask and the other subtracts it.
-        keys: private key of each client by place; None for one without.
+        keys: private key of each client by place; None for a client without.
     """
 
     graph: MaskGraph
-    clients: NDArray[np.int64]
+    clients: Ints
     keys: Sequence[PrivateKey | None]
 
-    def add_masks(self, out: NDArray[np.uint64], sends: NDArray[np.bool_]) -> None:
-        """Add to the rows of out (C, P) of those who send all their pair masks, each expanded once."""
+    def add_masks(self, out: NDArray[np.uint64], sends: Bools) -> None:
+        """Add to the rows of senders in out (C, P) all their pair masks; each mask is expanded once."""
         has = np.array([key is not None for key in self.keys], dtype=np.bool_)
         for left, right in self.graph.rings():
             used = has[left] & has[right] & (sends[left] | sends[right])
@@ -71,14 +71,14 @@ class PairwiseMasks:
                 self._add(out, left[used][part], right[used][part])
         out[~sends] = 0
 
-    def _add(self, out: NDArray[np.uint64], left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
+    def _add(self, out: NDArray[np.uint64], left: Ints, right: Ints) -> None:
         masks = expand(self.seeds(left, right), out.shape[1]).copy()
         swapped = self.clients[left] > self.clients[right]
         np.negative(masks, where=swapped[:, np.newaxis], out=masks)
         out[left] += masks
         out[right] -= masks
 
-    def seeds(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> list[bytes]:
+    def seeds(self, left: Ints, right: Ints) -> list[bytes]:
         """The seed of each pair of places."""
         return [
             own.seed(other.public)

@@ -2,8 +2,8 @@
 
 Emulates figure 4 of Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine
 learning", for an honest-but-curious server, on the graph of Bell et al. 2020, "Secure single-server
-aggregation with (poly)logarithmic overhead". Shortcuts compute the same numbers: a pair's mask is made once
-and used with both signs, and only those Shamir shares are evaluated that the server then uses.
+aggregation with (poly)logarithmic overhead". Two shortcuts compute the same numbers: a pair's mask is made
+once and used with both signs, and only those Shamir shares are evaluated that the server then uses.
 """
 
 from __future__ import annotations
@@ -22,43 +22,32 @@ from foltr_audit.privacy.secure_aggregation.graph import MaskGraph, default_neig
 from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets
 from foltr_audit.privacy.secure_aggregation.masks import PairwiseMasks, add_self_masks, sum_of_masks
 from foltr_audit.privacy.secure_aggregation.recovery import MaskRecovery
-from foltr_audit.privacy.secure_aggregation.result import AggregationAbort, SecureSumResult
+from foltr_audit.privacy.secure_aggregation.result import (
+    AggregationAbort,
+    SecureSumParameters,
+    SecureSumResult,
+    Stage,
+)
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _WHO = "secure-aggregation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureSumParameters:
-    """The numbers that a cohort's round is run with.
-
-    Attributes:
-        clients: in the cohort, C.
-        neighbours: of each client.
-        shares_needed: Shamir threshold t of every secret, at least 1.
-        at_least: fewest messages that a sum may hold, at least 2.
-    """
-
-    clients: int
-    neighbours: int
-    shares_needed: int
-    at_least: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class SecureSum:
-    """Adds up what a cohort holds; the server learns the sum, who took part, and nothing of one client alone.
+    """Adds up the messages of a cohort: the server learns the sum and who took part, but no single message.
 
-    That holds for an honest-but-curious server whose helpers are fewer than the Shamir threshold among the
-    neighbours of any client.
+    This holds for an honest-but-curious server that colludes with fewer clients among the neighbours of any
+    client than the Shamir threshold.
 
     Attributes:
         encoding: of numbers as integers modulo 2^b.
         neighbours: of each client; 0: about 2 log2 C + 10; `all`: the complete graph of Bonawitz et al.
-        threshold: fewest messages that a sum may hold: a number of clients from 2 on, or below 1 a share
+        threshold: fewest messages that a sum may hold: a number of clients from 2 on, or, below 1, a share
             of the cohort that must be exceeded.
-        masks: False sends encodings without masks: only to show what masks do.
-        agreement: how the seed of a pair is made.
+        masks: False sends encodings without masks, which shows what masks do.
+        agreement: how a pair gets its seed.
 
     Raises:
         UsageError: neighbours or threshold out of range.
@@ -80,9 +69,9 @@ class SecureSum:
             )
 
     def plan(self, clients: int) -> SecureSumParameters:
-        """The numbers for a cohort of so many clients.
+        """The parameters for a cohort of C clients.
 
-        A secret takes as large a share of the neighbours as a sum takes of the other clients.
+        To open a secret takes the same share of the neighbours as a sum takes of the other clients.
         """
         if self.threshold < 1:
             least = max(2, math.floor(self.threshold * clients) + 1)
@@ -104,16 +93,16 @@ class SecureSum:
 
     def run(
         self,
-        values: NDArray[np.float64],
-        weights: NDArray[np.int64],
+        values: Floats,
+        weights: Ints,
         streams: ClientStreams,
-        before: NDArray[np.bool_] | None = None,
-        after: NDArray[np.bool_] | None = None,
+        before: Bools | None = None,
+        after: Bools | None = None,
     ) -> SecureSumResult:
         """One round for the cohort of `streams`.
 
         Args:
-            values: what each client holds, (C, P).
+            values: the message of each client, (C, P).
             weights: integer count of each client, sent in clear, (C,).
             streams: key, purpose and round name every secret; the ids must be distinct.
             before: clients that drop out before they share keys, bool (C,).
@@ -136,16 +125,14 @@ class SecureSum:
         if aborted:
             sends = none
         payload = np.zeros(values.shape, dtype=np.uint64)
-        encoded = self.encoding.encode(values[sends], weights[sends], clients[sends])
-        payload[sends] = encoded
+        payload[sends] = self.encoding.encode(values[sends], weights[sends], clients[sends])
         recovery = MaskRecovery(graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends)
         if self.masks and not aborted:
             pairs = PairwiseMasks(graph=graph, clients=clients, keys=recovery.keys)
             pairs.add_masks(payload, sends)
             rows = np.flatnonzero(sends)
-            add_self_masks(
-                payload, rows, [secrets.secret("self", client) for client in clients[rows].tolist()]
-            )
+            seeds = [secrets.secret("self", client) for client in clients[rows].tolist()]
+            add_self_masks(payload, rows, seeds)
             payload = self.encoding.reduced(payload)
         aborted = aborted or _too_few("masked", "sent a masked message", sends, plan)
         reached = aborted is None
@@ -160,22 +147,18 @@ class SecureSum:
             total=total,
             sum=None if total is None else self.encoding.decode(total),
             aborted=aborted,
-            neighbours=plan.neighbours,
-            shares_needed=plan.shares_needed,
-            at_least=plan.at_least,
+            parameters=plan,
             sent=bytes_sent(graph, self.encoding.bits, values.shape[1], shared, sends, reached),
         )
 
-    def alone(
-        self, values: NDArray[np.float64], weights: NDArray[np.int64], streams: ClientStreams, cohort: int
-    ) -> NDArray[np.uint64]:
-        """What each client sends that takes part in a simulated cohort of its own, uint64 (C, P).
+    def alone(self, values: Floats, weights: Ints, streams: ClientStreams, cohort: int) -> NDArray[np.uint64]:
+        """The payload of clients that take part in a simulated cohort of their own each, uint64 (C, P).
 
-        Nobody drops out, and the other clients are strangers: keys that occur nowhere else. The client adds
-        one half of its pair masks and subtracts the other.
+        Nobody drops out, and the keys of the other clients occur nowhere else. A client adds one half of its
+        pair masks and subtracts the other, as it does in a large cohort.
 
         Args:
-            values: what each client holds, (C, P).
+            values: the message of each client, (C, P).
             weights: integer count of each client, (C,).
             streams: of the clients.
             cohort: clients in each cohort, itself included.
@@ -196,23 +179,19 @@ class SecureSum:
                 own.seed(secrets.private_key(secrets.secret(f"other/{j}", client), self.agreement).public)
                 for j in range(plan.neighbours)
             ]
-            payload[row] += sum_of_masks(
-                [secrets.secret("self", client)], values.shape[1], np.ones(1, np.int64)
-            )
-            payload[row] += sum_of_masks(seeds, values.shape[1], signs)
+            every = [secrets.secret("self", client), *seeds]
+            payload[row] += sum_of_masks(every, values.shape[1], np.append(1, signs))
         return self.encoding.reduced(payload)
 
 
-def circle(secrets: ClientSecrets, clients: NDArray[np.int64], degree: int) -> MaskGraph:
+def circle(secrets: ClientSecrets, clients: Ints, degree: int) -> MaskGraph:
     """The graph of a round: clients in the order of a keyed hash of their ids."""
     tickets = [secrets.secret("place", client) for client in clients.tolist()]
     order = sorted(range(clients.size), key=tickets.__getitem__)
     return MaskGraph(np.array(order, dtype=np.int64), degree)
 
 
-def _too_few(
-    stage: Literal["shares", "masked"], what: str, there: NDArray[np.bool_], plan: SecureSumParameters
-) -> AggregationAbort | None:
+def _too_few(stage: Stage, what: str, there: Bools, plan: SecureSumParameters) -> AggregationAbort | None:
     have = int(there.sum())
     if have >= plan.at_least:
         return None

@@ -1,4 +1,4 @@
-"""The server's last step: from shares of secrets to the masks that are left in the sum."""
+"""The server's last step: from shares of secrets to the masks that remain in the sum."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets
 from foltr_audit.privacy.secure_aggregation.masks import sum_of_masks
 from foltr_audit.privacy.secure_aggregation.result import AggregationAbort
 from foltr_audit.privacy.secure_aggregation.shamir import polynomial, reconstruct, shares
+from foltr_audit.utils.arrays import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class MaskRecovery:
-    """Who holds which shares after the masked messages, and what they give back.
+    """Which clients hold which shares after the masked messages, and the masks that the shares give.
 
     Attributes:
         graph: who is whose neighbour.
         clients: ids, int64 (C,).
         secrets: of the round.
-        agreement: how the seed of a pair is made.
-        threshold: shares that a secret takes.
+        agreement: how a pair gets its seed.
+        threshold: shares that reconstruct a secret.
         shared: who shared keys, bool (C,).
-        survivors: who sent a masked message and answers now, bool (C,).
+        survivors: clients that sent a masked message and answer now, bool (C,).
     """
 
     graph: MaskGraph
-    clients: NDArray[np.int64]
+    clients: Ints
     secrets: ClientSecrets
     agreement: Agreement
     threshold: int
-    shared: NDArray[np.bool_]
-    survivors: NDArray[np.bool_]
+    shared: Bools
+    survivors: Bools
 
     @cached_property
     def keys(self) -> list[PrivateKey | None]:
@@ -47,17 +48,17 @@ class MaskRecovery:
         ]
 
     @cached_property
-    def _holders(self) -> NDArray[np.bool_]:
+    def _holders(self) -> Bools:
         """Which neighbours of each client survive, bool (C, degree)."""
         return self.survivors[self.graph.table]
 
     @cached_property
-    def lost(self) -> NDArray[np.bool_]:
+    def lost(self) -> Bools:
         """Clients whose masks with a survivor have no counterpart in the sum, bool (C,)."""
         return self.shared & ~self.survivors & self._holders.any(axis=1)
 
     def why_not(self) -> AggregationAbort | None:
-        """Why the masks cannot or must not be taken off, or None."""
+        """Why the masks cannot or must not be removed, or None."""
         held = self._holders.sum(axis=1)
         short = np.flatnonzero((self.survivors | self.lost) & (held < self.threshold))
         if short.size:
@@ -82,7 +83,7 @@ class MaskRecovery:
         )
 
     def masks(self, size: int) -> NDArray[np.uint64]:
-        """The masks that are left in the sum of the survivors' messages, modulo 2^64, uint64 (size,)."""
+        """The masks that remain in the sum of the survivors' messages, modulo 2^64, uint64 (size,)."""
         survivors = np.flatnonzero(self.survivors)
         own = [self._recovered("self", place) for place in survivors.tolist()]
         total = sum_of_masks(own, size, np.ones(survivors.size, dtype=np.int64))
@@ -91,7 +92,7 @@ class MaskRecovery:
         return total
 
     def _left_by(self, place: int, size: int) -> NDArray[np.uint64]:
-        """The pair masks that survivors added for a client which sent nothing."""
+        """The pair masks that survivors added for a client that sent nothing."""
         key = self.secrets.private_key(self._recovered("pair", place), self.agreement)
         others = self.graph.table[place][self._holders[place]]
         seeds = [key.seed(other.public) for o in others.tolist() if (other := self.keys[o]) is not None]
@@ -99,7 +100,7 @@ class MaskRecovery:
         return sum_of_masks(seeds, size, signs)
 
     def _recovered(self, name: str, place: int) -> bytes:
-        """A client's secret from the shares of its first surviving neighbours."""
+        """A client's secret, from the shares of its first surviving neighbours."""
         client = int(self.clients[place])
         points = (np.flatnonzero(self._holders[place])[: self.threshold] + 1).tolist()
         secret, seed = self.secrets.secret(name, client), self.secrets.secret(f"{name}/shares", client)

@@ -1,4 +1,4 @@
-"""What one round of secure aggregation comes to."""
+"""The result of one round of secure aggregation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Stage = Literal["shares", "masked", "unmask"]
 
@@ -17,11 +19,11 @@ class AggregationAbort:
 
     Attributes:
         stage: where it ended: `shares` (too few shared keys), `masked` (too few sent a masked message)
-            or `unmask` (somebody's secret is out of reach, or the survivors fall apart into groups).
+            or `unmask` (a secret cannot be recovered, or the survivors form several groups).
         reason: in words.
-        have: how many there were.
-        needed: how many it takes; for groups at most.
-        client: whose secret could not be recovered, if that is why.
+        have: the number that was too small; of groups, too large.
+        needed: the smallest number that suffices; of groups, the largest.
+        client: whose secret could not be recovered, if that is the reason.
     """
 
     stage: Stage
@@ -36,9 +38,26 @@ class AggregationAbort:
         return f"{self.stage}: {self.reason}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SecureSumParameters:
+    """The parameters of a cohort's round.
+
+    Attributes:
+        clients: in the cohort, C.
+        neighbours: of each client.
+        shares_needed: Shamir threshold t of every secret, at least 1.
+        at_least: fewest messages that a sum may hold, at least 2.
+    """
+
+    clients: int
+    neighbours: int
+    shares_needed: int
+    at_least: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SecureSumResult:
-    """What the server of one round has in the end.
+    """What the server has after one round.
 
     Attributes:
         payload: masked messages modulo 2^bits, uint64 (C, P); rows of clients that sent none are zero.
@@ -46,21 +65,17 @@ class SecureSumResult:
         total: sum of the weighted encodings of the survivors modulo 2^bits, uint64 (P,); None if aborted.
         sum: the same as numbers, float64 (P,): counts times values, summed; None if aborted.
         aborted: why there is no sum, or None.
-        neighbours: of each client in the graph.
-        shares_needed: Shamir threshold t of every secret.
-        at_least: fewest messages that a sum may hold.
+        parameters: of the round.
         sent: bytes that each client sent in each stage of `STAGES`, int64 (C, 4).
     """
 
     payload: NDArray[np.uint64]
-    survivors: NDArray[np.bool_]
+    survivors: Bools
     total: NDArray[np.uint64] | None
-    sum: NDArray[np.float64] | None
+    sum: Floats | None
     aborted: AggregationAbort | None
-    neighbours: int
-    shares_needed: int
-    at_least: int
-    sent: NDArray[np.int64]
+    parameters: SecureSumParameters
+    sent: Ints
 
     def __post_init__(self) -> None:
         for name in ("payload", "survivors", "total", "sum", "sent"):

@@ -1,4 +1,4 @@
-"""Secret sharing: any t of k shares give a secret back, fewer say nothing about it.
+"""Secret sharing: any t of k shares reconstruct a secret, fewer reveal nothing of it.
 
 Source: Shamir 1979, "How to share a secret".
 """
@@ -17,7 +17,7 @@ PRIME = 2**256 + 297
 SECRET_BYTES = 32
 SHARE_BYTES = 33
 
-_WIDE = 64  # bytes drawn for a coefficient: its law is uniform but for 2^-255
+_WIDE = 64  # bytes per coefficient: modulo the prime its law is uniform up to 2^-255
 
 
 def polynomial(secret: bytes, threshold: int, seed: bytes) -> tuple[int, ...]:
@@ -25,8 +25,8 @@ def polynomial(secret: bytes, threshold: int, seed: bytes) -> tuple[int, ...]:
 
     Args:
         secret: 32 bytes.
-        threshold: shares t that give the secret back, at least 1.
-        seed: what the other coefficients are drawn from.
+        threshold: shares t that reconstruct the secret, at least 1.
+        seed: of the other coefficients.
 
     Raises:
         UsageError: a secret of another length, or a threshold below 1.
@@ -45,7 +45,7 @@ def polynomial(secret: bytes, threshold: int, seed: bytes) -> tuple[int, ...]:
 
 
 def shares(coefficients: Sequence[int], points: Sequence[int]) -> list[int]:
-    """Values of a polynomial at some points: the shares that go there.
+    """Values of a polynomial at some points: the shares of the clients there.
 
     Raises:
         UsageError: a point that is 0 (it would be the secret itself), or beyond the field.
@@ -55,14 +55,14 @@ def shares(coefficients: Sequence[int], points: Sequence[int]) -> list[int]:
     values = []
     for point in points:
         value = 0
-        for coefficient in falling:  # points are small: one reduction at the end is cheaper
+        for coefficient in falling:  # points are small: one reduction modulo the prime is enough
             value = value * point + coefficient
         values.append(value % PRIME)
     return values
 
 
 def reconstruct(held: Mapping[int, int]) -> bytes | None:
-    """The secret that shares determine, by point; None where they do not meet in a 256-bit secret.
+    """The secret that shares, given by point, determine; None if it is not a 256-bit number.
 
     Fewer shares than the threshold, or wrong ones, give another secret or None.
 
@@ -80,7 +80,7 @@ def reconstruct(held: Mapping[int, int]) -> bytes | None:
 
 @lru_cache(maxsize=4096)
 def lagrange_weights(points: tuple[int, ...]) -> tuple[int, ...]:
-    """What each point's value counts for in the value at 0, modulo the prime."""
+    """The weight of each point's value in the value at 0, modulo the prime."""
     tops, bottoms = [], []
     for own in points:
         top = bottom = 1

@@ -133,7 +133,7 @@ _SUM_ONLY = "sum only"
 
 def _place(one: NoiseCalibration) -> str:
     """Where the noise is that the bound rests on."""
-    if in_sums(one.mechanism) and (one.why_not or "in the sum of" in one.upper.how):
+    if in_sums(one.mechanism) and (one.why_not or one.upper.of_sum):
         return _SUM_ONLY
     if one.why_not:
         return "-"
