@@ -164,7 +164,7 @@ class JointSearch:
         return state
 
     def paired_sweep(self, state: SearchState) -> SearchState:
-        """Try the most likely patterns of each list, each with the best pattern of every other list in turn."""
+        """Try the likely patterns of each list, each with the best pattern of every other list in turn."""
         for b, other in permutations(range(state.clicks.shape[1]), 2):
             clicks = self.alternatives(state, b, self.tried)
             message = np.repeat(state.message, self.tried)

@@ -40,16 +40,8 @@ class ClickGuesses:
 
 
 PER_LIST = (
-    "query",
-    "message",
-    "shown",
-    "clicks",
-    "observed",
-    "told",
-    "rank",
-    "unknowns",
-    "surprisal",
-    "group",
+    *("query", "message", "shown", "clicks", "observed", "told"),
+    *("rank", "unknowns", "surprisal", "group"),
 )
 """Fields of `ClickEvidence` that have a row for every list."""
 

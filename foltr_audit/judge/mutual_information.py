@@ -21,7 +21,7 @@ import numpy as np
 
 from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints
 
 _DOUBT = 2.0**-20  # weight of a uniform posterior that is mixed in
 _LOST = float(-np.log2(1.0 - _DOUBT))  # bits that this costs at most
@@ -67,37 +67,31 @@ def information(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[
         evidence: all judged lists.
         resamples: of their queries.
     """
-    before = evidence.surprisal
+    documents = evidence.is_document.sum(axis=1)
     for label, guessed in evidence.guessed.items():
-        after = guessed.surprisal
-        if after is None:
+        if guessed.surprisal is None:
             continue
-        known = ~np.isnan(before) & ~np.isnan(after)
-        if known.any():
-            yield _of_attack(label, evidence, known, after, resamples)
-
-
-def _of_attack(
-    label: str, evidence: ClickEvidence, known: Bools, after: Floats, resamples: QueryBootstrap
-) -> MutualInformation:
-    before = np.where(known, evidence.surprisal, np.nan)
-    wrong, exact = int(np.isinf(before).sum()), label in evidence.exact
-    bits = entropy = share = NOTHING
-    if not wrong:
-        told = before - held(after, evidence.is_document.sum(axis=1))
-        bits, entropy = resamples.mean(told), resamples.mean(before)
-        share = resamples.ratio(np.where(known, told, 0.0), np.where(known, before, 0.0))
-    return MutualInformation(
-        method=label,
-        lists=int(known.sum()),
-        bits=bits,
-        entropy=entropy,
-        share=share,
-        exact=exact,
-        bias_bound=_LOST if exact and not wrong else float(np.maximum(0.0, entropy.value - bits.value)),
-        impossible=int((np.isinf(after) & known).sum()),
-        wrong_prior=wrong,
-    )
+        after, exact = guessed.surprisal, label in evidence.exact
+        known = ~np.isnan(evidence.surprisal) & ~np.isnan(after)
+        before = np.where(known, evidence.surprisal, np.nan)
+        if not known.any():
+            continue
+        wrong, bits, entropy, share = int(np.isinf(before).sum()), NOTHING, NOTHING, NOTHING
+        if not wrong:
+            gained = before - held(after, documents)
+            bits, entropy = resamples.mean(gained), resamples.mean(before)
+            share = resamples.ratio(np.where(known, gained, 0.0), np.where(known, before, 0.0))
+        yield MutualInformation(
+            method=label,
+            lists=int(known.sum()),
+            bits=bits,
+            entropy=entropy,
+            share=share,
+            exact=exact,
+            bias_bound=_LOST if exact and not wrong else float(np.maximum(0.0, entropy.value - bits.value)),
+            impossible=int((np.isinf(after) & known).sum()),
+            wrong_prior=wrong,
+        )
 
 
 def held(surprisal: Floats, documents: Ints) -> Floats:

@@ -106,18 +106,18 @@ def inquire(
         with progress.task(f"count {name}".strip(), recording.n_rounds) as tick:
             counts = judge_counts(recording, observer, readers, streams, tick)
             return TaskEvidence(counts=counts, view=protocol.view)
-    alone = {
+    not_here = {
         attack.label: "it counts the clicks in sums of messages; expected --view aggregate or pooled"
         for attack in asking(attacks, "counts")
     }
     queries, intents, links = None, None, None
     if askers := asking(attacks, "query"):
-        with progress.task(f"tell queries {name}".strip(), recording.n_rounds) as tick:
+        with progress.task(f"identify queries {name}".strip(), recording.n_rounds) as tick:
             queries = judge_queries(recording, observer, askers, protocol.choices, streams, tick)
     if tellers := [attack for attack in attacks if isinstance(attack, IntentAttack)]:
-        with progress.task(f"tell intents {name}".strip(), recording.n_rounds) as tick:
+        with progress.task(f"infer intents {name}".strip(), recording.n_rounds) as tick:
             intents = judge_intents(recording, observer, tellers, streams, tick)
     if linkers := [attack for attack in attacks if isinstance(attack, LinkAttack)]:
         with progress.task(f"link clients {name}".strip(), recording.n_rounds) as tick:
             links = judge_links(recording, observer, linkers, protocol.choices, streams, tick)
-    return TaskEvidence(queries=queries, intents=intents, links=links, not_here=alone)
+    return TaskEvidence(queries=queries, intents=intents, links=links, not_here=not_here)

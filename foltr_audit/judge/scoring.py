@@ -54,11 +54,7 @@ class AttackScores:
 
 
 def list_metrics(
-    tp: Floats,
-    guessed: Floats,
-    clicked: Floats,
-    length: Floats,
-    exact: Floats,
+    tp: Floats, guessed: Floats, clicked: Floats, length: Floats, exact: Floats
 ) -> dict[str, Floats]:
     """Metrics of each list from its counts, all float64 (L,); NaN where a metric is undefined.
 
@@ -140,8 +136,7 @@ class AttackScorer:
         lists, documents = self.of_lists(label), self.ranked(label)
         metrics = {name: self.resamples.share(values) for name, values in lists.items()}
         metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
-        if self._messages is not None:
-            metrics["exact_message"] = self._messages.exact(self.everything, label)
+        metrics |= self._exact_messages(label)
         return AttackScores(label, metrics, int(np.isnan(lists["precision"]).sum()))
 
     def _identifiable(self, right: Floats) -> Floats:
@@ -153,8 +148,27 @@ class AttackScorer:
         return share
 
     @cached_property
-    def _messages(self) -> _MessageLists | None:
-        return _MessageLists.of(self.everything, self._streams, len(self.resamples.weights))
+    def _messages(self) -> tuple[Ints, Bools, QueryBootstrap] | None:
+        """Number of each list's message, which messages have a click, and resamples of their first queries.
+
+        None where no message holds several lists.
+        """
+        lists = self.everything
+        _, first, number = np.unique(lists.message, return_index=True, return_inverse=True)
+        if first.size == lists.message.size:
+            return None
+        counted = np.bincount(number, weights=lists.has_click, minlength=first.size) > 0
+        queries = lists.query[first][counted]
+        return number, counted, QueryBootstrap(queries, self._streams, len(self.resamples.weights))
+
+    def _exact_messages(self, label: str) -> dict[str, MetricEstimate]:
+        """Share of messages all of whose lists were guessed right, also those without a click."""
+        if self._messages is None:
+            return {}
+        (number, counted, resamples), lists = self._messages, self.everything
+        wrong = ((lists.guessed[label].guess & lists.is_document) != lists.clicks).any(axis=1)
+        mistakes = np.bincount(number, weights=wrong, minlength=counted.size)
+        return {"exact_message": resamples.share((mistakes[counted] == 0).astype(np.float64))}
 
     def _random(self, method: str, size: float) -> AttackScores:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
@@ -187,36 +201,6 @@ class AttackScorer:
             **list_metrics(tp, guessed, self.clicked, self.length, exact),
             "accuracy_identifiable": self._identifiable(right),
         }
-
-
-@dataclass(frozen=True, eq=False)
-class _MessageLists:
-    """Messages of which at least one list has a click, where some hold several lists.
-
-    Attributes:
-        number: number of each list's message among all, int64 (L,).
-        counted: which messages have a click, bool (M,).
-        resamples: of the queries of their first lists.
-    """
-
-    number: Ints
-    counted: Bools
-    resamples: QueryBootstrap
-
-    @classmethod
-    def of(cls, evidence: ClickEvidence, streams: Streams, resamples: int) -> _MessageLists | None:
-        """The messages of all lists; None where none holds several."""
-        _, first, number = np.unique(evidence.message, return_index=True, return_inverse=True)
-        if first.size == evidence.message.size:
-            return None
-        counted = np.bincount(number, weights=evidence.has_click, minlength=first.size) > 0
-        return cls(number, counted, QueryBootstrap(evidence.query[first][counted], streams, resamples))
-
-    def exact(self, evidence: ClickEvidence, label: str) -> MetricEstimate:
-        """Share of messages all of whose lists were guessed right, also those without a click."""
-        wrong = ((evidence.guessed[label].guess & evidence.is_document) != evidence.clicks).any(axis=1)
-        mistakes = np.bincount(self.number, weights=wrong, minlength=self.counted.size)
-        return self.resamples.share((mistakes[self.counted] == 0).astype(np.float64))
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.judge.fact_check.sample import MOST_MESSAGES, MessageSample, sample_of
+from foltr_audit.judge.fact_check.sample import MessageSample, sample_of
 from foltr_audit.judge.fact_check.search import (
     ExplanationCount,
     ExplanationThreshold,
@@ -107,28 +107,26 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     reason = _why_not(trace)
     sample = MessageSample() if reason else sample_of(trace, observer.knowing)
     reason = reason or _why_not_these(sample)
-    contradictions = tuple(sample.contradictions)
-    if reason is not None:
-        return FactCheck("not checked", reason, contradictions=contradictions)
-    return _compare(trace, sample, contradictions)
+    found = FactCheck("not checked", reason) if reason else _compare(trace, sample)
+    return replace(found, contradictions=tuple(sample.contradictions))
 
 
-def _compare(trace: Trace, sample: MessageSample, contradictions: tuple[str, ...]) -> FactCheck:
+def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
     first = sample.pieces[0].view
     size = float(np.median(np.concatenate([usual_size(piece.view) for piece in sample.pieces])))
     bar = bar_of(first.knowledge, [piece.view for piece in sample.pieces], size)
     if bar is None:
         why = "noise of the declared law is larger than the updates"
-        return FactCheck("cannot tell", why, sample.size, contradictions=contradictions)
+        return FactCheck("cannot tell", why, sample.size)
     declared = StepSetting.declared(trace.header.content, first.knowledge)
     result = explain(declared, sample.pieces, bar)
     if result.messages < _FEWEST:
         why = f"only {result.messages} messages of {sample.size} differ enough from the global model"
-        return FactCheck("cannot tell", why, result.messages, contradictions=contradictions)
+        return FactCheck("cannot tell", why, result.messages)
     if result.share >= _GOOD:
         odd = _too_many_clicks(declared, result)
-        return FactCheck("explained", odd, result.messages, result.share, contradictions=contradictions)
-    return _search_better(trace, sample, bar, declared, result, contradictions)
+        return FactCheck("explained", odd, result.messages, result.share)
+    return _search_better(trace, sample, bar, declared, result)
 
 
 def _search_better(
@@ -137,7 +135,6 @@ def _search_better(
     bar: ExplanationThreshold,
     declared: StepSetting,
     result: ExplanationCount,
-    contradictions: tuple[str, ...],
 ) -> FactCheck:
     """The verdict on facts that explain too few messages."""
     candidates = sample.pieces[0].view.candidates is not None
@@ -157,7 +154,6 @@ def _search_better(
         explained=result.share,
         better=changes,
         better_explains=better.share if changes else None,
-        contradictions=contradictions,
     )
 
 
@@ -243,6 +239,3 @@ def _why_not_these(sample: MessageSample) -> str | None:
 
 def _percent(share: float | None) -> str:
     return "nothing" if share is None else f"{100 * share:.0f} %"
-
-
-__all__ = ["MOST_MESSAGES", "FactCheck", "check_facts"]
