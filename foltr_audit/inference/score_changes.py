@@ -24,8 +24,7 @@ class ScoreChangeAttack(Attack):
     """
 
     compare: Literal["documents", "positions"] = Field(
-        "documents",
-        description="what is compared: documents, or positions as in the published program",
+        "documents", description="what is compared: documents, or positions as in the published program"
     )
 
     def why_not(self, view: View) -> str | None:

@@ -85,7 +85,7 @@ class AttackSession(Generic[AnyAttack]):
         """Store what an attack says about the messages of one view, a row for each."""
         self._rows.setdefault(attack.label, []).append(rows)
 
-    def kept(self) -> dict[str, Floats]:
+    def collect(self) -> dict[str, Floats]:
         """What each attack said about all messages, by label, without the refused ones."""
         return {
             label: np.concatenate(rows) for label, rows in self._rows.items() if label not in self.refused

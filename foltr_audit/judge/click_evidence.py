@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
-from foltr_audit.judge.pieces import SUMMED, joined, refused_in, taken
+from foltr_audit.judge.pieces import SUMMED, find_refusals, join_pieces, take_rows
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 FOLLOWED = ("followed by other lists", "last of its message")
@@ -36,7 +36,7 @@ class ClickGuesses:
 
     def at(self, rows: Any) -> ClickGuesses:
         """The answers for some lists."""
-        return ClickGuesses(**taken(self, ("scores", "guess", "any_click", "surprisal"), rows))
+        return ClickGuesses(**take_rows(self, ("scores", "guess", "any_click", "surprisal"), rows))
 
 
 PER_LIST = (
@@ -138,7 +138,7 @@ class ClickEvidence:
     def at(self, rows: Any) -> ClickEvidence:
         """The evidence on some lists."""
         guessed = {label: guessed.at(rows) for label, guessed in self.guessed.items()}
-        return replace(self, **taken(self, PER_LIST, rows), guessed=guessed)
+        return replace(self, **take_rows(self, PER_LIST, rows), guessed=guessed)
 
 
 def combined(pieces: Sequence[ClickEvidence]) -> ClickEvidence:
@@ -150,7 +150,7 @@ def combined(pieces: Sequence[ClickEvidence]) -> ClickEvidence:
         TraceError: pieces that cannot be of one system, as cells of unknown origin may be: their lists have
             room for other numbers of documents, or other attacks answered.
     """
-    refused = refused_in(pieces)
+    refused = find_refusals(pieces)
     groups = tuple(dict.fromkeys(name for piece in pieces for name in piece.groups))
     rooms = {piece.shown.shape[1] for piece in pieces}
     if len(rooms) > 1:
@@ -166,4 +166,4 @@ def combined(pieces: Sequence[ClickEvidence]) -> ClickEvidence:
         numbered.append(replace(piece, message=piece.message + first, group=places[piece.group]))
         first = int(numbered[-1].message.max(initial=first - 1)) + 1
     exact = frozenset.intersection(*(piece.exact for piece in with_lists))
-    return replace(joined(numbered, refused), groups=groups, exact=exact)
+    return replace(join_pieces(numbered, refused), groups=groups, exact=exact)

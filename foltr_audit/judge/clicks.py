@@ -18,7 +18,7 @@ from foltr_audit.judge.attack_session import AttackSession, rounds_with_truth
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses, combined
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.judge.observer import Observer, RoundView
-from foltr_audit.judge.pieces import joined
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
@@ -86,7 +86,7 @@ class _RoundInference:
         refused, guessed = self._session.refused, {}
         for label, pieces in self._pieces.items():
             if label not in refused:
-                whole = joined(pieces).at(self._at)
+                whole = join_pieces(pieces).at(self._at)
                 silent = whole.surprisal is None or np.isnan(whole.surprisal).all()
                 guessed[label] = replace(whole, surprisal=None) if silent else whole
         return RoundAnswers(guessed=guessed, refused=refused)
@@ -189,11 +189,7 @@ def judge(
 
 
 def _judge_round(
-    record: RoundRecord,
-    truth: RoundTruth,
-    observer: Observer,
-    attacks: Sequence[Attack],
-    streams: Streams,
+    record: RoundRecord, truth: RoundTruth, observer: Observer, attacks: Sequence[Attack], streams: Streams
 ) -> ClickEvidence:
     header, at = observer.header, InteractionPlacement.of(record).rows
     surprisals = _ClickSurprisals(record, truth, header)

@@ -15,7 +15,7 @@ from foltr_audit.inference.click_rates import cascade_rates, median_rates, weigh
 from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
 from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import joined
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -79,7 +79,7 @@ def judge_counts(
         if rows.size:
             pieces.append(_judge_round(record, rows, totals, observer, AttackSession(attacks, streams)))
         tick()
-    return joined(pieces)
+    return join_pieces(pieces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def _judge_round(
         clients=totals.clients[rows],
         shown=shown,
         counts=counts,
-        estimates=session.kept(),
+        estimates=session.collect(),
         baselines=dict(_baselines(full, counts)),
         refused=session.refused,
     )
@@ -169,11 +169,7 @@ def _seen(observer: Observer, record: RoundRecord, messages: Ints, totals: ListT
     """Some sums as an observer sees them, whose lists are those of messages of a round."""
     view = with_lists(whole_round(observer, record), messages, messages[:, np.newaxis])
     return replace(
-        view,
-        observer="aggregate",
-        kind="update",
-        messages=totals.updates[rows],
-        clients=totals.clients[rows],
+        view, observer="aggregate", kind="update", messages=totals.updates[rows], clients=totals.clients[rows]
     )
 
 

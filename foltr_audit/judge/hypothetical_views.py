@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import taken
+from foltr_audit.judge.pieces import take_rows
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Ints
 
@@ -36,8 +36,8 @@ def with_lists(view: View, messages: Ints, lists: Ints) -> View:
     return replace(
         view,
         candidates=None if candidates is None else replace(candidates, query=candidates.query[lists, 0]),
-        **taken(view, _PER_MESSAGE, messages),
-        **taken(view, _PER_LIST, (lists, 0)),
+        **take_rows(view, _PER_MESSAGE, messages),
+        **take_rows(view, _PER_LIST, (lists, 0)),
     )
 
 

@@ -90,7 +90,7 @@ def judge_intents(
             _read_round(record, truth, observer, session, messages)
     if not messages.clients:
         raise UsageError(NO_MESSAGE)
-    told, refused, likely = {}, session.refused, session.kept()
+    told, refused, likely = {}, session.refused, session.collect()
     for attack in attacks:
         if attack.label not in refused:
             found = messages.decisions(attack, likely[attack.label])

@@ -16,8 +16,8 @@ from foltr_audit.errors import PluginError
 from foltr_audit.inference.intent_likelihood import posteriors
 from foltr_audit.judge.attack_session import AttackSession, rounds_with_truth
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import joined
-from foltr_audit.judge.queries import TruthRanks, with_decoys
+from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.queries import TruthRanks, draw_choices
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -90,7 +90,7 @@ def judge_links(
         return LinkEvidence(
             client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=choices, refused=none
         )
-    return joined(pieces)
+    return join_pieces(pieces)
 
 
 class _RoundMessages(NamedTuple):
@@ -164,7 +164,7 @@ def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int
     offer = np.empty((message.size, m), dtype=np.int64)
     for row, place in enumerate(own.tolist()):
         rng = streams.generator(f"link-decoys/{round_}/{before[message[row]]}")
-        offer[row] = with_decoys(place, now.size, m, rng)
+        offer[row] = draw_choices(place, now.size, m, rng)
     right = (offer == own[:, np.newaxis]).argmax(axis=1)
     return LinkChoices(message, order[offer], right)
 

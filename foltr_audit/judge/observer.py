@@ -14,7 +14,7 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
-from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.errors import TraceError
 from foltr_audit.judge.server_belief import click_belief
 from foltr_audit.judge.view_builder import InteractionPlacement, features_of, knowledge_of, readable
 from foltr_audit.trace import TraceHeader
@@ -125,16 +125,17 @@ class Observer:
         if order is not None:
             shown = np.take_along_axis(shown, order, axis=2)
             rows_of = np.take_along_axis(rows_of, order[..., np.newaxis], axis=2)
-        asked = self._asked(record) if self.collection is not None else None
         candidates, labels, intent_labels = None, None, None
-        if asked is not None:
-            query = part.spread(asked.query[here], -1)
+        if self.collection is not None:
+            data, numbers = self._queries(self.collection, record)
+            query = part.spread(numbers[here], -1)
             if knowledge.candidates:
-                candidates = Candidates(features=asked.data.features, offsets=asked.data.offsets, query=query)
+                candidates = Candidates(features=data.features, offsets=data.offsets, query=query)
             if knowledge.relevance:
-                labels = asked.labels(query, shown)
+                labels = _labels(data, query, shown)
             if knowledge.intents:
-                intent_labels = asked.intent_labels(query, shown)
+                each = [_labels(data.under(intent), query, shown) for intent in range(data.n_intents)]
+                intent_labels = np.stack(each, axis=-1)
         view = View(
             observer="individual",
             kind=self.header.content,
@@ -150,41 +151,23 @@ class Observer:
         )
         return RoundView(rows, view, order)
 
-    def _asked(self, record: RoundRecord) -> ListQueries:
-        """The parts of the data set that a round's lists come from, one after the other."""
-        if self.collection is None:
-            raise UsageError("trace: the data set is missing; give it with --data")
+    def _queries(self, collection: Collection, record: RoundRecord) -> tuple[Dataset, Ints]:
+        """The parts of the data set that a round's lists come from, joined, and each list's query in them."""
         used = tuple(np.unique(record.part).tolist()) or (0,)
         if used not in self._joined:
-            parts = [self.collection.part(self.header.dataset.parts[part]) for part in used]
+            parts = [collection.part(self.header.dataset.parts[part]) for part in used]
             self._joined[used] = parts[0] if len(parts) == 1 else joined(parts)
-        sizes = [self.collection.part(self.header.dataset.parts[part]).n_queries for part in used]
+        sizes = [collection.part(self.header.dataset.parts[part]).n_queries for part in used]
         first = np.zeros(len(self.header.dataset.parts), dtype=np.int64)
         first[list(used)] = np.cumsum([0, *sizes[:-1]])
-        return ListQueries(self._joined[used], np.asarray(first[record.part] + record.query))
+        return self._joined[used], np.asarray(first[record.part] + record.query)
 
     @cached_property
     def _joined(self) -> dict[tuple[int, ...], Dataset]:
         return {}
 
 
-class ListQueries(NamedTuple):
-    """The queries that lists answer.
-
-    Attributes:
-        data: the data that hold them.
-        query: number of each interaction's query in it, int64 (I,).
-    """
-
-    data: Dataset
-    query: Ints
-
-    def labels(self, query: Ints, shown: Ints) -> Ints:
-        """Grade of each shown document (n, B, k) of queries (n, B), -1 at the padding."""
-        flat = self.data.shown_labels(np.maximum(query, 0).reshape(-1), shown.reshape(-1, shown.shape[2]))
-        return flat.reshape(shown.shape)
-
-    def intent_labels(self, query: Ints, shown: Ints) -> Ints:
-        """Grade of each of them under each intent, int64 (n, B, k, I), -1 at the padding."""
-        each = [self.data.under(intent) for intent in range(self.data.n_intents)]
-        return np.stack([ListQueries(data, self.query).labels(query, shown) for data in each], axis=-1)
+def _labels(data: Dataset, query: Ints, shown: Ints) -> Ints:
+    """Grade of each shown document (n, B, k) of queries (n, B), -1 at the padding."""
+    flat = data.shown_labels(np.maximum(query, 0).reshape(-1), shown.reshape(-1, shown.shape[2]))
+    return flat.reshape(shown.shape)

@@ -17,12 +17,12 @@ SUMMED = {"summed": True}
 """Metadata of a field that counts something: the counts of several pieces are added."""
 
 
-def refused_in(pieces: Iterable[object]) -> dict[str, str]:
+def find_refusals(pieces: Iterable[object]) -> dict[str, str]:
     """Why attacks could not run in any of several pieces of evidence, by label."""
     return {label: why for piece in pieces for label, why in getattr(piece, "refused", {}).items()}
 
 
-def joined(pieces: Sequence[Record], refused: Mapping[str, str] | None = None) -> Record:
+def join_pieces(pieces: Sequence[Record], refused: Mapping[str, str] | None = None) -> Record:
     """Several pieces of evidence, or of what one attack answered, as one record, in their order.
 
     Arrays are concatenated, `SUMMED` counts are added, and other values are those of the first piece. Of
@@ -32,7 +32,7 @@ def joined(pieces: Sequence[Record], refused: Mapping[str, str] | None = None) -
         pieces: records of one class, at least one.
         refused: why attacks could not run, by label; by default what the pieces themselves say.
     """
-    refused = refused_in(pieces) if refused is None else refused
+    refused = find_refusals(pieces) if refused is None else refused
     whole: dict[str, Any] = {}
     for each in fields(pieces[0]):
         values = [getattr(piece, each.name) for piece in pieces]
@@ -51,10 +51,10 @@ def _join(values: Sequence[Any], refused: Mapping[str, str]) -> Any:
         return None
     if isinstance(first, np.ndarray):
         return np.concatenate(values)
-    return joined(values, refused) if hasattr(first, "__dataclass_fields__") else first
+    return join_pieces(values, refused) if hasattr(first, "__dataclass_fields__") else first
 
 
-def taken(record: object, names: Iterable[str], rows: Any) -> dict[str, Any]:
+def take_rows(record: object, names: Iterable[str], rows: Any) -> dict[str, Any]:
     """Some rows of the named arrays of a record, by name; None where a record lacks an array."""
     values = {name: getattr(record, name) for name in names}
     return {name: None if value is None else value[rows] for name, value in values.items()}

@@ -12,7 +12,7 @@ from foltr_audit.judge.counts import CountEvidence, judge_counts
 from foltr_audit.judge.intents import IntentEvidence, judge_intents
 from foltr_audit.judge.linkage import LinkEvidence, judge_links
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import joined, refused_in
+from foltr_audit.judge.pieces import find_refusals, join_pieces
 from foltr_audit.judge.queries import QueryEvidence, judge_queries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -46,7 +46,7 @@ class TaskEvidence:
     def refused(self) -> dict[str, str]:
         """Why an attack could not run, by label."""
         found = [getattr(self, name) for name in TASKS]
-        return {**self.not_here, **refused_in(evidence for evidence in found if evidence is not None)}
+        return {**self.not_here, **find_refusals(evidence for evidence in found if evidence is not None)}
 
 
 def combined_inquiries(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
@@ -56,7 +56,7 @@ def combined_inquiries(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
         given = [getattr(piece, name) for piece in pieces]
         found[name] = [evidence for evidence in given if evidence is not None]
     return TaskEvidence(
-        **{name: joined(evidence) for name, evidence in found.items() if evidence},
+        **{name: join_pieces(evidence) for name, evidence in found.items() if evidence},
         not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
         view=pieces[0].view,
     )

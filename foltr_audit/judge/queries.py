@@ -15,7 +15,7 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
 from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import joined
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -63,11 +63,7 @@ class TruthRanks:
         """The ranks of the truth (L,) among probabilities (L, m)."""
         own = np.take_along_axis(lists, truth[:, np.newaxis], axis=1)
         near = np.abs(lists - own) <= _TIE * own
-        return cls(
-            probability=own[:, 0],
-            ahead=((lists > own) & ~near).sum(axis=1),
-            tied=near.sum(axis=1),
-        )
+        return cls(probability=own[:, 0], ahead=((lists > own) & ~near).sum(axis=1), tied=near.sum(axis=1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,15 +115,11 @@ def judge_queries(
             pieces.append(_judge_round(record, truth, observer, session, choices))
     if not pieces:
         raise UsageError(NO_MESSAGE)
-    return joined(pieces)
+    return join_pieces(pieces)
 
 
 def _judge_round(
-    record: RoundRecord,
-    truth: RoundTruth,
-    observer: Observer,
-    session: AttackSession[Attack],
-    choices: int,
+    record: RoundRecord, truth: RoundTruth, observer: Observer, session: AttackSession[Attack], choices: int
 ) -> QueryEvidence:
     names = query_names(record, observer.header, observer.collection)
     queries = RoundQueries.of(record, names)
@@ -151,7 +143,7 @@ def _judge_round(
         has_pairs=truth.clicks.any(axis=1) & (truth.clicks != there).any(axis=1),
         choices=np.full(names.size, offered.shape[1]),
         asked=choices,
-        placed={label: TruthRanks.of(lists, right) for label, lists in session.kept().items()},
+        placed={label: TruthRanks.of(lists, right) for label, lists in session.collect().items()},
         refused=session.refused,
     )
 
@@ -209,12 +201,12 @@ class RoundQueries:
         offered = np.empty((Q, min(choices, Q)), dtype=np.int64)
         for q in range(Q):
             rng = streams.generator(f"decoys/{round_}/{self.names[self.first[q]]}")
-            offered[q] = with_decoys(q, Q, offered.shape[1], rng)
+            offered[q] = draw_choices(q, Q, offered.shape[1], rng)
         right = (offered == np.arange(Q)[:, np.newaxis]).argmax(axis=1)
         return offered[self.query], right[self.query]
 
 
-def with_decoys(truth: int, among: int, choices: int, rng: np.random.Generator) -> Ints:
+def draw_choices(truth: int, among: int, choices: int, rng: np.random.Generator) -> Ints:
     """The truth and other numbers below `among`, drawn without replacement: int64 (choices,), rising."""
     others = rng.permutation(among - 1)[: choices - 1]
     return np.sort(np.append(others + (others >= truth), truth))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.judge.pieces import taken
+from foltr_audit.judge.pieces import take_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Ints
 
@@ -27,11 +27,11 @@ def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[Roun
     moved = replace(
         record,
         slot=slot[rows],
-        **taken(record, ("survivors", "counts", "messages", "seeds"), order),
-        **taken(record, ("step", "part", "query", "shown", "features"), rows),
+        **take_rows(record, ("survivors", "counts", "messages", "seeds"), order),
+        **take_rows(record, ("step", "part", "query", "shown", "features"), rows),
     )
     return moved, replace(
         truth,
-        **taken(truth, ("clients", "updates"), order),
-        **taken(truth, ("clicks", "clipped", "intents"), rows),
+        **take_rows(truth, ("clients", "updates"), order),
+        **take_rows(truth, ("clicks", "clipped", "intents"), rows),
     )

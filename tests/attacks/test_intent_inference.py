@@ -26,7 +26,7 @@ from foltr_audit.judge.intents import (
     message_intents,
 )
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import joined
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -264,9 +264,9 @@ def test_what_was_shown_is_counted_without_any_message(setup_of: SetupOf) -> Non
 def test_repetitions_add_up(setup_of: SetupOf) -> None:
     one = judged(recorded(setup_of, rounds=1, intents=[0, 1]))
     other = judged(recorded(setup_of, rounds=1, intents=[1, 0, 1], seed=3))
-    both = joined([one, other]).told["intent-inference"]
+    both = join_pieces([one, other]).told["intent-inference"]
     assert both.intent.tolist() == [0, 1, 1, 0, 1]
-    refused = joined([one, replace(other, refused={"intent-inference": "why"})])
+    refused = join_pieces([one, replace(other, refused={"intent-inference": "why"})])
     assert (refused.told, refused.refused) == ({}, {"intent-inference": "why"})
 
 

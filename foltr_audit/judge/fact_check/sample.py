@@ -11,7 +11,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import taken
+from foltr_audit.judge.pieces import take_rows
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -83,7 +83,7 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
             most = min(quota, MOST_MESSAGES - found.size)
             spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
             earlier = before.parameters if follows and before is not None else None
-            for view in _views(observer, picked(record, slots[spread])):
+            for view in _views(observer, select_messages(record, slots[spread])):
                 found.pieces.append(RoundSample(view, earlier, record.aggregate))
         before = record
     return found
@@ -123,14 +123,14 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-def picked(record: RoundRecord, slots: Ints) -> RoundRecord:
+def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
     """The round with some of its messages and their lists only."""
     rows = np.flatnonzero(np.isin(record.slot, slots))
     return replace(
         record,
         slot=np.searchsorted(slots, record.slot[rows]),
-        **taken(record, ("survivors", "counts", "messages"), slots),
-        **taken(record, ("step", "part", "query", "shown", "features"), rows),
+        **take_rows(record, ("survivors", "counts", "messages"), slots),
+        **take_rows(record, ("step", "part", "query", "shown", "features"), rows),
     )
 
 
@@ -149,5 +149,5 @@ def rows_of(view: View, count: int) -> View:
         candidates=None if candidates is None else replace(candidates, query=candidates.query[rows]),
         labels=None,
         intent_labels=None,
-        **taken(view, ("parameters", "messages", "shown", "features", "clients"), rows),
+        **take_rows(view, ("parameters", "messages", "shown", "features", "clients"), rows),
     )
