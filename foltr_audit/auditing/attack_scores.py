@@ -12,7 +12,7 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats

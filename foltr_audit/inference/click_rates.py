@@ -1,4 +1,4 @@
-"""How often documents are clicked, as far as a belief tells before any message."""
+"""How often documents are clicked under a belief, before any message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.utils.arrays import Floats
 
-_DIGITS = 12  # chances that agree in so many are one
+_DIGITS = 12  # chances that agree in this many digits are merged, which keeps their number small
 
 
 def cascade_rates(click: Floats, stop: Floats) -> Floats:
@@ -20,8 +20,8 @@ def cascade_rates(click: Floats, stop: Floats) -> Floats:
 def median_rates(belief: ClickBelief, k: int) -> Floats:
     """The median of each position's click rate, (k,), where the grades of a list are unknown but fixed.
 
-    What errs least in absolute value. The chance that a position is examined is a product over the
-    grades above it, whose order does not matter: few different values are left.
+    The median has the least mean absolute error. The chance that a position is examined is a product over
+    the grades above it, in any order, so it has few different values.
     """
     grades = belief.grades[np.minimum(np.arange(k), len(belief.grades) - 1)]
     examined, chances = np.ones(1), np.ones(1)
@@ -40,5 +40,5 @@ def median_rates(belief: ClickBelief, k: int) -> Floats:
 def weighted_median(values: Floats, weights: Floats) -> float:
     """The smallest value that, with those below it, has half of the weight."""
     order = np.argsort(values, kind="stable")
-    heaped = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(heaped, 0.5 * heaped[-1])])
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, 0.5 * total[-1])])

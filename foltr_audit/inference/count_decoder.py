@@ -19,17 +19,16 @@ from foltr_audit.utils.arrays import Floats, Ints
 if TYPE_CHECKING:
     from foltr_audit.kernels.click_sums import SumNoiseTable, UpdateSums
 
-
-_CHUNK_NUMBERS = 1 << 22
-_FAINT = 1e-6  # less than that, relative to what one client can add, is as good as nothing
-_NOTHING = 1e-100  # what one client can add counts as more than that
-_FARTHEST = 1e140  # sums count as at most that far from 0: their squares are numbers
-_STEP = 1e-2  # by how much ln |x| moves where a slope is taken
-_STEEP = 1e-7  # slopes from which a weight is told apart from rounding
+_CHUNK_NUMBERS = 1 << 22  # numbers of the tables of click patterns at a time: 32 MB
+_FAINT = 1e-6  # smaller numbers, relative to the most that one client can add, count as 0
+_NOTHING = 1e-100  # least value for the most that one client can add: it is divided by
+_FARTHEST = 1e140  # sums are clipped to this size, so that their squares are finite
+_STEP = 1e-2  # step in ln |x| of the finite differences; their error is of order _STEP^4
+_STEEP = 1e-7  # smaller slopes are lost in rounding
 
 
 def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
-    """The law of the noise in a sum over so many clients; unknown noise stays unknown."""
+    """The law of the noise in a sum over some clients; unknown noise stays unknown."""
     law = noise_law(known)
     if isinstance(law, RoundingNoise):
         return replace(law, resolution=law.resolution * clients**0.5)
@@ -77,14 +76,14 @@ def noise_tables(law: NoiseLaw) -> SumNoiseTable:
 class CountDecoder:
     """Decodes sums of updates: counts of clicks by document.
 
-    A client's update is `J^T (s v) + (s - 1) theta`, v what PDGD makes of the clicks and s what the clip
-    leaves. So the sum has k + 1 coefficients however long the model is, and they are sums over clients
-    who do not know of each other.
+    A client's update is `J^T (s v) + (s - 1) theta`, with v the coefficients that PDGD computes from the
+    clicks and s the factor of the clip. So the sum has k + 1 coefficients, however long the model is, and
+    they are sums over independent clients.
 
     Attributes:
         view: sums of updates, one list each; `why_no_replay` must have found nothing against it.
-        prior: what is believed of clicks before: grades usual at a `position`, known `relevance`, or
-            `uniform`, any rate alike; a prior that the observer does not know falls back as in
+        prior: belief about clicks before the message: from the usual grades at a `position`, from known
+            `relevance`, or `uniform` over rates; without the knowledge it needs, it falls back as in
             `PatternDecoder`.
     """
 
@@ -109,7 +108,7 @@ class CountDecoder:
         return out
 
     def _chunks(self) -> Iterator[Ints]:
-        """Sums over as many clients each, a bounded number of patterns at a time."""
+        """Sums over equally many clients, a bounded number of patterns at a time."""
         _, _, k = self.view.shown.shape
         size = max(1, (_CHUNK_NUMBERS >> k) // (2 * k + 1))
         for clients in np.unique(self.view.clients):
@@ -139,15 +138,8 @@ class CountDecoder:
         theta = np.ascontiguousarray(self.view.parameters[rows])
         J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
         lengths, ball = replay.lengths[rows, 0], PatternDecoder(self.view).ball
-        terms = pattern_terms(
-            replay.weights(theta, rows, 0),
-            J,
-            theta,
-            lengths,
-            replay.learning_rate,
-            replay.only_observed,
-            ball,
-        )
+        weights, rate = replay.weights(theta, rows, 0), replay.learning_rate
+        terms = pattern_terms(weights, J, theta, lengths, rate, replay.only_observed, ball)
         design = np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
         most = np.abs(terms[:, :, :k]).max(axis=(1, 2)) * np.abs(J).max(axis=(1, 2))
         return UpdateSums(

@@ -1,4 +1,4 @@
-"""How probable messages are under the grades of each intent: lists weighed one by one."""
+"""How probable messages are under the grades of each intent, list by list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 
 def under_each(view: View) -> list[PatternDecoder]:
-    """A decoder that believes in each intent of a view in turn."""
+    """A decoder for each intent of a view, whose belief follows the grades under that intent."""
     labels = view.intent_labels
     intents = 0 if labels is None else labels.shape[3]
     return [PatternDecoder(view.under(intent), "relevance") for intent in range(intents)]
@@ -24,11 +24,11 @@ def list_likelihoods(
 ) -> Iterator[tuple[Ints, int, Floats]]:
     """Log likelihood of every click pattern of each list (rows, 2^k), with its messages and its number.
 
-    Where messages have several lists, the clicks on the others are those that a joint search finds, or
-    without sweeps the rounded relaxed solution.
+    Where messages have several lists, the clicks on the others are those that a joint search finds or,
+    without sweeps, the rounded relaxed solution.
 
     Args:
-        decoder: the view, and the belief that the search goes by.
+        decoder: the view, and the belief that the search uses.
         shortlist: of the search, see `JointSearch`.
         sweeps: of the search.
     """
@@ -46,7 +46,7 @@ def list_likelihoods(
 
 
 def _arrived(decoder: PatternDecoder) -> Iterator[tuple[Ints, int, Floats]]:
-    """The same of clicks that arrived in clear."""
+    """The same for clicks that arrived in clear."""
     n, B, k = decoder.view.shown.shape
     clicks = (decoder.view.messages[:, : B * k].reshape(n, B, k) > 0.5) & decoder.view.is_document
     patterns = clicks @ (1 << np.arange(k))
@@ -63,7 +63,11 @@ def above_best(evidence: Floats) -> Floats:
     return np.where(known, evidence - np.where(known, top, 0.0), 0.0)
 
 
-def posteriors(likely: Floats, prior: Floats) -> Floats:
-    """Probabilities (n, I) from log likelihoods (n, I) whose best is 0, and those before, (I,)."""
-    masses = np.exp(likely) * prior
+def posteriors(likely: Floats, prior: Floats | float = 1.0) -> Floats:
+    """Probabilities (n, I) from log likelihoods (n, I) and those before the messages, (I,) or all alike.
+
+    Where none explains a message, those before it. `scipy.special.softmax` takes no prior, and makes NaN of
+    a row of -inf.
+    """
+    masses = np.exp(above_best(likely)) * prior
     return np.asarray(masses / masses.sum(axis=1, keepdims=True))

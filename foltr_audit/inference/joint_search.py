@@ -16,16 +16,16 @@ from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.privacy.noise import ScaleFreeNoise
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-_TURNS = 6  # times the relaxed start reckons the drift of the local model anew
+_TURNS = 6  # times the relaxed start recomputes the drift of the local model
 _TRIED = 32  # patterns of one list that are tried with the best pattern of another
 _SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
 _SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
-_HISTORIES = 16  # clicks on earlier lists that are kept in mind for the start that lists alone give
+_HISTORIES = 16  # click histories that the start from lists alone keeps for each message
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
 class SearchState(NamedTuple):
-    """Where the search stands: H hypotheses, each of one message.
+    """State of the search: H hypotheses, each about one message.
 
     Attributes:
         message: the message of each, int64 (H,).
@@ -54,7 +54,7 @@ class JointSearchResult(NamedTuple):
     Attributes:
         best: the best hypothesis for each of H messages.
         votes: share of all ends of the search that clicked each document, float64 (H, B, k).
-        lost: where even the best leaves more of a message than the noise law lets expect, bool (H,).
+        lost: where even the best leaves a larger residual than the noise law allows, bool (H,).
     """
 
     best: SearchState
@@ -63,15 +63,15 @@ class JointSearchResult(NamedTuple):
 
     @property
     def clicks(self) -> Bools:
-        """The best hypothesis; where the search is lost, what most of its ends clicked, (H, B, k)."""
+        """The best hypothesis; where the search is lost, the clicks of most of its ends, (H, B, k)."""
         return np.where(self.lost[:, np.newaxis, np.newaxis], self.votes > 0.5, self.best.clicks)
 
 
 class JointSearch:
     """The search for the most probable clicks of all lists of a message, for each message of a view.
 
-    Where lists follow from the clicks on lists before them, their probability counts as well as that of the
-    message, and what they tell alone is one more start.
+    Where lists follow from the clicks on lists before them, their probability counts in addition to that of
+    the message, and the clicks decoded from lists alone are one more start.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5.
@@ -84,8 +84,8 @@ class JointSearch:
             decoder: the view, the belief before its messages, and the noise law.
             shortlist: patterns of a list that are replayed exactly.
             sweeps: most passes over the lists.
-            lists: weigh what lists tell of the clicks before them; `why_no_evidence` has found nothing
-                against it.
+            lists: whether lists are evidence about the clicks before them; only of views that
+                `why_no_evidence` accepts.
         """
         self.decoder = decoder
         self.evidence = ListLikelihood(decoder) if lists else None
@@ -95,7 +95,7 @@ class JointSearch:
         self.sweeps = sweeps
 
     def found(self) -> Iterator[JointSearchResult]:
-        """What it finds for all messages, some at a time, in order; nothing of messages without lists."""
+        """Results for all messages, some at a time, in order; none for messages without lists."""
         n, B, _ = self.view.shown.shape
         starts = ClickRelaxation(self.view).starts(_TURNS)
         if self.evidence is not None:
@@ -129,11 +129,11 @@ class JointSearch:
         return best, votes
 
     def softened(self, message: Ints, clicks: Bools) -> Bools:
-        """Where the search leads from clicks (H, B, k) if numbers count as exact to few digits, then to more.
+        """Search results from clicks (H, B, k) if numbers count as exact to few digits first, then to more.
 
-        The exact likelihood of sparse noise hardly tells a wrong hypothesis from a slightly better one; a
-        coarse one has fewer dead ends (Blake & Zisserman 1987, "Visual reconstruction", chapter 7, call this
-        graduated non-convexity).
+        The exact likelihood of sparse noise hardly separates a wrong hypothesis from a slightly better one; a
+        coarse likelihood has fewer local optima (Blake & Zisserman 1987, "Visual reconstruction", chapter 7,
+        call this graduated non-convexity).
         """
         for law in _SOFT:
             coarse = JointSearch(
@@ -146,7 +146,7 @@ class JointSearch:
     def settled(
         self, state: SearchState, move: Callable[[SearchState], SearchState], most: int
     ) -> SearchState:
-        """Moves every hypothesis until it gets no better, or so many times."""
+        """Move every hypothesis until it stops improving, at most `most` times."""
         moving = np.arange(state.message.size)
         for _ in range(most):
             part = state.at(moving)
@@ -158,13 +158,13 @@ class JointSearch:
         return state
 
     def sweep(self, state: SearchState) -> SearchState:
-        """Every list in its turn takes its best pattern given the others."""
+        """Give every list in turn its best pattern given the others."""
         for b in range(state.clicks.shape[1]):
             state = self.better(state, self.alternatives(state, b, self.shortlist))
         return state
 
     def paired_sweep(self, state: SearchState) -> SearchState:
-        """Every list tries its likeliest patterns, each with the best pattern of every other list in turn."""
+        """Try the likely patterns of each list, each with the best pattern of every other list in turn."""
         for b, other in permutations(range(state.clicks.shape[1]), 2):
             clicks = self.alternatives(state, b, self.tried)
             message = np.repeat(state.message, self.tried)
@@ -173,7 +173,7 @@ class JointSearch:
         return self.sweep(state)
 
     def alternatives(self, state: SearchState, b: int, most: int) -> Bools:
-        """Each hypothesis with its `most` likeliest patterns of list b instead, bool (H most, B, k)."""
+        """Each hypothesis with its `most` most likely patterns of list b instead, bool (H most, B, k)."""
         from foltr_audit.kernels.patterns import best_patterns
 
         likely = best_patterns(self.posteriors(state, b), most)
@@ -191,7 +191,7 @@ class JointSearch:
         return SearchState(state.message, clicks, np.where(better, values[at, pick], state.value))
 
     def values(self, message: Ints, clicks: Bools) -> Floats:
-        """Log posterior of hypotheses, up to one constant a message: (H,)."""
+        """Log posterior of hypotheses, up to a constant for each message: (H,)."""
         path = self.decoder.replay.paths(message, clicks)
         fit = self.decoder.fit(message, path[-1])
         if self.evidence is not None:
@@ -201,7 +201,7 @@ class JointSearch:
         return fit
 
     def unexplained(self, state: SearchState) -> Bools:
-        """Hypotheses that leave more of a message than the noise law lets expect, (H,)."""
+        """Hypotheses that leave a larger residual of a message than the noise law allows, (H,)."""
         final = self.decoder.replay.paths(state.message, state.clicks)[-1]
         return self.decoder.fit(state.message, final) < self.decoder.usual_fit
 

@@ -1,19 +1,18 @@
-"""Systems of linear equations behind a message: documents as unknowns, and how exactly they are known."""
+"""Systems of linear equations behind a message, with documents as unknowns, and their rounding errors."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Inference, View
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _ARITHMETIC = 2.0**-50  # of a sum of float64 products, relative to its terms
 _SURE = 4.0  # rounding errors (standard deviations) that a weight must exceed
-_NOISE = 16.0  # rounding errors that only noise exceeds
-_GAP, _FAINT = 1e3, 1e-4  # ratio of two weights that nothing lies between; of the lower to the largest
+_NOISE = 16.0  # rounding errors that a residual exceeds only by noise
+_GAP, _FAINT = 1e3, 1e-4  # least ratio of the weights around a gap; most of the lower one to the largest
 
 
 def with_model_column(view: View) -> Floats:
@@ -29,14 +28,14 @@ class LeastSquaresFit(NamedTuple):
 
     Attributes:
         weights: the shortest solution, float64 (n, m).
-        errors: what rounding alone, of the values and while solving, does to each weight (one standard
-            deviation), (n, m).
-        noisy: whether values are farther from what the columns can make than rounding explains, bool (n,).
+        errors: standard deviation of each weight from rounding alone, of the values and while solving,
+            (n, m).
+        noisy: whether the residual is larger than rounding explains, bool (n,).
     """
 
     weights: Floats
     errors: Floats
-    noisy: NDArray[np.bool_]
+    noisy: Bools
 
 
 def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float = 0.0) -> LeastSquaresFit:
@@ -46,11 +45,11 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
         columns: float64 (n, P, m), one column per unknown.
         values: float64 (n, P).
         roundings: how exactly each value is known, float64 (n, P).
-        off: how far off a number of size 1 may be in the columns.
+        off: error that a number of size 1 may have in the columns.
 
     Returns:
-        The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so twin documents
-        share their weight and a system without columns answers zeros.
+        The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so identical
+        documents share their weight, and a system without columns gives zeros.
     """
     if not columns.size:
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
@@ -72,9 +71,10 @@ def entering(columns: Floats, weights: Floats) -> Floats:
 
 
 def rounding_fit(view: View, columns: Floats, weights: Floats) -> LeastSquaresFit:
-    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding.
+    """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding errors.
 
-    What rounding the features does is counted with these weights: those of least squares follow the noise.
+    The rounding of the features is computed with these weights, since those of least squares follow the
+    noise.
     """
     m = weights.shape[1]
     known = roundings(view) + view.feature_resolution * entering(columns[:, :, :m], weights)
@@ -96,7 +96,7 @@ def named_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) -
 def named_above_gap(view: View, fit: LeastSquaresFit) -> Inference:
     """The answer that names documents with a positive weight above rounding and above a gap in the weights.
 
-    For fits that noise in a minority of the numbers does not move.
+    For fits that are robust against noise in a minority of the numbers.
     """
     return _named_above(view, fit, np.maximum(_SURE * fit.errors, _below_gap(fit)))
 
@@ -109,8 +109,8 @@ def _named_above(view: View, fit: LeastSquaresFit, least: Floats) -> Inference:
 def _below_gap(fit: LeastSquaresFit) -> Floats:
     """The largest weight below the widest gap of a noisy message's positive weights, (n, 1); else 0.
 
-    Most shares of sparse noise are tiny and not 0. What they make of the weight 0 is more than rounding, and
-    orders of magnitude less than a click.
+    Most shares of sparse noise are tiny but not 0. They move a weight of 0 by more than rounding and by
+    orders of magnitude less than a click does.
     """
     found = np.where(fit.weights > _SURE * fit.errors, fit.weights, 0.0)
     falling = -np.sort(-found, axis=1)
@@ -122,16 +122,16 @@ def _below_gap(fit: LeastSquaresFit) -> Floats:
 
 
 def roundings(view: View) -> Floats:
-    """How exactly the numbers of a message are known: float64 (n, P).
+    """Rounding error of the numbers of a message: float64 (n, P).
 
-    A message is rounded to its number format; a client computes in float64 at the size of its model. What
-    rounding the features does to a message depends on the weights: see `rounding_fit` and `least_squares`.
+    A message is rounded to its number format; a client computes in float64 at the size of its model. The
+    effect of rounding the features depends on the weights: see `rounding_fit` and `least_squares`.
     """
     return view.knowledge.resolution * np.abs(view.messages) + _ARITHMETIC * np.abs(view.parameters)
 
 
 def observed_lengths(view: View) -> Ints:
-    """How many top documents of each list seem to take part in pairs, int64 (n, B).
+    """Estimate of how many top documents of each list take part in pairs, int64 (n, B).
 
     All of them where all form pairs; else the documents down to the last one with a coefficient in the
     least-absolute-deviations fit, since the others' is 0 up to rounding.

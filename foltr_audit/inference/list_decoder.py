@@ -1,4 +1,4 @@
-"""Clicks decoded from shown lists alone: list after list, with the most probable histories kept."""
+"""Clicks decoded from shown lists alone, list after list, by a beam of the most probable histories."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from foltr_audit.inference.list_evidence import ListLikelihood
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-_NEGLIGIBLE = 20.0  # of log probability below a message's best history: not kept
-_ENOUGH = 0.99  # share of the posterior that histories must hold to speak for the lists before
+_NEGLIGIBLE = 20.0  # histories this far below a message's best one, in log probability, are dropped
+_ENOUGH = 0.99  # share of the posterior that histories must hold to smooth the lists before
 
 
 class ClickHistories(NamedTuple):
-    """Clicks on the lists so far that are still held to be possible, several a message.
+    """Clicks on the lists so far that are still possible, several for each message.
 
     Attributes:
         message: whose they are, int64 (H,), in order.
@@ -32,17 +32,17 @@ class ClickHistories(NamedTuple):
 
 
 class ListDecoder:
-    """Weighs the clicks on each list by the lists that follow it, without a look at any message.
+    """Weighs the clicks on each list by the lists that follow it, without reading any message.
 
-    Every pattern of a list is weighed after each history that is kept. A list's posterior takes in what
-    the next list tells, and the lists after that too where the kept histories hold nearly all of it.
+    Every pattern of a list is weighed after each history in the beam. A list's posterior includes the
+    evidence of the next list, and that of later lists where the beam holds nearly all of the posterior.
 
     Source: beam search over the forward recursion, e.g. Rabiner 1989, "A tutorial on hidden Markov models",
     section III.
     """
 
     def __init__(self, decoder: PatternDecoder, histories: int) -> None:
-        """Of a view against which `why_no_evidence` has found nothing; so many histories a message."""
+        """Decode a view that `why_no_evidence` accepts, with this many histories for each message."""
         self.decoder = decoder
         self.evidence = ListLikelihood(decoder)
         self.histories = histories

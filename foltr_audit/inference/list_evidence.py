@@ -1,7 +1,7 @@
-"""What the lists after the first one of a message tell of the clicks on the lists before them.
+"""What the lists after the first one of a message reveal of the clicks on the lists before them.
 
-A local model ranks each list, and it has learnt from the clicks on the lists before it in the same round.
-No noise is added before the message is sent, so none stands between those clicks and the list.
+A local model ranks each list after it has learnt from the clicks on the lists before it in the same round.
+Noise is added only when the message is sent, so none protects those clicks in the list.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 NEEDS = frozenset({"candidates", "lists", "rank_with"})
-"""Knowledge that lists are weighed with, beside what a replay needs."""
+"""Knowledge that weighing lists needs in addition to that of a replay."""
 
 _BROKEN = -50.0  # log probability of each broken rank of a list in score order; impossible, but comparable
 _SAME_SCORE = 1e-10  # relative: how far two computations of one score may differ
-_RULED_OUT = 20.0  # of log probability below the best: looked at no further
-_HYPOTHESES = 1 << 15  # local models at once: bounds the memory that their scores take
+_RULED_OUT = 20.0  # patterns this far below the best, in log probability, are not weighed further
+_HYPOTHESES = 1 << 15  # local models at a time: bounds the memory of their scores
 
 
 def why_no_evidence(view: View) -> str | None:
-    """Why the lists of a view tell nothing of clicks, or None if they may."""
+    """Why the lists of a view are no evidence about clicks, or None if they may be."""
     known = view.knowledge
     if view.is_document.any(axis=2).sum(axis=1).max(initial=0) < 2:
         return "one list a message: no list follows from a click"
@@ -45,7 +45,7 @@ class ListLikelihood:
     learning to rank", eq. 2; a list in score order is possible or not.
 
     Attributes:
-        decoder: what is known of the clicks of a view against which `why_no_evidence` has found nothing.
+        decoder: of a view that `why_no_evidence` accepts.
     """
 
     decoder: PatternDecoder
@@ -84,7 +84,7 @@ class ListLikelihood:
             messages: the messages (H,).
             b: the list whose patterns are weighed.
             priors: log probability of each pattern before any list, (H, 2^k).
-            clicks: (H, B, k) on the lists after list b; None to look at the next list alone.
+            clicks: (H, B, k) on the lists after list b; None to weigh the next list alone.
         """
         B = self.decoder.view.shown.shape[1]
         found = priors.copy()
@@ -114,9 +114,9 @@ class ListLikelihood:
         return found.reshape(-1, models.shape[1])
 
     def _weigh_later(self, found: Floats, stepped: Floats, messages: Ints, b: int, clicks: Bools) -> None:
-        """Add to `found` (H, 2^k) what the lists after the next one tell, given the clicks before them.
+        """Add to `found` (H, 2^k) the evidence of the lists after the next one, given the clicks before them.
 
-        Patterns that the next list has all but ruled out get the worst of what the others get.
+        Patterns that the next list has nearly ruled out get the least that any other pattern gets.
         """
         row, pattern = np.nonzero(found >= found.max(axis=1, keepdims=True) - _RULED_OUT)
         models, several = stepped[row * found.shape[1] + pattern], messages[row]

@@ -1,7 +1,8 @@
-"""What a mean of reciprocal ranks tells of each rank behind it: which multisets explain it, exactly.
+"""Exact likelihood of each rank behind a mean of reciprocal ranks.
 
-Times a common multiple of the ranks, reciprocal ranks are whole numbers (2520 / r for ranks up to 10), and
-so is their sum: a mean is decoded without rounding, and its likelihood is a sum over finitely many states.
+Multiplied by a common multiple of the ranks, reciprocal ranks are whole numbers (2520 / r for ranks up to
+10), and so is their sum. A mean is decoded without rounding, and its likelihood is a sum over finitely many
+states.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 from foltr_audit.utils.arrays import Floats, Ints
 
 MOST_SUMS = 1 << 16
-"""With more different sums, their tables take too much memory."""
+"""The most different sums; tables of more would take too much memory."""
 
 
 class ReciprocalRankSums(NamedTuple):
-    """The sums that some reciprocal ranks can make, in whole units.
+    """The possible sums of some reciprocal ranks, in whole units.
 
     Attributes:
         unit: units in 1: the least common multiple of the ranks.

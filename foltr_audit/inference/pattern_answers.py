@@ -1,4 +1,4 @@
-"""Answers of attacks that weigh every click pattern of a list by itself."""
+"""Answers of attacks that weigh every click pattern of each list on its own."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Inference
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
-from foltr_audit.utils.arrays import Ints
+from foltr_audit.utils.arrays import Floats, Ints
 
 Guess = Literal["pattern", "marginal"]
 
 
 def answer_of(
-    decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, NDArray[np.float64]]], guess: Guess
+    decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, Floats]], guess: Guess
 ) -> Inference:
-    """What an attack answers with the posterior of each list.
+    """The answer of an attack from the posterior of each list.
 
     Args:
         decoder: of the view that was attacked: n messages of B lists of k documents.

@@ -1,4 +1,4 @@
-"""Likelihoods and priors of click patterns, from what an observer knows: the ground of every decoder."""
+"""Likelihoods and priors of click patterns, from what an observer knows; the basis of every decoder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.density import DensityTable
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
 
 Prior = Literal["position", "relevance", "uniform"]
 
-_RARE = 4.0  # standard deviations
-_CHUNK_PATTERNS = 1 << 19
+_RARE = 4.0  # standard deviations below the mean that the right clicks hardly ever fall
+_CHUNK_PATTERNS = 1 << 19  # patterns weighed at a time: 4 MB for each number of a pattern
 
 
 def noise_law(known: Knowledge) -> AdditiveNoise | RoundingNoise | ScaleFreeNoise:
-    """The law of what is left of a message once the right model is taken off.
+    """The law of the residual of a message under the right model.
 
-    Without noise it is what rounding leaves; an unknown law counts as heavy-tailed without a scale.
+    Without noise it is the law of rounding; an unknown law counts as heavy-tailed without a scale.
     """
     resolution = known.resolution
     if known.noise == "none":
@@ -49,7 +48,7 @@ def density_table(law: NoiseLaw) -> DensityTable:
 def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]:
     """Mean and standard deviation of a law's log density at its own draws, and how many lie below `least`.
 
-    Draws below `least` count as that. By the trapezoid rule over |x| on a logarithmic scale.
+    Draws below `least` count as `least`. By the trapezoid rule over |x| on a logarithmic scale.
     """
     from scipy.integrate import trapezoid
 
@@ -107,9 +106,9 @@ class PatternDecoder:
 
     @cached_property
     def usual_fit(self) -> float:
-        """What the likelihood of the right clicks hardly ever falls below; infinite where that says little.
+        """The log likelihood that the right clicks hardly ever fall below; infinite if that is no criterion.
 
-        It says something where most of the noise is as good as none: then no wrong clicks fit so well.
+        It is one where most of the noise is nearly 0: then no wrong clicks fit as well.
         """
         law, P = noise_law(self.view.knowledge), self.view.parameters.shape[1]
         least = max(self.view.knowledge.resolution, 1e-9 * law.scale)
@@ -132,8 +131,8 @@ class PatternDecoder:
     def likelihoods(self, messages: Ints, b: int, models: Floats, rest: Floats | None = None) -> Floats:
         """Log likelihood of every pattern of list b of some messages (H,): (H, 2^k).
 
-        `models` (H, P) are the local models before that interaction, `rest` (H, P) what later
-        interactions have added.
+        `models` (H, P) are the local models before that interaction, `rest` (H, P) the sum of
+        later steps.
         """
         from foltr_audit.kernels.patterns import pattern_likelihoods
 
@@ -158,7 +157,7 @@ class PatternDecoder:
         lengths = self.view.is_document[messages, b].sum(axis=1)
         return cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
 
-    def log_prior_of(self, messages: Ints, b: int, clicks: NDArray[np.bool_]) -> Floats:
+    def log_prior_of(self, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""
         from foltr_audit.kernels.patterns import cascade_log_prior
 
@@ -178,7 +177,7 @@ class PatternDecoder:
         return np.broadcast_to(click, shape), np.broadcast_to(stop, shape)
 
 
-def patterns_as_clicks(patterns: Ints, k: int) -> NDArray[np.bool_]:
+def patterns_as_clicks(patterns: Ints, k: int) -> Bools:
     """Patterns (...) as clicks (..., k): document j is clicked where bit j is set.
 
     >>> patterns_as_clicks(np.array([5]), 3)

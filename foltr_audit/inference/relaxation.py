@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import Replay
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Bools, Floats
 
 Loss = Literal["least-squares", "least-absolute"]
 
@@ -30,7 +29,7 @@ class ClickRelaxation:
     eq. 5-8, collected by document.
 
     Attributes:
-        view: what is known; `replay.why_no_replay` must have found nothing against it.
+        view: a view that `replay.why_no_replay` accepts.
     """
 
     view: View
@@ -41,8 +40,8 @@ class ClickRelaxation:
         return Replay(self.view)
 
     @cached_property
-    def observed(self) -> NDArray[np.bool_]:
-        """Documents that take part in pairs, as far as a regression tells: bool (n, B, k)."""
+    def observed(self) -> Bools:
+        """Documents that take part in pairs according to a regression: bool (n, B, k)."""
         return np.arange(self.view.shown.shape[2]) < observed_lengths(self.view)[..., np.newaxis]
 
     @cached_property
@@ -84,7 +83,7 @@ class ClickRelaxation:
     def gradient(self, clicks: Floats) -> Floats:
         """How half the squared distance of the replayed model to the message grows with clicks, (n, B, k).
 
-        Each list's own effect on the model counts, not what it changes in the effect of later lists. A clip
+        Each list's own effect on the model counts, not its influence on the effect of later lists. A clip
         counts as the factor that it multiplies the model by.
         """
         model, effects, factor = self.view.parameters, [], np.ones((len(self.view), 1))
@@ -102,7 +101,7 @@ class ClickRelaxation:
     def solved(self, loss: Loss, models: Floats) -> Floats:
         """Relaxed clicks (n, B, k) that explain the updates best, lists at local models (B, n, P).
 
-        The global model is one more column, which takes up what an active clip adds.
+        The global model is one more column, since an active clip adds a multiple of it.
         """
         from foltr_audit.kernels.box import box_least_absolute, box_least_squares
 
@@ -117,7 +116,7 @@ class ClickRelaxation:
         upper[:, -1] = self.view.knowledge.clip is not None
         solve = box_least_squares if loss == "least-squares" else box_least_absolute
         found = solve(design, self.view.updates, upper)
-        kept = 1.0 - found[:, -1:]  # what the clip has multiplied the model by, clicks and all
+        kept = 1.0 - found[:, -1:]  # the factor of the clip, which scales the clicks' part too
         clicks = np.divide(found[:, :-1], kept, out=found[:, :-1].copy(), where=kept > 0)
         return np.minimum(clicks, upper[:, :-1]).reshape(n, B, k)
 
@@ -128,7 +127,7 @@ class ClickRelaxation:
             clicks = self.solved(loss, self.path(clicks))
         return clicks
 
-    def starts(self, turns: int) -> NDArray[np.bool_]:
+    def starts(self, turns: int) -> Bools:
         """Where a search for clicks may begin: relaxed solutions, rounded at several levels, (n, S, B, k)."""
         found = []
         for loss in ("least-absolute", "least-squares"):

@@ -1,4 +1,4 @@
-"""What clients would have computed: PDGD steps replayed from what an observer knows.
+"""PDGD steps of clients, replayed from what an observer knows.
 
 A hypothesis is a message's number with the clicks on its lists. Replays of many hypotheses run at once.
 """
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
-"""Knowledge that a replay cannot do without."""
+"""Knowledge that a replay needs."""
 
 
 def why_no_replay(view: View) -> str | None:
@@ -35,7 +34,7 @@ class Replay:
     """The local steps behind the messages of a view.
 
     Attributes:
-        view: what is known; `why_no_replay` must have found nothing against it.
+        view: a view that `why_no_replay` accepts.
     """
 
     view: View
@@ -72,7 +71,7 @@ class Replay:
         rows = self.view.ranker.jacobian(models, self.view.features[messages, b])
         return np.where(self.view.is_document[messages, b][..., np.newaxis], rows, 0.0)
 
-    def step(self, models: Floats, messages: Ints, b: int, clicks: NDArray[np.bool_]) -> Floats:
+    def step(self, models: Floats, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Local models (H, P) after interaction b with clicks (H, k) and the step stage."""
         from foltr_audit.kernels.pdgd import pdgd_coefficients
 
@@ -95,7 +94,7 @@ class Replay:
         ball = self.view.knowledge.clip
         return models if ball is None else projected(np.ascontiguousarray(models), ball.norm, ball.ord)
 
-    def paths(self, messages: Ints, clicks: NDArray[np.bool_]) -> Floats:
+    def paths(self, messages: Ints, clicks: Bools) -> Floats:
         """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k)."""
         B = self.view.shown.shape[1]
         path = np.empty((B + 1, messages.size, self.view.parameters.shape[1]))

@@ -5,28 +5,26 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.plugins import Attack, View
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Bools, Floats
 
 
 class ScoreChangeAttack(Attack):
-    """An attack on the change of scores within a list; subclasses say what they make of it.
+    """An attack on the change of scores within a list; subclasses turn it into an answer.
 
-    `compare=documents` sets each document's score under the client's model beside its score under the
+    `compare=documents` compares each document's score under the client's model with its score under the
     global one. `compare=positions` repeats the program published with Pham 2022: the shown documents are
-    ranked under both models, and what stands at rank i of the new ranking is set beside what stood at
-    rank i of the old one, as if it were the same document. That is weaker: a clicked document that climbs
-    past others leaves its evidence at its new rank, where another document is named for it.
+    ranked under both models, and the score at rank i of the new ranking is compared with the score at rank i
+    of the old one, as if both were of the same document. That is weaker: a clicked document that climbs past
+    others leaves its evidence at its new rank, and another document is named for it.
 
     Source: the program published with Pham 2022, "Federated learning for online learning to rank".
     """
 
     compare: Literal["documents", "positions"] = Field(
-        "documents",
-        description="what is set side by side: documents, or positions as the published program has it",
+        "documents", description="what is compared: documents, or positions as in the published program"
     )
 
     def why_not(self, view: View) -> str | None:
@@ -37,7 +35,7 @@ class ScoreChangeAttack(Attack):
         return reason
 
     def changes(self, view: View) -> Floats:
-        """Score under the client's model less that under the global one, float64 (n, B, k)."""
+        """Score under the client's model minus that under the global one, float64 (n, B, k)."""
         if self.compare == "documents":
             return view.score_changes
         before, after = self.scores(view)
@@ -51,7 +49,7 @@ class ScoreChangeAttack(Attack):
         return by_rank(before, view.is_document), by_rank(after, view.is_document)
 
 
-def by_rank(scores: Floats, is_document: NDArray[np.bool_]) -> Floats:
+def by_rank(scores: Floats, is_document: Bools) -> Floats:
     """The i-th largest score of a list at the place of its i-th shown document, 0 at the padding.
 
     Args:

@@ -1,7 +1,7 @@
-"""Means with 95 % intervals by bootstrap over queries: lists of one query are alike, so queries are drawn.
+"""Means with 95 % intervals by bootstrap over queries, since lists of one query are not independent.
 
-Resamples hold nothing that no query showed: where five lists are all right, every resample is. So the
-interval of a share, i.e. of anything between 0 and 1, is widened near these ends; see `share_interval`.
+A resample holds only what some query showed: if five lists are all right, every resample is. The interval of
+a share, i.e. of any value between 0 and 1, is therefore widened near these ends; see `share_interval`.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats
 
 RESAMPLES = 1000
 
 FEW = 5
-"""Where fewer queries than these carry the hits, or the misses, resampling alone is not trusted."""
+"""If fewer queries carry the hits, or the misses, of a share, its interval is widened."""
 
 TAIL = 0.025
 """The probability on either side of a 95 % interval."""
 
-_ROUNDING = 1e-12  # a share below this is none
+_ROUNDING = 1e-12  # a share below this counts as 0
 
 Interval = tuple[float, float]
-Transform = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Transform = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
 class MetricEstimate:
-    """One metric: its value, and its 95 % interval (None where fewer than two queries speak)."""
+    """One metric: its value, and its 95 % interval (None where fewer than two queries have a value)."""
 
     value: float
     ci95: Interval | None
 
 
 NOTHING = MetricEstimate(float("nan"), None)
-"""The score of what is not defined."""
+"""The estimate of an undefined metric."""
 
 
 class BootstrapDistribution(NamedTuple):
@@ -48,12 +49,12 @@ class BootstrapDistribution(NamedTuple):
     Attributes:
         value: of all lists.
         draws: of each resample, float64 (R,), NaN where it is not defined.
-        queries: how many queries speak.
+        queries: how many queries have a value.
         share: whether it lies between 0 and 1, so that its interval is that of a share.
     """
 
     value: float
-    draws: NDArray[np.float64]
+    draws: Floats
     queries: int
     share: bool = False
 
@@ -67,8 +68,8 @@ class BootstrapDistribution(NamedTuple):
     def minus(self, other: BootstrapDistribution) -> MetricEstimate:
         """The difference to another metric in the same resamples.
 
-        Where the interval of either is wider than its resamples, the difference may be anything between
-        them.
+        Where either interval is wider than its resamples, the interval of the difference takes in all
+        differences between the two.
         """
         ends = interval(self.draws - other.draws, min(self.queries, other.queries))
         mine, theirs = self.score.ci95, other.score.ci95
@@ -100,19 +101,19 @@ class QueryBootstrap:
         draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
         self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
 
-    def mean(self, values: NDArray[np.float64]) -> MetricEstimate:
+    def mean(self, values: Floats) -> MetricEstimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
         return self.means(values).score
 
-    def share(self, values: NDArray[np.float64]) -> MetricEstimate:
+    def share(self, values: Floats) -> MetricEstimate:
         """As `mean`, of values between 0 and 1; the interval is valid at these ends too."""
         return self.shares(values).score
 
-    def shares(self, values: NDArray[np.float64]) -> BootstrapDistribution:
+    def shares(self, values: Floats) -> BootstrapDistribution:
         """As `share`, with the mean of every resample."""
         return self.means(values)._replace(share=True)
 
-    def means(self, values: NDArray[np.float64]) -> BootstrapDistribution:
+    def means(self, values: Floats) -> BootstrapDistribution:
         """As `mean`, with the mean of every resample."""
         defined = ~np.isnan(values)
         if not defined.any():
@@ -124,8 +125,8 @@ class QueryBootstrap:
 
     def ratio(
         self,
-        numerators: NDArray[np.float64],
-        denominators: NDArray[np.float64],
+        numerators: Floats,
+        denominators: Floats,
         transform: Transform | None = None,
         *,
         share: bool = False,
@@ -135,7 +136,7 @@ class QueryBootstrap:
         Args:
             numerators: e.g. errors in each list.
             denominators: e.g. documents of each list.
-            transform: what is scored of the ratio; itself where it is not given.
+            transform: function of the ratio that is estimated; by default the ratio itself.
             share: whether each ratio lies between 0 and 1, so that its interval is that of a share.
         """
         total = float(denominators.sum())
@@ -148,21 +149,21 @@ class QueryBootstrap:
         draws = draws if transform is None else transform(draws)
         return BootstrapDistribution(float(value[0]), draws, int((counts > 0).sum()), share).score
 
-    def _by_query(self, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _by_query(self, values: Floats | Bools) -> Floats:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)
 
-    def _ratios(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _ratios(self, sums: Floats, counts: Floats) -> Floats:
         """Sums over counts, both by query (Q,), in each resample, (R,)."""
         totals = np.einsum("bq,q->b", self.weights, counts)
         blank = np.full_like(totals, np.nan)
-        ratios: NDArray[np.float64] = np.divide(
+        ratios: Floats = np.divide(
             np.einsum("bq,q->b", self.weights, sums), totals, out=blank, where=totals > 0
         )
         return ratios
 
 
-def interval(resampled: NDArray[np.float64], queries: int) -> Interval | None:
-    """The middle 95 % of resampled values, if at least two queries speak; NaN does not count."""
+def interval(resampled: Floats, queries: int) -> Interval | None:
+    """The middle 95 % of resampled values without NaN, if at least two queries have a value."""
     known = resampled[~np.isnan(resampled)]
     if queries < 2 or not known.size:
         return None
@@ -170,18 +171,18 @@ def interval(resampled: NDArray[np.float64], queries: int) -> Interval | None:
     return float(low), float(high)
 
 
-def share_interval(value: float, resampled: NDArray[np.float64], queries: int) -> Interval | None:
+def share_interval(value: float, resampled: Floats, queries: int) -> Interval | None:
     """95 % interval of a share, valid near 0 and 1 as well.
 
-    The middle of the resamples. Where fewer than `FEW` queries carry the hits or the misses, it is widened to
-    the interval of Clopper & Pearson (1934) for independent trials, one for each query. How many queries
-    carry the hits is their effective number (Kish 1965, "Survey sampling", section 11.7): of queries that are
-    each right or wrong, the number of those that are right.
+    It is the middle of the resamples. Where fewer than `FEW` queries carry the hits or the misses, it is
+    widened to the interval of Clopper & Pearson (1934) for independent trials, one for each query. The number
+    of queries that carry the hits is an effective one (Kish 1965, "Survey sampling", section 11.7): if each
+    query is either right or wrong, it is the number of right ones.
 
     Args:
         value: the share of all lists.
         resampled: that of each resample, (R,), NaN where it is not defined.
-        queries: how many queries speak.
+        queries: how many queries have a value.
 
     >>> share_interval(1.0, np.ones(1000), 5)
     (0.4781762498950185, 1.0)
@@ -198,14 +199,14 @@ def share_interval(value: float, resampled: NDArray[np.float64], queries: int) -
 
 
 def _carriers(share: float, spread: float, queries: int) -> float:
-    """How many of the queries a share comes from, if their values vary by `spread`."""
+    """The effective number of queries that carry a share, if their values vary by `spread`."""
     return queries * (share / math.hypot(share, math.sqrt(spread))) ** 2 if share > _ROUNDING else 0.0
 
 
 def binomial_interval(hits: float, trials: int, tail: float = TAIL) -> Interval:
-    """Interval of a probability of which `trials` trials show `hits` (Clopper & Pearson 1934).
+    """Interval of a probability after `hits` in `trials` trials (Clopper & Pearson 1934).
 
-    It misses with a probability of at most `tail` on either side.
+    It misses the probability with a probability of at most `tail` on either side.
 
     >>> [round(end, 3) for end in binomial_interval(0, 10)]
     [0.0, 0.308]

@@ -1,19 +1,19 @@
-"""Whether posterior probabilities of a click are what they say: Brier score, log loss, reliability."""
+"""Whether posterior probabilities of a click are calibrated: Brier score, log loss, reliability."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.utils.arrays import Bools, Floats
 
 BINS = 10
-_SMALLEST = 1e-15  # a probability closer to 0 or 1 costs no more than this one
-_ROUNDING = 1e-9
+_SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite
+_ROUNDING = 1e-9  # by how much rounding may move a probability beyond 0 or 1
 
 
 class ReliabilityBin(NamedTuple):
@@ -36,18 +36,18 @@ class ReliabilityBin(NamedTuple):
 class ProbabilityCalibration(NamedTuple):
     """How good the probabilities of one attack are, over all shown documents of all lists.
 
-    Lists are not left out by what was clicked: that would make any posterior look too low.
+    Lists without a click count too: without them, any posterior would look too low.
 
     Attributes:
         documents: how many there are.
         brier: mean squared difference of probability and click (Brier 1950), 0 = perfect.
         brier_base_rate: the Brier score of giving every document the share of clicked ones.
-        log_loss: mean of -ln of the probability of what happened, in nats, probabilities held within
-            1e-15 of 0 and 1.
+        log_loss: mean of -ln of the probability of what happened, in nats, probabilities clipped to
+            [1e-15, 1 - 1e-15].
         log_loss_base_rate: the same of the share of clicked documents.
         error: expected calibration error (Guo et al. 2017, "On calibration of modern neural networks",
             section 2): mean distance of probability and share clicked in the bins, weighted by their
-            documents. Chance alone makes it larger than 0.
+            documents. Chance alone raises it above 0.
         reliability: the bins, of equal width.
     """
 
@@ -75,7 +75,7 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
     p = np.where(here, evidence.guessed[label].scores, 0.0)
     if not np.all((p >= -_ROUNDING) & (p <= 1 + _ROUNDING)):
         wrong = p[~((p >= -_ROUNDING) & (p <= 1 + _ROUNDING))][0]
-        raise PluginError(f"attack {label}: score {wrong:g}; expected probabilities, as it says they are")
+        raise PluginError(f"attack {label}: score {wrong:g}; expected probabilities, as the attack declares")
     p = np.clip(p, 0.0, 1.0)
     count = here.sum(axis=1).astype(np.float64)
     clicked = (clicks & here).sum(axis=1).astype(np.float64)
@@ -94,7 +94,7 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
     )
 
 
-def reliability(p: NDArray[np.float64], clicked: NDArray[np.bool_]) -> tuple[ReliabilityBin, ...]:
+def reliability(p: Floats, clicked: Bools) -> tuple[ReliabilityBin, ...]:
     """Probabilities (D,) between 0 and 1 and the truth (D,) in ten bins of equal width.
 
     >>> p, clicked = np.array([0.0, 0.5, 0.5, 1.0]), np.array([False, False, True, True])
@@ -133,7 +133,7 @@ def calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     return sum(far) / total if total else float("nan")
 
 
-def _entropy(share: NDArray[np.float64]) -> NDArray[np.float64]:
+def _entropy(share: Floats) -> Floats:
     held = np.clip(share, _SMALLEST, 1 - _SMALLEST)
-    out: NDArray[np.float64] = -(share * np.log(held) + (1 - share) * np.log(1 - held))
+    out: Floats = -(share * np.log(held) + (1 - share) * np.log(1 - held))
     return out

@@ -1,36 +1,36 @@
-"""The only holder of view and truth: runs attacks on recorded messages and sets the truth beside them."""
+"""Judges attacks that ask for clicks: runs them on recorded messages and joins the truth to their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.pdgd import observed_documents
-from foltr_audit.core.plugins import Attack, View
-from foltr_audit.core.plugins.answers import one_of
+from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.records.view import Inference, Knowledge
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.core.records.view import Inference, Knowledge, View
+from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
+from foltr_audit.judge.attack_session import AttackSession, rounds_with_truth
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses, combined
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.judge.observer import Observer, RoundView
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundAnswers:
-    """What attacks said of a round's I interactions.
+    """What attacks answered about a round's I interactions.
 
     Attributes:
         guessed: each attack's answers, by label.
@@ -41,108 +41,94 @@ class RoundAnswers:
     refused: dict[str, str]
 
 
-AnyAttack = TypeVar("AnyAttack", bound=Attack)
-
-Watch = Callable[[Attack, RoundView, Inference], None]
-"""Is shown every answer of every attack beside what the attack saw."""
-
-
 def infer_round(
-    record: RoundRecord,
-    observer: Observer,
-    attacks: Sequence[Attack],
-    streams: Streams,
-    watch: Watch | None = None,
+    record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
 ) -> RoundAnswers:
-    """Each attack's answer for every interaction of a round; `watch` is shown the answers as they come.
-
-    BLAS is held to one thread, so that the answers do not depend on their number.
-    """
-    from threadpoolctl import threadpool_limits
-
-    placement = InteractionPlacement.of(record)
-    at = (placement.slot, placement.place)
-    pieces: dict[str, list[ClickGuesses]] = {attack.label: [] for attack in attacks}
-    refused: dict[str, str] = {}
-    with threadpool_limits(limits=1, user_api="blas"):
-        for seen in observer.views(record):
-            place = f"{record.round}/{seen.rows.start}"
-            for attack, rng in able(attacks, seen.view, streams, place, refused):
-                try:
-                    answer = checked_answer(attack, seen.view, rng)
-                except np.linalg.LinAlgError as error:  # of messages near the end of the range
-                    refused[attack.label] = f"its equations cannot be solved in round {record.round}: {error}"
-                    continue
-                pieces[attack.label].append(_guessed(seen, answer))
-                if watch is not None:
-                    watch(attack, seen, answer)
-    guessed = {
-        label: ClickGuesses.joined(mine).at(at)
-        for label, mine in pieces.items()
-        if mine and label not in refused
-    }
-    return RoundAnswers(guessed=guessed, refused=refused)
+    """Each attack's answer for every interaction of a round."""
+    answers = _RoundInference(record, attacks, streams)
+    for seen in observer.views(record):
+        answers.add(seen)
+    return answers.result()
 
 
-def able(
-    attacks: Sequence[AnyAttack], view: View, streams: Streams, place: str, refused: dict[str, str]
-) -> Iterator[tuple[AnyAttack, np.random.Generator]]:
-    """The attacks that can run on a view, each with a random stream of its own at this place.
-
-    Why the others cannot is added to `refused`, by label.
-    """
-    for attack in attacks:
-        reason = attack.why_not(view)
-        if reason is None:
-            yield attack, streams.generator(f"attack/{attack.text}/{place}")
-        else:
-            refused[attack.label] = reason
-
-
-class _Surprisals:
-    """How surprising the true clicks on each list are, to who knows all before a message, and to attacks.
+class _RoundInference:
+    """Answers about a round, collected view by view.
 
     Attributes:
-        exact: labels of the attacks that weighed patterns by their true posterior in every view.
+        exact: labels of the attacks that have weighed patterns by their true posterior so far.
     """
 
-    def __init__(self, record: RoundRecord, truth: RoundTruth, observer: Observer) -> None:
-        placement = InteractionPlacement.of(record)
-        self._at = (placement.slot, placement.place)
-        self._clicks = placement.spread(truth.clicks, False)
-        self._header = observer.header
-        self._pieces: dict[str, list[NDArray[np.float64]]] = {}
+    def __init__(
+        self,
+        record: RoundRecord,
+        attacks: Sequence[Attack],
+        streams: Streams,
+        surprisals: _ClickSurprisals | None = None,
+    ) -> None:
+        self._round = record.round
+        self._at = InteractionPlacement.of(record).rows
+        self._session = AttackSession(attacks, streams)
+        self._surprisals = surprisals
+        self._pieces: dict[str, list[ClickGuesses]] = {}
         self._inexact: set[str] = set()
 
-    def watch(self, attack: Attack, seen: RoundView, answer: Inference) -> None:
-        """Look at one answer; its patterns are not kept."""
-        clicks = self._clicks[seen.rows]
-        if seen.order is not None:
-            clicks = np.take_along_axis(clicks, seen.order, axis=2)
-        bits = np.full(clicks.shape[:2], np.nan)
-        if answer.patterns is not None:
-            number = (clicks @ (1 << np.arange(clicks.shape[2])))[..., np.newaxis]
-            with np.errstate(divide="ignore"):
-                bits = -np.log2(np.take_along_axis(answer.patterns, number, axis=2)[..., 0])
-        self._pieces.setdefault(attack.label, []).append(bits)
-        if answer.patterns is None or not (
-            _describes_all(self._header, seen.view.knowledge) and attack.exact_posterior(seen.view)
-        ):
-            self._inexact.add(attack.label)
+    def add(self, seen: RoundView) -> None:
+        """Run the attacks on one view of the round."""
+        place, truth = f"{self._round}/{seen.rows.start}", self._surprisals
+        for attack, answer in self._session.answers(seen.view, self._round, place):
+            bits = None if truth is None else truth.after(seen, answer)
+            self._pieces.setdefault(attack.label, []).append(_guesses(seen, answer, bits))
+            if truth is None or answer.patterns is None or not truth.is_exact(attack, seen.view):
+                self._inexact.add(attack.label)
+
+    def result(self) -> RoundAnswers:
+        """The answers for all interactions of the round."""
+        refused, guessed = self._session.refused, {}
+        for label, pieces in self._pieces.items():
+            if label not in refused:
+                whole = join_pieces(pieces).at(self._at)
+                silent = whole.surprisal is None or np.isnan(whole.surprisal).all()
+                guessed[label] = replace(whole, surprisal=None) if silent else whole
+        return RoundAnswers(guessed=guessed, refused=refused)
 
     @property
     def exact(self) -> frozenset[str]:
-        """See the class."""
         return frozenset(self._pieces) - self._inexact
 
-    def beside(self, label: str, guessed: ClickGuesses) -> ClickGuesses:
-        """An attack's answers with the surprisal of each list."""
-        bits = np.concatenate(self._pieces[label])[self._at]
-        return guessed if np.isnan(bits).all() else replace(guessed, surprisal=bits)
 
-    def before(self, seen: RoundView) -> NDArray[np.float64]:
-        """-log2 of the probability of each list's clicks before its message, for who knows grades, (n, B)."""
-        view, clicks = seen.view, self._clicks[seen.rows]
+def _guesses(seen: RoundView, answer: Inference, bits: Floats | None) -> ClickGuesses:
+    any_click = answer.any_click
+    if any_click is None:
+        any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
+    return ClickGuesses(
+        scores=seen.restored(answer.scores),
+        guess=seen.restored(answer.guess),
+        any_click=any_click,
+        surprisal=bits,
+    )
+
+
+class _ClickSurprisals:
+    """How surprising the true clicks on each list of a round are, before and after its message, in bits."""
+
+    def __init__(self, record: RoundRecord, truth: RoundTruth, header: TraceHeader) -> None:
+        self._clicks = InteractionPlacement.of(record).spread(truth.clicks, False)
+        self._header = header
+
+    def after(self, seen: RoundView, answer: Inference) -> Floats:
+        """-log2 of the probability that an attack gave the true clicks on each list, (n, B); else NaN."""
+        clicks = self._clicks[seen.rows]
+        if seen.order is not None:
+            clicks = np.take_along_axis(clicks, seen.order, axis=2)
+        if answer.patterns is None:
+            return np.full(clicks.shape[:2], np.nan)
+        number = (clicks @ (1 << np.arange(clicks.shape[2])))[..., np.newaxis]
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log2(np.take_along_axis(answer.patterns, number, axis=2)[..., 0]))
+
+    def before(self, rows: slice, view: View) -> Floats:
+        """-log2 of the probability of each list's clicks before its message, given the grades, (n, B)."""
+        clicks = self._clicks[rows]
         bits, every = np.full(clicks.shape[:2], np.nan), np.arange(len(view))
         if view.knowledge.belief is None or view.labels is None or self._header.intents > 1:
             return bits  # under several intents grades alone do not say how a user clicks
@@ -151,8 +137,12 @@ class _Surprisals:
             bits[:, b] = -decoder.log_prior_of(every, b, clicks[:, b]) / np.log(2.0)
         return bits
 
+    def is_exact(self, attack: Attack, view: View) -> bool:
+        """Whether the patterns that an attack weighs in a view have their true posterior."""
+        return _knows_all_steps(self._header, view.knowledge) and attack.exact_posterior(view)
 
-def _describes_all(header: TraceHeader, known: Knowledge) -> bool:
+
+def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
     """Whether an observer knows how users click, and what every defense does: a clip or a noise law."""
     chain = header.knowledge.get("defense")
     if not isinstance(chain, list) or known.noise is None or header.intents > 1:
@@ -167,55 +157,6 @@ def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:
     return bool(header.spec_hash) or "clip_norm" in header.knowledge or bool(truth.clipped.any())
 
 
-def _facts(
-    record: RoundRecord, observer: Observer, bits: _Surprisals
-) -> tuple[Identifiability, NDArray[np.float64]]:
-    """What the messages of a round can tell an observer that knows everything; arrays (I, ...).
-
-    Also how surprising each list's clicks are before its message, (I,).
-    """
-    placement = InteractionPlacement.of(record)
-    at = (placement.slot, placement.place)
-    pieces, before = [], []
-    for seen in observer.knowing.views(record):
-        pieces.append(identifiability(seen.view))
-        before.append(bits.before(seen))
-    if not pieces:
-        return nothing_identifiable(0, 0, record.shown.shape[1]).at(at), np.empty(0)
-    facts = Identifiability(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
-    return facts.at(at), np.concatenate(before)[at]
-
-
-def _guessed(seen: RoundView, answer: Inference) -> ClickGuesses:
-    any_click = answer.any_click
-    if any_click is None:
-        any_click = np.where(seen.view.is_document, answer.scores, -np.inf).max(axis=2, initial=-np.inf)
-    return ClickGuesses(
-        scores=seen.restored(answer.scores), guess=seen.restored(answer.guess), any_click=any_click
-    )
-
-
-def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:
-    """An attack's answer, in which every shown document has a score.
-
-    Raises:
-        PluginError: arrays of another shape, or a score that is no number.
-    """
-    with np.errstate(all="ignore"):  # a foreign trace may hold numbers near the end of the range
-        answer = one_of(f"attack {attack.name}: infer", attack.infer(view, rng), Inference)
-    for name, shape in (
-        ("scores", view.shown.shape),
-        ("guess", view.shown.shape),
-        ("any_click", view.shown.shape[:2]),
-    ):
-        given = getattr(answer, name)
-        if given is not None and given.shape != shape:
-            raise PluginError(f"attack {attack.name}: {name} of shape {given.shape}; expected {shape}")
-    if np.isnan(answer.scores[view.is_document]).any():
-        raise PluginError(f"attack {attack.name}: it gave a shown document the score NaN; expected a number")
-    return answer
-
-
 def judge(
     recording: RoundStore,
     observer: Observer,
@@ -224,7 +165,7 @@ def judge(
     tick: Tick = NO_TICK,
     groups: ClientGroups = ONE_GROUP,
 ) -> ClickEvidence:
-    """Run attacks on every recorded message and set their answers beside the truth.
+    """Run attacks on every recorded message and join the truth to their answers.
 
     Args:
         recording: observed rounds with their truth.
@@ -237,56 +178,52 @@ def judge(
     Raises:
         UsageError: the recording holds no truth.
     """
-    if not recording.has_truth:
-        raise UsageError(
-            "trace: it holds no truth, so nothing can be scored; write guesses with --guesses FILE"
-        )
     pieces = []
-    for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
-        bits = _Surprisals(record, truth, observer)
-        answers = infer_round(record, observer, attacks, streams, bits.watch)
-        names = query_names(record, observer.header, observer.collection)
-        judged = _judged(record, truth, names, answers, attacks, observer, bits)
+    for record, truth in rounds_with_truth(recording, tick, "; write guesses with --guesses FILE"):
+        judged = _judge_round(record, truth, observer, attacks, streams)
         group = groups.of_clients(truth.clients)[record.slot]
         pieces.append(replace(judged, group=group, groups=groups.names))
-        tick()
     if not pieces:
         raise UsageError("trace: it holds no round yet")
     return combined(pieces)
 
 
-def _judged(
-    record: RoundRecord,
-    truth: RoundTruth,
-    names: NDArray[np.str_],
-    answers: RoundAnswers,
-    attacks: Sequence[Attack],
-    observer: Observer,
-    bits: _Surprisals,
+def _judge_round(
+    record: RoundRecord, truth: RoundTruth, observer: Observer, attacks: Sequence[Attack], streams: Streams
 ) -> ClickEvidence:
-    pairs = observer.header.knowledge.get("pairs")
-    there = record.shown >= 0
-    of_models = observer.header.holds_models
-    observed = there
-    if of_models:
-        observed = observed_documents(truth.clicks, there, only_observed=pairs == "last-click+1")
-    facts, before = _facts(record, observer, bits)
+    header, at = observer.header, InteractionPlacement.of(record).rows
+    surprisals = _ClickSurprisals(record, truth, header)
+    inference = _RoundInference(record, attacks, streams, surprisals)
+    facts, before = [], []
+    for seen, full in observer.paired_views(record):
+        inference.add(seen)
+        facts.append(identifiability(full))
+        before.append(surprisals.before(seen.rows, full))
+    found = nothing_identifiable(0, 0, record.shown.shape[1])
+    if facts:
+        found = Identifiability(*(np.concatenate(arrays) for arrays in zip(*facts, strict=True)))
+    found = found.at(at)
+    observed = record.shown >= 0
+    if header.holds_models:
+        pairs = header.knowledge.get("pairs")
+        observed = observed_documents(truth.clicks, observed, only_observed=pairs == "last-click+1")
+    answers = inference.result()
     return ClickEvidence(
-        query=names,
+        query=query_names(record, header, observer.collection),
         message=record.slot,
         shown=record.shown,
         clicks=truth.clicks,
         observed=observed,
-        told=facts.told(truth.clicks, observed),
-        rank=facts.rank,
-        unknowns=facts.unknowns,
-        guessed={label: bits.beside(label, guessed) for label, guessed in answers.guessed.items()},
+        told=found.told(truth.clicks, observed),
+        rank=found.rank,
+        unknowns=found.unknowns,
+        guessed=answers.guessed,
         baselines=frozenset(attack.label for attack in attacks if attack.baseline),
         probabilities=frozenset(attack.label for attack in attacks if attack.probabilities),
-        surprisal=before,
-        exact=bits.exact,
-        same_message=of_models,
+        surprisal=np.concatenate(before)[at] if before else np.empty(0),
+        exact=inference.exact,
+        same_message=header.holds_models,
         refused=answers.refused,
-        steps=int(truth.clipped.size) if _knows_clips(observer.header, truth) else 0,
+        steps=int(truth.clipped.size) if _knows_clips(header, truth) else 0,
         clipped=int(truth.clipped.sum()),
     )

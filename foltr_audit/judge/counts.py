@@ -1,4 +1,4 @@
-"""Judges attacks that ask for counts: sums over all clients who saw one list, with their clicks beside."""
+"""Judges attacks that count clicks: sums over all clients who saw one list, compared with their clicks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates, weighted_median
-from foltr_audit.judge.click_evidence import answered, refused_in
-from foltr_audit.judge.clicks import able, checked_answer
+from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
 from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
@@ -46,28 +46,9 @@ class CountEvidence:
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
-    def is_document(self) -> NDArray[np.bool_]:
+    def is_document(self) -> Bools:
         """False at the padding, bool (L, k)."""
         return self.shown >= 0
-
-
-def combined_counts(pieces: Sequence[CountEvidence]) -> CountEvidence:
-    """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
-    refused = refused_in(pieces)
-
-    def joined(parts: Sequence[dict[str, Floats]]) -> dict[str, Floats]:
-        names = answered(parts, refused)
-        return {name: np.concatenate([part[name] for part in parts]) for name in names}
-
-    return CountEvidence(
-        query=np.concatenate([piece.query for piece in pieces]),
-        clients=np.concatenate([piece.clients for piece in pieces]),
-        shown=np.concatenate([piece.shown for piece in pieces]),
-        counts=np.concatenate([piece.counts for piece in pieces]),
-        estimates=joined([piece.estimates for piece in pieces]),
-        baselines=joined([piece.baselines for piece in pieces]),
-        refused=refused,
-    )
 
 
 def judge_counts(
@@ -94,11 +75,11 @@ def judge_counts(
     totals = ListTotals.of(recording, observer)
     pieces = []
     for record in recording.rounds():
-        rows = totals.begun(record)
+        rows = totals.beginning_in(record)
         if rows.size:
-            pieces.append(_judged(record, rows, totals, observer, attacks, streams))
+            pieces.append(_judge_round(record, rows, totals, observer, AttackSession(attacks, streams)))
         tick()
-    return combined_counts(pieces)
+    return join_pieces(pieces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +87,7 @@ class ListTotals:
     """Sums over all clients who started from the same model and saw the same list.
 
     Attributes:
-        first: round and message that each sum begins with, int64 (L, 2).
+        first: round and number of the first message of each sum, int64 (L, 2).
         updates: sums of updates that arrived, float64 (L, P).
         clients: how many those are, int64 (L,).
         counts: how many of them clicked each document, int64 (L, k).
@@ -124,8 +105,6 @@ class ListTotals:
         Raises:
             UsageError: as `judge_counts`.
         """
-        if not recording.has_truth:
-            raise UsageError("trace: it holds no truth, so nothing can be scored")
         if observer.header.kind == "masked":
             raise UsageError(
                 "view aggregate: the messages are masked one by one; expected a chain without "
@@ -134,7 +113,7 @@ class ListTotals:
         numbers: dict[bytes, int] = {}
         first: list[tuple[int, int]] = []
         updates, clients, counts = [], [], []
-        for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
+        for record, truth in rounds_with_truth(recording):
             reason = why_not_one_list(record, observer.header) if record.n_messages else None
             if reason is not None:
                 raise UsageError(f"view aggregate: {reason}")
@@ -150,10 +129,10 @@ class ListTotals:
                 clients[number] += 1
                 counts[number] += truth.clicks[row]
         if not first:
-            raise UsageError("trace: it holds no message yet")
+            raise UsageError(NO_MESSAGE)
         return cls(np.array(first), np.array(updates), np.array(clients), np.array(counts))
 
-    def begun(self, record: RoundRecord) -> Ints:
+    def beginning_in(self, record: RoundRecord) -> Ints:
         """Numbers of the sums that begin in a round."""
         return np.flatnonzero(self.first[:, 0] == record.round)
 
@@ -164,36 +143,25 @@ def _key(record: RoundRecord, row: int) -> bytes:
     return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
 
 
-def _judged(
-    record: RoundRecord,
-    rows: Ints,
-    totals: ListTotals,
-    observer: Observer,
-    attacks: Sequence[Attack],
-    streams: Streams,
+def _judge_round(
+    record: RoundRecord, rows: Ints, totals: ListTotals, observer: Observer, session: AttackSession[Attack]
 ) -> CountEvidence:
-    from threadpoolctl import threadpool_limits
-
+    """Evidence on the sums that begin in a round."""
     messages = totals.first[rows, 1]
-    view = _seen(observer, record, messages, totals, rows)
-    estimates: dict[str, Floats] = {}
-    refused: dict[str, str] = {}
-    with threadpool_limits(limits=1, user_api="blas"):
-        for attack, rng in able(attacks, view, streams, f"sums/{record.round}", refused):
-            scores = checked_answer(attack, view, rng).scores[:, 0]
-            estimates[attack.label] = _in_order(scores, view.shown[:, 0], record.shown[messages])
-    knowing = (
-        view if observer.knowing is observer else _seen(observer.knowing, record, messages, totals, rows)
-    )
     shown, counts = record.shown[messages], totals.counts[rows]
+    view = full = _seen(observer, record, messages, totals, rows)
+    if observer.knowing is not observer:
+        full = _seen(observer.knowing, record, messages, totals, rows)
+    for attack, answer in session.answers(view, record.round, f"sums/{record.round}"):
+        session.keep(attack, _in_order(answer.scores[:, 0], view.shown[:, 0], shown))
     return CountEvidence(
         query=query_names(record, observer.header, observer.collection)[messages],
         clients=totals.clients[rows],
         shown=shown,
         counts=counts,
-        estimates=estimates,
-        baselines=dict(_baselines(knowing, counts)),
-        refused=refused,
+        estimates=session.collect(),
+        baselines=dict(_baselines(full, counts)),
+        refused=session.refused,
     )
 
 
@@ -201,11 +169,7 @@ def _seen(observer: Observer, record: RoundRecord, messages: Ints, totals: ListT
     """Some sums as an observer sees them, whose lists are those of messages of a round."""
     view = with_lists(whole_round(observer, record), messages, messages[:, np.newaxis])
     return replace(
-        view,
-        observer="aggregate",
-        kind="update",
-        messages=totals.updates[rows],
-        clients=totals.clients[rows],
+        view, observer="aggregate", kind="update", messages=totals.updates[rows], clients=totals.clients[rows]
     )
 
 
@@ -227,10 +191,11 @@ def _baselines(view: View, counts: Ints) -> Iterator[tuple[str, Floats]]:
     if belief is None:
         return
     k = here.shape[1]
-    yield "position-prior", np.where(here, cascade_rates(*belief.by_position(k)) * clients, 0.0)
-    yield "position-prior:median", np.where(here, median_rates(belief, k) * clients, 0.0)
+    rates_by = {
+        "position-prior": cascade_rates(*belief.by_position(k)),
+        "position-prior:median": median_rates(belief, k),
+    }
     if view.labels is not None:
-        yield (
-            "relevance-prior",
-            np.where(here, cascade_rates(*belief.by_grade(view.labels[:, 0])) * clients, 0.0),
-        )
+        rates_by["relevance-prior"] = cascade_rates(*belief.by_grade(view.labels[:, 0]))
+    for name, usual in rates_by.items():
+        yield name, np.where(here, usual * clients, 0.0)

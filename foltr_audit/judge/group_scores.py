@@ -1,4 +1,4 @@
-"""Attack success by groups of clients: whom it hits hardest, beside all of them."""
+"""Attack success by groups of clients: who is hit hardest, compared with all clients."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from math import isnan
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import BootstrapDistribution, MetricEstimate
 from foltr_audit.judge.scoring import AttackScorer
+from foltr_audit.utils.arrays import Bools, Floats
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
-"""Metrics that are told of each group, as in `foltr_audit.judge.scoring.METRICS`."""
+"""Metrics that are reported for each group, as in `foltr_audit.judge.scoring.METRICS`."""
 
 WORST_BY = ("auc", "f1")
-"""What says how hard a group is hit: the AUC, which needs no threshold and does not depend on how many
-documents a group clicks; where it ties or is not defined, F1."""
+"""Metrics that order groups by how hard they are hit: the AUC, which needs no threshold and does not depend
+on how many documents a group clicks; where it ties or is undefined, F1."""
 
 RANDOM = "random:k=mean"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupScore:
-    """What one guesser finds out of one group of clients.
+    """How well one guesser does on one group of clients.
 
     Attributes:
         group: name of the group.
         lists: its lists with a click, which are judged.
-        skipped: its lists without one.
+        skipped: its lists without a click.
         queries: different queries of the judged lists.
         metrics: by name, see `GROUP_METRICS`.
         differences: each metric less that of all groups' lists together, with the interval of the
@@ -46,12 +46,12 @@ class GroupScore:
 
 @dataclass(frozen=True, kw_only=True)
 class GuesserScores:
-    """What one guesser finds out of every group.
+    """How well one guesser does on every group.
 
     Attributes:
         method: label of the attack, or `random:k=mean`.
         everybody: each metric over the lists of all groups.
-        groups: the groups, hit hardest first; the choice of the first widens no interval.
+        groups: the groups, hit hardest first; intervals are not widened for this choice.
     """
 
     method: str
@@ -61,12 +61,14 @@ class GuesserScores:
 
 def group_scores(scorer: AttackScorer) -> Iterator[GuesserScores]:
     """Random guessing of the mean number of clicks first, then every attack in its order."""
-    groups = [_GroupScorer(scorer, number) for number in range(len(scorer.everything.groups))]
     everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
     for method in (RANDOM, *scorer.evidence.guessed):
         values = _values(scorer, method)
         every = _metrics(scorer, method, values, everybody)
-        found = [group.score(_metrics(scorer, method, values, group.judged), every) for group in groups]
+        found = []
+        for number in range(len(scorer.everything.groups)):
+            judged = scorer.evidence.group == number
+            found.append(_score(scorer, number, _metrics(scorer, method, values, judged), every))
         yield GuesserScores(
             method=method,
             everybody={name: every[name].value for name in GROUP_METRICS},
@@ -74,41 +76,36 @@ def group_scores(scorer: AttackScorer) -> Iterator[GuesserScores]:
         )
 
 
-class _GroupScorer:
-    """One group's lists among those of a scorer."""
-
-    def __init__(self, scorer: AttackScorer, number: int) -> None:
-        self.name = scorer.everything.groups[number]
-        self.judged = np.asarray(scorer.evidence.group == number)
-        self.lists = int((scorer.everything.group == number).sum())
-        self.queries = int(np.unique(scorer.evidence.query[self.judged]).size)
-
-    def score(
-        self, mine: dict[str, BootstrapDistribution], every: dict[str, BootstrapDistribution]
-    ) -> GroupScore:
-        judged = int(self.judged.sum())
-        return GroupScore(
-            group=self.name,
-            lists=judged,
-            skipped=self.lists - judged,
-            queries=self.queries,
-            metrics={name: mine[name].score for name in GROUP_METRICS},
-            differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
-        )
+def _score(
+    scorer: AttackScorer,
+    number: int,
+    mine: dict[str, BootstrapDistribution],
+    every: dict[str, BootstrapDistribution],
+) -> GroupScore:
+    """The score of one group from each metric over its lists and over all lists."""
+    judged = scorer.evidence.group == number
+    lists = int(judged.sum())
+    return GroupScore(
+        group=scorer.everything.groups[number],
+        lists=lists,
+        skipped=int((scorer.everything.group == number).sum()) - lists,
+        queries=int(np.unique(scorer.evidence.query[judged]).size),
+        metrics={name: mine[name].score for name in GROUP_METRICS},
+        differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
+    )
 
 
-def _values(scorer: AttackScorer, method: str) -> dict[str, NDArray[np.float64]]:
+def _values(scorer: AttackScorer, method: str) -> dict[str, Floats]:
     if method != RANDOM:
         return scorer.of_lists(method)
     return scorer.random_lists(scorer.mean_clicks) if scorer.evidence.query.size else {}
 
 
 def _metrics(
-    scorer: AttackScorer, method: str, values: dict[str, NDArray[np.float64]], lists: NDArray[np.bool_]
+    scorer: AttackScorer, method: str, values: dict[str, Floats], lists: Bools
 ) -> dict[str, BootstrapDistribution]:
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
-    blank = np.full(lists.size, np.nan)
-    resamples = scorer.resamples
+    blank, resamples = np.full(lists.size, np.nan), scorer.resamples
     average = resamples.means if method == RANDOM else resamples.shares
     found = {
         name: average(np.where(lists, values.get(name, blank), np.nan))
@@ -116,8 +113,7 @@ def _metrics(
         if name != "auc"
     }
     if method == RANDOM:
-        half = np.where(lists, 0.5, np.nan)
-        return found | {"auc": resamples.means(half)}
+        return found | {"auc": resamples.means(np.where(lists, 0.5, np.nan))}
     return found | {"auc": scorer.ranked(method, lists).areas(resamples)}
 
 

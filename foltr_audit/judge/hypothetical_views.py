@@ -1,56 +1,43 @@
-"""Views whose lists are those of other messages, put side by side."""
+"""Views that show a message with the lists of other messages, one next to the other."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import take_rows
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Ints
+
+_PER_MESSAGE = ("parameters", "messages", "clients")
+_PER_LIST = ("shown", "features", "labels", "intent_labels")
 
 
 def whole_round(observer: Observer, record: RoundRecord) -> View:
     """All messages of a round, at least one, in one view."""
     parts = [seen.view for seen in observer.views(record)]
-    first = parts[0]
-    candidates, labels, under = first.candidates, first.labels, first.intent_labels
+    given = [name for name in (*_PER_MESSAGE, *_PER_LIST) if getattr(parts[0], name) is not None]
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in given}
+    candidates = parts[0].candidates
     if candidates is not None:
         query = np.concatenate([part.candidates.query for part in parts if part.candidates is not None])
         candidates = replace(candidates, query=query)
-    if labels is not None:
-        labels = np.concatenate([part.labels for part in parts if part.labels is not None])
-    if under is not None:
-        under = np.concatenate([part.intent_labels for part in parts if part.intent_labels is not None])
-    return replace(
-        first,
-        parameters=np.concatenate([part.parameters for part in parts]),
-        messages=np.concatenate([part.messages for part in parts]),
-        shown=np.concatenate([part.shown for part in parts]),
-        features=np.concatenate([part.features for part in parts]),
-        candidates=candidates,
-        labels=labels,
-        intent_labels=under,
-        clients=np.concatenate([part.clients for part in parts]),
-    )
+    return replace(parts[0], candidates=candidates, **arrays)
 
 
 def with_lists(view: View, messages: Ints, lists: Ints) -> View:
     """Some messages (n,) of a view of one list each, with the lists of other messages (n, B) as theirs."""
-    candidates, labels, under = view.candidates, view.labels, view.intent_labels
+    candidates = view.candidates
     return replace(
         view,
-        parameters=view.parameters[messages],
-        messages=view.messages[messages],
-        shown=view.shown[lists, 0],
-        features=view.features[lists, 0],
         candidates=None if candidates is None else replace(candidates, query=candidates.query[lists, 0]),
-        labels=None if labels is None else labels[lists, 0],
-        intent_labels=None if under is None else under[lists, 0],
-        clients=view.clients[messages],
+        **take_rows(view, _PER_MESSAGE, messages),
+        **take_rows(view, _PER_LIST, (lists, 0)),
     )
 
 

@@ -1,18 +1,17 @@
-"""What a message can tell at all, whatever attack reads it: its equations, and clicks too faint to send."""
+"""What a message can reveal to any attack: its equations, and clicks whose effect is lost in rounding."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import View
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-_FLOOR = 1e-10  # a direction this weak, relative to the strongest, is none
+_FLOOR = 1e-10  # singular values below this, relative to the largest, count as 0
 _SURE = 8.0  # rounding errors (standard deviations) that a weight must exceed
 
 
@@ -22,54 +21,47 @@ class Identifiability(NamedTuple):
     Attributes:
         independent: documents whose Jacobian is no combination of the others' in the message, bool (n, B, k).
         rank: rank of the message's columns, int64 (n, B), the same for all its lists.
-        unknowns: its documents, int64 (n, B), likewise.
-        faintest: PDGD coefficients below this drown in the rounding of the message, float64 (n, B, k).
+        unknowns: its documents, int64 (n, B), the same for all its lists.
+        faintest: PDGD coefficients below this are lost in the rounding of the message, float64 (n, B, k).
         weights: PDGD's pair weights at the global model, float64 (n, B, k, k); 0 where they are not known.
         only_first: lists whose message depends on their first click alone, bool (n, B).
     """
 
-    independent: NDArray[np.bool_]
-    rank: NDArray[np.int64]
-    unknowns: NDArray[np.int64]
+    independent: Bools
+    rank: Ints
+    unknowns: Ints
     faintest: Floats
     weights: Floats
-    only_first: NDArray[np.bool_]
+    only_first: Bools
 
-    def at(self, rows: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Identifiability:
+    def at(self, rows: tuple[Ints, Ints]) -> Identifiability:
         """The facts about some lists, by message and place; without messages about none."""
-        return Identifiability(
-            independent=self.independent[rows],
-            rank=self.rank[rows],
-            unknowns=self.unknowns[rows],
-            faintest=self.faintest[rows],
-            weights=self.weights[rows],
-            only_first=self.only_first[rows],
-        )
+        return Identifiability._make(array[rows] for array in self)
 
-    def told(self, clicks: NDArray[np.bool_], observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Documents (L, k) of lists with these clicks that a message without noise tells.
+    def told(self, clicks: Bools, observed: Bools) -> Bools:
+        """Documents (L, k) of lists with these clicks that a message without noise reveals.
 
-        The fields must have been picked for these lists. A document is told if its column is independent, and
-        its coefficient is either none at all or above rounding; of lists that send their first click alone,
-        none below it is.
+        The fields must have been picked for these lists. A document is revealed if its column is independent
+        and it has no coefficient or one above rounding. In lists that send their first click alone, documents
+        below it are not.
         """
         c = np.where(observed, np.where(clicks, 1.0, 0.0), 0.0)
         W = self.weights * (observed[:, :, np.newaxis] & observed[:, np.newaxis])
         coefficients = np.abs(np.einsum("lij,li->li", W, c) - np.einsum("lij,lj->li", W, c))
         below = self.only_first[:, np.newaxis] & (np.cumsum(clicks, axis=1) - clicks > 0)
-        heard = ~observed | (coefficients > self.faintest) | ~self._known
-        return np.asarray(self.independent & heard & ~below)
+        received = ~observed | (coefficients > self.faintest) | ~self._known
+        return np.asarray(self.independent & received & ~below)
 
     @property
-    def _known(self) -> NDArray[np.bool_]:
+    def _known(self) -> Bools:
         return np.asarray(self.weights.any(axis=(1, 2)))[:, np.newaxis]
 
 
 def identifiability(view: View) -> Identifiability:
-    """What the messages of a view can tell about their documents.
+    """What the messages of a view can reveal about their documents.
 
-    Where a message has several lists, all are taken at the global model: what the drift of the local one
-    adds is left out.
+    Where a message has several lists, all are taken at the global model; the drift of the local model is
+    ignored.
     """
     if view.kind in ("es", "clicks"):
         return _of_metrics(view) if view.kind == "es" else _of_clicks(view)
@@ -94,7 +86,7 @@ def identifiability(view: View) -> Identifiability:
 
 
 def _of_clicks(view: View) -> Identifiability:
-    """Clicks that travel in clear: everything is told."""
+    """Clicks that travel in clear reveal everything."""
     n, B, k = view.shown.shape
     documents = np.repeat(view.is_document.sum(axis=(1, 2))[:, np.newaxis], B, axis=1)
     facts = nothing_identifiable(n, B, k)
@@ -102,9 +94,9 @@ def _of_clicks(view: View) -> Identifiability:
 
 
 def _of_metrics(view: View) -> Identifiability:
-    """Online metrics: a single one tells its list, with MaxRR down to the first click.
+    """Online metrics: a single one reveals its list, with MaxRR down to the first click.
 
-    Of means of several nothing is claimed. The rank counts the metrics that a message has.
+    A mean of several metrics counts as revealing nothing. The rank counts the metrics that a message has.
     """
     n, B, k = view.shown.shape
     there = view.is_document.any(axis=2)

@@ -1,39 +1,42 @@
-"""Judges attacks that ask with which intent a client searched."""
+"""Judges attacks that infer the intent with which a client searched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import IntentAttack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Inference
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge.click_evidence import answered, refused_in
-from foltr_audit.judge.clicks import able, checked_answer
+from foltr_audit.inference.intent_likelihood import posteriors
+from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import SUMMED
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
-_MIXED = -1
-_NO_TRUTH = "the recording does not say what the intents were; expected data with several, see --intents"
+_MIXED = -1  # several intents are behind a message
+_NO_TRUTH = "the recording does not hold the intents; expected data with several, see --intents"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IntentDecisions:
-    """Decisions of one attack: D times the intent behind some messages of one client.
+    """Decisions of one attack: D of them, each on the intent behind some messages of one client.
 
     Attributes:
         client: name of each decision's client, (D,).
         intent: the truth, from 0, int64 (D,).
-        probability: what the attack gave each intent, float64 (D, I).
-        shown: share of the relevant documents that were relevant under each intent, of those that the
-            messages' lists showed, float64 (D, I): what tells the intent without a message.
+        probability: that the attack gave each intent, float64 (D, I).
+        shown: of the relevant documents in the messages' lists, the share that is relevant under each
+            intent, float64 (D, I): what the lists reveal of the intent without a message.
         messages: how many messages each decision weighs.
         mixed: decisions left out because several intents are behind their messages.
         left_over: messages left out because their client sent too few.
@@ -44,26 +47,13 @@ class IntentDecisions:
     probability: Floats
     shown: Floats
     messages: int
-    mixed: int
-    left_over: int
-
-    @classmethod
-    def joined(cls, pieces: Sequence[IntentDecisions]) -> IntentDecisions:
-        """Decisions one after the other."""
-        return cls(
-            client=np.concatenate([piece.client for piece in pieces]),
-            intent=np.concatenate([piece.intent for piece in pieces]),
-            probability=np.concatenate([piece.probability for piece in pieces]),
-            shown=np.concatenate([piece.shown for piece in pieces]),
-            messages=pieces[0].messages,
-            mixed=sum(piece.mixed for piece in pieces),
-            left_over=sum(piece.left_over for piece in pieces),
-        )
+    mixed: int = field(metadata=SUMMED)
+    left_over: int = field(metadata=SUMMED)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IntentEvidence:
-    """What attacks said of intents.
+    """What attacks inferred about intents.
 
     Attributes:
         told: each attack's decisions, by label.
@@ -74,16 +64,6 @@ class IntentEvidence:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def combined_intents(pieces: Sequence[IntentEvidence]) -> IntentEvidence:
-    """Evidence of several repetitions as one; an attack that any of them refused is refused."""
-    refused = refused_in(pieces)
-    labels = answered([piece.told for piece in pieces], refused)
-    return IntentEvidence(
-        told={label: IntentDecisions.joined([piece.told[label] for piece in pieces]) for label in labels},
-        refused=refused,
-    )
-
-
 def judge_intents(
     recording: RoundStore,
     observer: Observer,
@@ -91,80 +71,78 @@ def judge_intents(
     streams: Streams,
     tick: Tick = NO_TICK,
 ) -> IntentEvidence:
-    """Have attacks tell the intent behind recorded messages, one or several of a client at a time.
+    """Have attacks infer the intent behind recorded messages, one or several of a client at a time.
 
     Args:
         recording: observed rounds with their truth.
         observer: who sees them.
-        attacks: attacks that ask for an intent, with different labels.
+        attacks: attacks that infer intents, with different labels.
         streams: named random streams of attacks that draw.
         tick: called after every round.
 
     Raises:
         UsageError: the recording holds no truth, or no message.
     """
-    if not recording.has_truth:
-        raise UsageError("trace: it holds no truth, so nothing can be scored")
-    heard, refused = _IntentCollector(), dict[str, str]()
-    for recorded, known in zip(recording.rounds(), recording.truths(), strict=True):
+    session, messages = AttackSession(attacks, streams), _IntentMessages([], [], [])
+    for recorded, known in rounds_with_truth(recording, tick):
         record, truth = shuffled(recorded, known, streams)
         if record.n_messages:
-            heard.listen(record, truth, observer, attacks, streams, refused)
-        tick()
-    if not heard.clients:
-        raise UsageError("trace: it holds no message yet")
-    found = {attack.label: heard.told(attack) for attack in attacks if attack.label not in refused}
-    for label, told in found.items():
-        if not told.client.size:
-            refused[label] = _why_none(told)
-    return IntentEvidence(
-        told={label: told for label, told in found.items() if label not in refused}, refused=refused
-    )
+            _read_round(record, truth, observer, session, messages)
+    if not messages.clients:
+        raise UsageError(NO_MESSAGE)
+    told, refused, likely = {}, session.refused, session.collect()
+    for attack in attacks:
+        if attack.label not in refused:
+            found = messages.decisions(attack, likely[attack.label])
+            if found.client.size:
+                told[attack.label] = found
+            else:
+                refused[attack.label] = _why_none(found)
+    return IntentEvidence(told=told, refused=refused)
 
 
-def _why_none(told: IntentDecisions) -> str:
-    if told.mixed:
-        return f"several intents are behind each of {told.mixed} decisions; expected clients with one each"
-    return f"no client sent {told.messages} messages; expected fewer in messages="
+def _why_none(found: IntentDecisions) -> str:
+    if found.mixed:
+        return f"several intents are behind each of {found.mixed} decisions; expected clients with one each"
+    return f"no client sent {found.messages} messages; expected fewer in messages="
 
 
-class _IntentCollector:
-    """All messages of a recording, round after round: whose, of which intent, and what attacks said."""
+def _read_round(
+    record: RoundRecord,
+    truth: RoundTruth,
+    observer: Observer,
+    session: AttackSession[IntentAttack],
+    messages: _IntentMessages,
+) -> None:
+    messages.clients.append(truth.clients)
+    if truth.intents is None:
+        session.refused |= {attack.label: _NO_TRUTH for attack in session.attacks}
+        return
+    messages.intents.append(message_intents(record.slot, record.n_messages, truth.intents))
+    for seen, full in observer.paired_views(record):
+        place = f"{record.round}/{seen.rows.start}"
+        for attack, answer in session.answers(seen.view, record.round, place):
+            session.keep(attack, _likelihoods(attack, seen.view, answer))
+        messages.shown.append(relevant_shown(full))
 
-    def __init__(self) -> None:
-        self.clients: list[Ints] = []
-        self._intents: list[Ints] = []
-        self._shown: list[Floats] = []
-        self._likely: dict[str, list[Floats]] = {}
 
-    def listen(
-        self,
-        record: RoundRecord,
-        truth: RoundTruth,
-        observer: Observer,
-        attacks: Sequence[IntentAttack],
-        streams: Streams,
-        refused: dict[str, str],
-    ) -> None:
-        """Take one round."""
-        from threadpoolctl import threadpool_limits
+class _IntentMessages(NamedTuple):
+    """All messages of a recording, each list round after round.
 
-        self.clients.append(truth.clients)
-        if truth.intents is None:
-            refused |= {attack.label: _NO_TRUTH for attack in attacks}
-            return
-        self._intents.append(message_intents(record.slot, record.n_messages, truth.intents))
-        with threadpool_limits(limits=1, user_api="blas"):
-            for seen in observer.views(record):
-                place = f"{record.round}/{seen.rows.start}"
-                for attack, rng in able(attacks, seen.view, streams, place, refused):
-                    self._likely.setdefault(attack.label, []).append(_likelihoods(attack, seen.view, rng))
-        self._shown += [relevant_shown(seen.view) for seen in observer.knowing.views(record)]
+    Attributes:
+        clients: the client of each message, (M,).
+        intents: its intent, see `message_intents`, (M,).
+        shown: see `relevant_shown`, (M, I).
+    """
 
-    def told(self, attack: IntentAttack) -> IntentDecisions:
-        """The decisions of an attack that ran in every view: T messages of a client at a time, in order."""
-        clients, intents = np.concatenate(self.clients), np.concatenate(self._intents)
-        likely, shown = np.concatenate(self._likely[attack.label]), np.concatenate(self._shown)
+    clients: list[Ints]
+    intents: list[Ints]
+    shown: list[Floats]
+
+    def decisions(self, attack: IntentAttack, likely: Floats) -> IntentDecisions:
+        """The decisions of an attack with these log likelihoods (M, I): T messages of a client at a time."""
+        clients, intents = np.concatenate(self.clients), np.concatenate(self.intents)
+        shown = np.concatenate(self.shown)
         T, order = attack.messages, np.argsort(clients, kind="stable")
         _, first, sent = np.unique(clients[order], return_index=True, return_counts=True)
         turn = np.arange(clients.size) - np.repeat(first, sent)
@@ -175,7 +153,7 @@ class _IntentCollector:
         return IntentDecisions(
             client=clients[kept[:, 0]].astype(np.str_),
             intent=intent[same, 0],
-            probability=_probabilities(likely[kept].sum(axis=1), attack.prior(likely.shape[1])),
+            probability=posteriors(likely[kept].sum(axis=1), attack.prior(likely.shape[1])),
             shown=_shares(shown[kept].sum(axis=1)),
             messages=T,
             mixed=int((~same).sum()),
@@ -199,22 +177,14 @@ def relevant_shown(view: View) -> Floats:
     return np.asarray((view.intent_labels > 0).sum(axis=(1, 2)), dtype=np.float64)
 
 
-def _likelihoods(attack: IntentAttack, view: View, rng: np.random.Generator) -> Floats:
-    found = checked_answer(attack, view, rng).intents
-    intents = 0 if view.intent_labels is None else view.intent_labels.shape[3]
+def _likelihoods(attack: IntentAttack, view: View, answer: Inference) -> Floats:
+    """An attack's log likelihood of each message under each intent, (n, I)."""
+    found, intents = answer.intents, 0 if view.intent_labels is None else view.intent_labels.shape[3]
     if found is None or found.shape != (len(view), intents) or not np.all(found < np.inf):
         raise PluginError(
             f"attack {attack.name}: expected a log likelihood for each intent, shape {(len(view), intents)}"
         )
     return found
-
-
-def _probabilities(likely: Floats, prior: Floats) -> Floats:
-    """Posterior (D, I) of summed log likelihoods; where messages exclude every intent, the prior (I,)."""
-    top = likely.max(axis=1, keepdims=True)
-    known = np.isfinite(top)
-    masses = np.where(known, np.exp(likely - np.where(known, top, 0.0)), 1.0) * prior
-    return np.asarray(masses / masses.sum(axis=1, keepdims=True))
 
 
 def _shares(counts: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Judges attacks that ask who sent a message: the same client's message of the next round among others'."""
+"""Judges attacks that link messages: a client's message of the next round among those of other clients."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import LinkAttack
 from foltr_audit.core.plugins.answers import array_of
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge.click_evidence import answered, refused_in
-from foltr_audit.judge.clicks import able, checked_answer
+from foltr_audit.errors import PluginError
+from foltr_audit.inference.intent_likelihood import posteriors
+from foltr_audit.judge.attack_session import AttackSession, rounds_with_truth
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.queries import TruthRanks
+from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.queries import TruthRanks, draw_choices
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -24,21 +25,21 @@ from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 _NOBODY = (
-    "no client sends in two recorded rounds one after the other, beside another client; expected --target "
-    "training, or --repeats 2 at least"
+    "no client sends in two recorded rounds one after the other, together with another client; expected "
+    "--target training, or --repeats 2 or more"
 )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkEvidence:
-    """L messages whose client's message of the next recorded round was asked for.
+    """L messages whose client's message of the next recorded round attacks had to find.
 
     Attributes:
         client: name of each message's client, (L,).
-        choices: messages that each had to be told from, its own next one included, int64 (L,).
-        asked: how many were asked for.
-        placed: where each attack put the truth, by label.
-        baselines: the same of `count`, the counts in clear alone, and `same-queries`, by name.
+        choices: messages to choose from for each, its client's next one included, int64 (L,).
+        asked: how many choices the protocol asks for.
+        placed: how each attack ranked the truth, by label.
+        baselines: the same for `count`, the counts in clear alone, and `same-queries`, by name.
         refused: why an attack could not run, by label.
     """
 
@@ -50,24 +51,6 @@ class LinkEvidence:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def combined_links(pieces: Sequence[LinkEvidence]) -> LinkEvidence:
-    """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
-    refused = refused_in(pieces)
-
-    def joined(parts: Sequence[dict[str, TruthRanks]]) -> dict[str, TruthRanks]:
-        names = answered(parts, refused)
-        return {name: TruthRanks.joined([part[name] for part in parts]) for name in names}
-
-    return LinkEvidence(
-        client=np.concatenate([piece.client for piece in pieces]),
-        choices=np.concatenate([piece.choices for piece in pieces]),
-        asked=pieces[0].asked,
-        placed=joined([piece.placed for piece in pieces]),
-        baselines=joined([piece.baselines for piece in pieces]),
-        refused=refused,
-    )
-
-
 def judge_links(
     recording: RoundStore,
     observer: Observer,
@@ -76,12 +59,12 @@ def judge_links(
     streams: Streams,
     tick: Tick = NO_TICK,
 ) -> LinkEvidence:
-    """Have attacks tell each client's next message from those of other clients.
+    """Have attacks find each client's next message among those of other clients.
 
     Args:
-        recording: observed rounds with their truth; rounds without messages are passed over.
+        recording: observed rounds with their truth; rounds without messages are skipped.
         observer: who sees them.
-        attacks: attacks that ask for a client, with different labels.
+        attacks: attacks that link clients, with different labels.
         choices: how many messages there are to choose from; all of a round where it has fewer.
         streams: named random streams of the decoys and of attacks that draw.
         tick: called after every round.
@@ -89,28 +72,25 @@ def judge_links(
     Raises:
         UsageError: the recording holds no truth.
     """
-    if not recording.has_truth:
-        raise UsageError("trace: it holds no truth, so nothing can be scored")
+    session = AttackSession(attacks, streams)
     pieces: list[LinkEvidence] = []
-    before, refused = None, dict[str, str]()
-    for recorded, known in zip(recording.rounds(), recording.truths(), strict=True):
+    before = None
+    for recorded, known in rounds_with_truth(recording, tick):
         record, truth = shuffled(recorded, known, streams)
-        if record.n_messages:
-            now = _heard(record, truth, observer, attacks, streams, refused)
-            offer = (
-                None if before is None else offered(before.clients, now.clients, choices, streams, now.round)
-            )
-            if before is not None and offer is not None:
-                pieces.append(_judged(before, now, offer, observer, attacks, choices, refused))
-            before = now
-        tick()
-    labels = [attack.label for attack in attacks]
+        if not record.n_messages:
+            continue
+        now = _read_round(record, truth, observer, session)
+        if before is not None:
+            offer = offered(before.clients, now.clients, choices, streams, now.round)
+            if offer is not None:
+                pieces.append(_judge_pair(before, now, offer, observer, session, choices))
+        before = now
     if not pieces:
-        none = {label: refused.get(label, _NOBODY) for label in labels}
+        none = {attack.label: session.refused.get(attack.label, _NOBODY) for attack in attacks}
         return LinkEvidence(
             client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=choices, refused=none
         )
-    return combined_links(pieces)
+    return join_pieces(pieces)
 
 
 class _RoundMessages(NamedTuple):
@@ -120,36 +100,28 @@ class _RoundMessages(NamedTuple):
         round: its number.
         clients: who sent them, int64 (M,).
         counts: interactions behind each, which travel in clear, int64 (M,).
-        queries: which queries each asked.
-        traits: what each attack says of them, (M, F), by label.
+        queries: which queries each asked, as part and number.
+        traits: each attack's description of them, (M, F), by label.
     """
 
     round: int
     clients: Ints
     counts: Ints
-    queries: list[frozenset[tuple[int, int]]]
+    queries: list[set[tuple[int, int]]]
     traits: dict[str, Floats]
 
 
-def _heard(
-    record: RoundRecord,
-    truth: RoundTruth,
-    observer: Observer,
-    attacks: Sequence[LinkAttack],
-    streams: Streams,
-    refused: dict[str, str],
+def _read_round(
+    record: RoundRecord, truth: RoundTruth, observer: Observer, session: AttackSession[LinkAttack]
 ) -> _RoundMessages:
-    from threadpoolctl import threadpool_limits
-
     pieces: dict[str, list[Floats]] = {}
-    with threadpool_limits(limits=1, user_api="blas"):
-        for seen in observer.views(record):
-            place = f"{record.round}/{seen.rows.start}"
-            for attack, rng in able(attacks, seen.view, streams, place, refused):
-                traits = checked_answer(attack, seen.view, rng).traits
-                if traits is None or traits.ndim != 2 or len(traits) != len(seen.view):
-                    raise PluginError(f"attack {attack.name}: expected traits, a row for each message")
-                pieces.setdefault(attack.label, []).append(traits)
+    for seen in observer.views(record):
+        place = f"{record.round}/{seen.rows.start}"
+        for attack, answer in session.answers(seen.view, record.round, place):
+            traits = answer.traits
+            if traits is None or traits.ndim != 2 or len(traits) != len(seen.view):
+                raise PluginError(f"attack {attack.name}: expected traits, a row for each message")
+            pieces.setdefault(attack.label, []).append(traits)
     asked: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
     for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
         asked[int(slot)].add((int(part), int(query)))
@@ -157,13 +129,13 @@ def _heard(
         round=record.round,
         clients=truth.clients,
         counts=record.counts,
-        queries=[frozenset(queries) for queries in asked],
-        traits={label: np.concatenate(mine) for label, mine in pieces.items() if label not in refused},
+        queries=asked,
+        traits={label: np.concatenate(mine) for label, mine in pieces.items()},
     )
 
 
 class LinkChoices(NamedTuple):
-    """Whose next messages are asked for, and what there is to choose from.
+    """Messages whose client's next one is to be found, and the messages to choose from.
 
     Attributes:
         message: numbers of L messages of one round, int64 (L,).
@@ -177,10 +149,10 @@ class LinkChoices(NamedTuple):
 
 
 def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int) -> LinkChoices | None:
-    """The messages of clients (M,) who send again among clients (N,); None where there is nothing to tell.
+    """The messages of clients (M,) who send again among clients (N,); None where there is no choice.
 
-    The others are drawn without replacement, for each client from a stream of its own; the order of messages
-    changes nothing.
+    The others are drawn without replacement, for each client from a stream of its own, so that the order of
+    messages has no effect.
     """
     order = np.argsort(now, kind="stable")
     m = min(choices, now.size)
@@ -192,54 +164,45 @@ def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int
     offer = np.empty((message.size, m), dtype=np.int64)
     for row, place in enumerate(own.tolist()):
         rng = streams.generator(f"link-decoys/{round_}/{before[message[row]]}")
-        others = rng.permutation(now.size - 1)[: m - 1]
-        offer[row] = np.sort(np.append(others + (others >= place), place))
+        offer[row] = draw_choices(place, now.size, m, rng)
     right = (offer == own[:, np.newaxis]).argmax(axis=1)
     return LinkChoices(message, order[offer], right)
 
 
-def _judged(
+def _judge_pair(
     before: _RoundMessages,
     now: _RoundMessages,
     offer: LinkChoices,
     observer: Observer,
-    attacks: Sequence[LinkAttack],
+    session: AttackSession[LinkAttack],
     choices: int,
-    refused: dict[str, str],
 ) -> LinkEvidence:
-    placed = {}
-    for attack in attacks:
-        if attack.label in before.traits and attack.label in now.traits:
-            first, second = before.traits[attack.label][offer.message], now.traits[attack.label]
-            placed[attack.label] = TruthRanks.of(_chances(attack, first, second, offer.choices), offer.right)
+    """Evidence on the messages of two rounds, one after the other."""
+    chances = {
+        attack.label: _chances(attack, before, now, offer)
+        for attack in session.attacks
+        if attack.label not in session.refused
+    }
+    baselines = _baselines(before, now, offer, observer)
     return LinkEvidence(
         client=before.clients[offer.message].astype(np.str_),
         choices=np.full(offer.message.size, offer.choices.shape[1]),
         asked=choices,
-        placed=placed,
-        baselines={
-            name: TruthRanks.of(said, offer.right) for name, said in _baselines(before, now, offer, observer)
-        },
-        refused=dict(refused),
+        placed={label: TruthRanks.of(given, offer.right) for label, given in chances.items()},
+        baselines={name: TruthRanks.of(given, offer.right) for name, given in baselines},
+        refused=dict(session.refused),
     )
 
 
-def _chances(attack: LinkAttack, first: Floats, second: Floats, choices: Ints) -> Floats:
+def _chances(attack: LinkAttack, before: _RoundMessages, now: _RoundMessages, offer: LinkChoices) -> Floats:
     """An attack's probabilities of the choices, (L, m)."""
+    first, second = before.traits[attack.label][offer.message], now.traits[attack.label]
     with np.errstate(all="ignore"):
-        likeness = attack.likeness(first, second, choices)
-    likeness = array_of(f"attack {attack.name}: likeness", likeness, choices.shape)
+        likeness = attack.likeness(first, second, offer.choices)
+    likeness = array_of(f"attack {attack.name}: likeness", likeness, offer.choices.shape)
     if not np.all(likeness < np.inf):
-        raise PluginError(f"attack {attack.name}: expected how like each pair is, shape {choices.shape}")
-    return softmax(likeness)
-
-
-def softmax(likeness: Floats) -> Floats:
-    """Probabilities (L, m) of log likelihood ratios of which one alone is right; a row of -inf is even."""
-    top = likeness.max(axis=1, keepdims=True)
-    known = np.isfinite(top)
-    masses = np.where(known, np.exp(likeness - np.where(known, top, 0.0)), 1.0)
-    return np.asarray(masses / masses.sum(axis=1, keepdims=True))
+        raise PluginError(f"attack {attack.name}: expected how like each pair is, shape {likeness.shape}")
+    return posteriors(likeness)
 
 
 def _baselines(
@@ -247,11 +210,11 @@ def _baselines(
 ) -> Iterator[tuple[str, Floats]]:
     """Probabilities (L, m) by the nearest count in clear, and by how many queries messages have in common."""
     counts = before.counts[offer.message]
-    yield "count", softmax(-np.abs(now.counts[offer.choices] - counts[:, np.newaxis]).astype(np.float64))
+    yield "count", posteriors(-np.abs(now.counts[offer.choices] - counts[:, np.newaxis]).astype(np.float64))
     if "query" in observer.hidden:
         return
     common = [
         [len(before.queries[message] & now.queries[choice]) for choice in choices]
         for message, choices in zip(offer.message.tolist(), offer.choices.tolist(), strict=True)
     ]
-    yield "same-queries", softmax(np.array(common, dtype=np.float64))
+    yield "same-queries", posteriors(np.array(common, dtype=np.float64))

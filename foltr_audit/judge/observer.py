@@ -14,31 +14,34 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
-from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.errors import TraceError
 from foltr_audit.judge.server_belief import click_belief
 from foltr_audit.judge.view_builder import InteractionPlacement, features_of, knowledge_of, readable
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.frozen_arrays import Features
 
 T = TypeVar("T", bound=np.generic)
 
-_CHUNK = 2048  # messages in one view at most
-_CHUNK_NUMBERS = 1 << 25  # and so many numbers of their Jacobian: bounds the memory that an attack takes
+# A view has at most `_CHUNK` messages, and `_CHUNK_NUMBERS` numbers (256 MB) in their Jacobian: attacks hold
+# several arrays of this size at once.
+_CHUNK = 2048
+_CHUNK_NUMBERS = 1 << 25
 
 
 class RoundView(NamedTuple):
-    """A part of a round as it is seen.
+    """A part of a round, as an observer sees it.
 
     Attributes:
         rows: which messages of the round.
-        view: what is seen of them.
-        order: where each document of the view stands in the recorded list, int64 (n, B, k), where the
-            observer does not know the order; else None.
+        view: what the observer sees of them.
+        order: position of each document of the view in the recorded list, int64 (n, B, k), if the observer
+            does not know the order; else None.
     """
 
     rows: slice
     view: View
-    order: NDArray[np.int64] | None
+    order: Ints | None
 
     def restored(self, answers: NDArray[T]) -> NDArray[T]:
         """Answers (n, B, k) about the view's documents, in the recorded order."""
@@ -56,7 +59,7 @@ class Observer:
     Attributes:
         header: of the recorded rounds.
         collection: the data set; None if the features are embedded.
-        hidden: names of `KNOWLEDGE` that this observer is to do without.
+        hidden: names of `KNOWLEDGE` that are withheld from the observer.
     """
 
     header: TraceHeader
@@ -68,16 +71,20 @@ class Observer:
         """The same observer with nothing hidden from it."""
         return Observer(self.header, self.collection) if self.hidden else self
 
-    @cached_property
-    def _knowledge(self) -> Knowledge:
-        return knowledge_of(self.header)
+    def paired_views(self, record: RoundRecord) -> Iterator[tuple[RoundView, View]]:
+        """The views of a round, each with what the observer would see of it with nothing hidden."""
+        if self.knowing is self:
+            yield from ((seen, seen.view) for seen in self.views(record))
+        else:
+            for seen, full in zip(self.views(record), self.knowing.views(record), strict=True):
+                yield seen, full.view
 
     def views(self, record: RoundRecord) -> Iterator[RoundView]:
         """The views of a round's messages, in chunks of messages.
 
         Raises:
             TraceError: a number that is not finite, or documents that the data set does not have.
-            UsageError: features are neither embedded nor is the data set given.
+            UsageError: features are not embedded, and the data set is not given.
         """
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
@@ -92,7 +99,7 @@ class Observer:
 
     def knowledge(self, record: RoundRecord) -> Knowledge:
         """What is known in a round."""
-        given = self._knowledge
+        given = knowledge_of(self.header)
         if self.collection is not None:
             belief = click_belief(
                 self.collection, given.ranker, record.parameters, given.click_model, given.lists
@@ -104,33 +111,31 @@ class Observer:
     def _seen(
         self,
         record: RoundRecord,
-        messages: NDArray[np.float64],
+        messages: Floats,
         placement: InteractionPlacement,
         features: Features,
         knowledge: Knowledge,
         rows: slice,
     ) -> RoundView:
         here = (placement.slot >= rows.start) & (placement.slot < rows.stop)
-        part = InteractionPlacement(
-            slot=placement.slot[here] - rows.start,
-            place=placement.place[here],
-            shape=(rows.stop - rows.start, placement.shape[1]),
-        )
+        size = rows.stop - rows.start, placement.shape[1]
+        part = InteractionPlacement(placement.slot[here] - rows.start, placement.place[here], size)
         shown, rows_of = part.spread(record.shown[here], -1), part.spread(features[here], 0)
         order = None if knowledge.order else np.argsort(np.where(shown < 0, shown.max(initial=0) + 1, shown))
         if order is not None:
             shown = np.take_along_axis(shown, order, axis=2)
             rows_of = np.take_along_axis(rows_of, order[..., np.newaxis], axis=2)
-        asked = self._asked(record) if self.collection is not None else None
         candidates, labels, intent_labels = None, None, None
-        if asked is not None:
-            query = part.spread(asked.query[here], -1)
+        if self.collection is not None:
+            data, numbers = self._queries(self.collection, record)
+            query = part.spread(numbers[here], -1)
             if knowledge.candidates:
-                candidates = Candidates(features=asked.data.features, offsets=asked.data.offsets, query=query)
+                candidates = Candidates(features=data.features, offsets=data.offsets, query=query)
             if knowledge.relevance:
-                labels = asked.labels(query, shown)
+                labels = _labels(data, query, shown)
             if knowledge.intents:
-                intent_labels = asked.intent_labels(query, shown)
+                each = [_labels(data.under(intent), query, shown) for intent in range(data.n_intents)]
+                intent_labels = np.stack(each, axis=-1)
         view = View(
             observer="individual",
             kind=self.header.content,
@@ -146,41 +151,23 @@ class Observer:
         )
         return RoundView(rows, view, order)
 
-    def _asked(self, record: RoundRecord) -> ListQueries:
-        """The parts of the data set that a round's lists come from, one after the other."""
-        if self.collection is None:
-            raise UsageError("trace: the data set is not there; give it with --data")
+    def _queries(self, collection: Collection, record: RoundRecord) -> tuple[Dataset, Ints]:
+        """The parts of the data set that a round's lists come from, joined, and each list's query in them."""
         used = tuple(np.unique(record.part).tolist()) or (0,)
         if used not in self._joined:
-            parts = [self.collection.part(self.header.dataset.parts[part]) for part in used]
+            parts = [collection.part(self.header.dataset.parts[part]) for part in used]
             self._joined[used] = parts[0] if len(parts) == 1 else joined(parts)
-        sizes = [self.collection.part(self.header.dataset.parts[part]).n_queries for part in used]
+        sizes = [collection.part(self.header.dataset.parts[part]).n_queries for part in used]
         first = np.zeros(len(self.header.dataset.parts), dtype=np.int64)
         first[list(used)] = np.cumsum([0, *sizes[:-1]])
-        return ListQueries(self._joined[used], np.asarray(first[record.part] + record.query))
+        return self._joined[used], np.asarray(first[record.part] + record.query)
 
     @cached_property
     def _joined(self) -> dict[tuple[int, ...], Dataset]:
         return {}
 
 
-class ListQueries(NamedTuple):
-    """The queries that lists answer.
-
-    Attributes:
-        data: the data that hold them.
-        query: number of each interaction's query in it, int64 (I,).
-    """
-
-    data: Dataset
-    query: NDArray[np.int64]
-
-    def labels(self, query: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Grade of each shown document (n, B, k) of queries (n, B), -1 at the padding."""
-        flat = self.data.shown_labels(np.maximum(query, 0).reshape(-1), shown.reshape(-1, shown.shape[2]))
-        return flat.reshape(shown.shape)
-
-    def intent_labels(self, query: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Grade of each of them under each intent, int64 (n, B, k, I), -1 at the padding."""
-        each = [self.data.under(intent) for intent in range(self.data.n_intents)]
-        return np.stack([ListQueries(data, self.query).labels(query, shown) for data in each], axis=-1)
+def _labels(data: Dataset, query: Ints, shown: Ints) -> Ints:
+    """Grade of each shown document (n, B, k) of queries (n, B), -1 at the padding."""
+    flat = data.shown_labels(np.maximum(query, 0).reshape(-1), shown.reshape(-1, shown.shape[2]))
+    return flat.reshape(shown.shape)

@@ -1,18 +1,18 @@
-"""What scores are worth at every threshold: the ROC curve over pooled items, its area, its low end."""
+"""The ROC curve of scores over pooled items: its area, and its low end."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import BootstrapDistribution, MetricEstimate, QueryBootstrap
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
-"""The false positive rates at which true positives are reported: one in so many, 1 % and 0.1 %."""
+"""The false positive rates at which true positives are reported, one in N: 1 % and 0.1 %."""
 
-_ENOUGH = 2  # false positives that a level must allow, so that resampling shows how uncertain a rate is
+_ENOUGH = 2  # false positives that a level must allow for an interval; see `true_positives`
 
 
 class ScoreRanking(NamedTuple):
@@ -24,15 +24,13 @@ class ScoreRanking(NamedTuple):
         cluster: number of the query that an item belongs to, int64 (D,).
     """
 
-    positive: NDArray[np.bool_]
-    tie: NDArray[np.int64]
-    cluster: NDArray[np.int64]
+    positive: Bools
+    tie: Ints
+    cluster: Ints
 
     @classmethod
-    def of(
-        cls, scores: NDArray[np.float64], positive: NDArray[np.bool_], cluster: NDArray[np.int64]
-    ) -> ScoreRanking:
-        """Items (D,) put in order; scores may be infinite, but no NaN."""
+    def of(cls, scores: Floats, positive: Bools, cluster: Ints) -> ScoreRanking:
+        """Items (D,) in order; scores may be infinite, but not NaN."""
         order = np.argsort(scores, kind="stable")
         ranked = scores[order]
         tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
@@ -58,12 +56,12 @@ class ScoreRanking(NamedTuple):
     def true_positives(self, resamples: QueryBootstrap) -> dict[str, MetricEstimate]:
         """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
 
-        Items of equal score are named together or not at all, so no threshold is used that an observer
-        does not have. With N unclicked items the FPR moves in steps of 1/N: with fewer than 100 (1,000) of
-        them, it is the TPR before the first false positive (Carlini et al. 2022, "Membership inference
-        attacks from first principles", section III, on why to look there). There is no interval where a
-        level allows fewer than two false positives: resampled queries then say too little of how uncertain
-        it is (in simulations 95 % intervals held the truth 38 to 93 times in 100, else 92 to 97 times).
+        Items of equal score are named together or not at all, since no threshold separates them. With N
+        unclicked items the FPR moves in steps of 1/N: with fewer than 100 (1,000) of them, it is the TPR
+        before the first false positive (Carlini et al. 2022, "Membership inference attacks from first
+        principles", section III, on why to look there). There is no interval where a level allows fewer than
+        two false positives, since resampling then understates the uncertainty (in simulations 95 % intervals
+        covered the truth 38 to 93 times in 100, otherwise 92 to 97 times).
         """
         from foltr_audit.kernels.auc import weighted_hits
 
@@ -80,17 +78,17 @@ class ScoreRanking(NamedTuple):
             found[name] = share.score if enough else MetricEstimate(share.value, None)
         return found
 
-    def _queries(self, which: NDArray[np.bool_]) -> int:
+    def _queries(self, which: Bools) -> int:
         """How many queries some items belong to."""
         return int(np.unique(self.cluster[which]).size)
 
-    def _totals(self, weights: NDArray[np.int64], which: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _totals(self, weights: Ints, which: Bools) -> Ints:
         """How many of some items each resample holds, int64 (R,)."""
         counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
-        totals: NDArray[np.int64] = np.einsum("bq,q->b", weights, counts)
+        totals: Ints = np.einsum("bq,q->b", weights, counts)
         return totals
 
 
-def _with_everybody(resamples: QueryBootstrap) -> NDArray[np.int64]:
+def _with_everybody(resamples: QueryBootstrap) -> Ints:
     """The weights with a first row in which every query counts once."""
     return np.concatenate([np.ones((1, resamples.names.size), dtype=np.int64), resamples.weights])

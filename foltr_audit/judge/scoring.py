@@ -8,12 +8,12 @@ from functools import cached_property
 from math import floor
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import NOTHING, RESAMPLES, MetricEstimate, QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 METRICS = (
     "accuracy",
@@ -29,8 +29,8 @@ METRICS = (
 )
 """Metrics of a row, all between 0 and 1, higher = more is leaked.
 
-Means over lists with a click, but for `auc` and the TPR at a FPR, which pool the documents of these lists,
-and `exact_message`, a mean over messages with a click, all of whose lists must be told right.
+Means over lists with a click, except `auc` and the TPR at a FPR, which pool the documents of these lists,
+and `exact_message`, a mean over messages with a click, all of whose lists must be guessed right.
 """
 
 RANDOM_SIZES = (3, 4)
@@ -54,12 +54,8 @@ class AttackScores:
 
 
 def list_metrics(
-    tp: NDArray[np.float64],
-    guessed: NDArray[np.float64],
-    clicked: NDArray[np.float64],
-    length: NDArray[np.float64],
-    exact: NDArray[np.float64],
-) -> dict[str, NDArray[np.float64]]:
+    tp: Floats, guessed: Floats, clicked: Floats, length: Floats, exact: Floats
+) -> dict[str, Floats]:
     """Metrics of each list from its counts, all float64 (L,); NaN where a metric is undefined.
 
     Lists have at least one click. Where everything was clicked, balanced accuracy is the recall.
@@ -113,10 +109,10 @@ class AttackScorer:
 
     @cached_property
     def unclicked(self) -> int:
-        """Unclicked documents of the judged lists; a FPR is a multiple of 1 over this."""
+        """Unclicked documents of the judged lists; a FPR is a multiple of 1 over this number."""
         return int((self.length - self.clicked).sum())
 
-    def of_lists(self, label: str) -> dict[str, NDArray[np.float64]]:
+    def of_lists(self, label: str) -> dict[str, Floats]:
         """Metrics of an attack on each judged list, float64 (L,); NaN where a metric is undefined."""
         guess = self.evidence.guessed[label].guess & self.evidence.is_document
         right = guess == self.evidence.clicks
@@ -128,7 +124,7 @@ class AttackScorer:
             "accuracy_identifiable": self._identifiable(right.astype(np.float64)),
         }
 
-    def ranked(self, label: str, lists: NDArray[np.bool_] | None = None) -> ScoreRanking:
+    def ranked(self, label: str, lists: Bools | None = None) -> ScoreRanking:
         """An attack's scores of all shown documents of judged lists, or of some of them, bool (L,)."""
         here = self.evidence.is_document
         if lists is not None:
@@ -140,21 +136,39 @@ class AttackScorer:
         lists, documents = self.of_lists(label), self.ranked(label)
         metrics = {name: self.resamples.share(values) for name, values in lists.items()}
         metrics |= {"auc": documents.auc(self.resamples), **documents.true_positives(self.resamples)}
-        if self._messages is not None:
-            metrics["exact_message"] = self._messages.exact(self.everything, label)
+        metrics |= self._exact_messages(label)
         return AttackScores(label, metrics, int(np.isnan(lists["precision"]).sum()))
 
-    def _identifiable(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _identifiable(self, right: Floats) -> Floats:
         """How right each list's identifiable documents are (L,), from that of each document (L, k)."""
         known = self.evidence.identifiable
         count = known.sum(axis=1)
         total = np.where(known, right, 0.0).sum(axis=1)
-        share: NDArray[np.float64] = np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0)
+        share: Floats = np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0)
         return share
 
     @cached_property
-    def _messages(self) -> _MessageLists | None:
-        return _MessageLists.of(self.everything, self._streams, len(self.resamples.weights))
+    def _messages(self) -> tuple[Ints, Bools, QueryBootstrap] | None:
+        """Number of each list's message, which messages have a click, and resamples of their first queries.
+
+        None where no message holds several lists.
+        """
+        lists = self.everything
+        _, first, number = np.unique(lists.message, return_index=True, return_inverse=True)
+        if first.size == lists.message.size:
+            return None
+        counted = np.bincount(number, weights=lists.has_click, minlength=first.size) > 0
+        queries = lists.query[first][counted]
+        return number, counted, QueryBootstrap(queries, self._streams, len(self.resamples.weights))
+
+    def _exact_messages(self, label: str) -> dict[str, MetricEstimate]:
+        """Share of messages all of whose lists were guessed right, also those without a click."""
+        if self._messages is None:
+            return {}
+        (number, counted, resamples), lists = self._messages, self.everything
+        wrong = ((lists.guessed[label].guess & lists.is_document) != lists.clicks).any(axis=1)
+        mistakes = np.bincount(number, weights=wrong, minlength=counted.size)
+        return {"exact_message": resamples.share((mistakes[counted] == 0).astype(np.float64))}
 
     def _random(self, method: str, size: float) -> AttackScores:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
@@ -164,17 +178,18 @@ class AttackScorer:
         lists = self.random_lists(size)
         metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
         several = self.resamples.names.size > 1
-        for name, rate in (("auc", 0.5), *((name, 1 / one_in) for name, one_in in FALSE_POSITIVES.items())):
+        rates = {"auc": 0.5, **{name: 1 / one_in for name, one_in in FALSE_POSITIVES.items()}}
+        for name, rate in rates.items():  # every ranking is equally likely, so these have no error
             metrics[name] = MetricEstimate(rate, (rate, rate) if several else None)
         return AttackScores(method, metrics, 0)
 
-    def random_lists(self, size: float) -> dict[str, NDArray[np.float64]]:
+    def random_lists(self, size: float) -> dict[str, Floats]:
         """The expectation of naming `size` documents at random in each judged list, float64 (L,)."""
         share = size - floor(size)
         low, high = self._whole_size(floor(size)), self._whole_size(floor(size) + 1)
         return {name: (1 - share) * low[name] + share * high[name] if share else low[name] for name in low}
 
-    def _whole_size(self, size: int) -> dict[str, NDArray[np.float64]]:
+    def _whole_size(self, size: int) -> dict[str, Floats]:
         from scipy.special import comb
 
         guessed = np.minimum(float(size), self.length)
@@ -188,31 +203,36 @@ class AttackScorer:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class _MessageLists:
-    """Messages of which at least one list has a click, where some hold several lists.
+@dataclass(frozen=True)
+class AnyClickScores:
+    """How well one attack separates lists with a click from lists without one.
 
     Attributes:
-        number: number of each list's message among all, int64 (L,).
-        counted: which messages have a click, bool (M,).
-        resamples: of the queries of their first lists.
+        method: label of the attack.
+        auc: area under the ROC curve of `any_click`; NaN where all or no lists have a click.
+        accuracy: how often "the guess names a document" is right; for probabilities, "a click is more likely
+            than none".
     """
 
-    number: NDArray[np.int64]
-    counted: NDArray[np.bool_]
-    resamples: QueryBootstrap
+    method: str
+    auc: MetricEstimate
+    accuracy: MetricEstimate
 
-    @classmethod
-    def of(cls, evidence: ClickEvidence, streams: Streams, resamples: int) -> _MessageLists | None:
-        """The messages of all lists; None where none holds several."""
-        _, first, number = np.unique(evidence.message, return_index=True, return_inverse=True)
-        if first.size == evidence.message.size:
-            return None
-        counted = np.bincount(number, weights=evidence.has_click, minlength=first.size) > 0
-        return cls(number, counted, QueryBootstrap(evidence.query[first][counted], streams, resamples))
 
-    def exact(self, evidence: ClickEvidence, label: str) -> MetricEstimate:
-        """Share of messages all of whose lists were told right, also those without a click."""
-        wrong = ((evidence.guessed[label].guess & evidence.is_document) != evidence.clicks).any(axis=1)
-        mistakes = np.bincount(self.number, weights=wrong, minlength=self.counted.size)
-        return self.resamples.share((mistakes[self.counted] == 0).astype(np.float64))
+def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AnyClickScores]:
+    """Every attack in its order, on all lists, also those that the published protocol leaves out.
+
+    Args:
+        evidence: all judged lists.
+        resamples: of their queries.
+    """
+    has_click = evidence.has_click
+    for label, answer in evidence.guessed.items():
+        predicted = (answer.guess & evidence.is_document).any(axis=1)
+        if label in evidence.probabilities:
+            predicted = answer.any_click > 0.5
+        yield AnyClickScores(
+            method=label,
+            auc=ScoreRanking.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
+            accuracy=resamples.share((predicted == has_click).astype(np.float64)),
+        )

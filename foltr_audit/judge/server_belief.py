@@ -1,13 +1,14 @@
-"""What a server believes about clicks: the click model, and which grades its ranker shows where.
+"""What a server believes about clicks: the click model, and which grades its ranker shows at each position.
 
-It is learnt from the training part, whose relevance a search engine has: the server ranks its queries
-with the global model and counts grades by position.
+The belief is learnt from the training part, whose relevance labels a search engine has: the server ranks its
+queries with the global model and counts grades by position.
 """
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
@@ -18,18 +19,30 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats, Ints
 
-_UNSEEN = 0.5  # counts of every grade before the first list: nothing is impossible
+_Key = tuple[str, bytes, str | None, str | None]
+
+_UNSEEN = 0.5  # counts of every grade before the first list, so that no grade is impossible
+
+_last: WeakKeyDictionary[Collection, tuple[_Key, ClickBelief | None]] = WeakKeyDictionary()
+"""The last belief learnt from each data set. Learning ranks the whole training part; the observers of a round
+and the repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
 
 
 def click_belief(
-    collection: Collection,
-    ranker: str,
-    parameters: NDArray[np.float64],
-    click_model: str | None,
-    lists: str | None,
+    collection: Collection, ranker: str, parameters: Floats, click_model: str | None, lists: str | None
 ) -> ClickBelief | None:
     """The belief of a server with this global model (P,); None where the click model is no cascade."""
+    key = (ranker, parameters.tobytes(), click_model, lists)
+    if collection not in _last or _last[collection][0] != key:
+        _last[collection] = key, _learn(collection, ranker, parameters, click_model, lists)
+    return _last[collection][1]
+
+
+def _learn(
+    collection: Collection, ranker: str, parameters: Floats, click_model: str | None, lists: str | None
+) -> ClickBelief | None:
     if click_model is None:
         return None
     try:
@@ -48,9 +61,7 @@ def click_belief(
     )
 
 
-def _shown(
-    train: Dataset, ranker: str, parameters: NDArray[np.float64], *, sampled: bool
-) -> NDArray[np.int64]:
+def _shown(train: Dataset, ranker: str, parameters: Floats, *, sampled: bool) -> Ints:
     """The list of every training query under the model, int64 (queries, k)."""
     from foltr_audit.kernels.plackett_luce import sampled_lists
     from foltr_audit.kernels.ranking import top_lists

@@ -1,18 +1,17 @@
-"""A round whose messages stand in another order: what a server sees that cannot tell who sent which.
+"""A round with its messages in another order: what a server sees that does not know who sent which.
 
-A simulated cohort stands in the order of its clients' ids, from which groups follow. An attack that is asked
-who a client is, or what it is like, must not find the answer in the number of a row.
+A simulated cohort is in the order of its clients' ids, from which groups follow. An attack on a client's
+identity or properties must not find the answer in the number of a row.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.judge.pieces import take_rows
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Ints
 
 
 def shuffled(record: RoundRecord, truth: RoundTruth, streams: Streams) -> tuple[RoundRecord, RoundTruth]:
@@ -21,30 +20,18 @@ def shuffled(record: RoundRecord, truth: RoundTruth, streams: Streams) -> tuple[
     return reordered(record, truth, order)
 
 
-def reordered(
-    record: RoundRecord, truth: RoundTruth, order: NDArray[np.int64]
-) -> tuple[RoundRecord, RoundTruth]:
+def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[RoundRecord, RoundTruth]:
     """The round whose i-th message is message order[i] of a round; its interactions go with it."""
-    slot = np.argsort(order)[record.slot]
-    rows = np.argsort(slot, kind="stable")
+    slot = order.argsort()[record.slot]
+    rows = slot.argsort(kind="stable")
     moved = replace(
         record,
-        survivors=record.survivors[order],
-        counts=record.counts[order],
-        messages=record.messages[order],
         slot=slot[rows],
-        step=record.step[rows],
-        part=record.part[rows],
-        query=record.query[rows],
-        shown=record.shown[rows],
-        features=None if record.features is None else record.features[rows],
-        seeds=None if record.seeds is None else record.seeds[order],
+        **take_rows(record, ("survivors", "counts", "messages", "seeds"), order),
+        **take_rows(record, ("step", "part", "query", "shown", "features"), rows),
     )
     return moved, replace(
         truth,
-        clients=truth.clients[order],
-        updates=truth.updates[order],
-        clicks=truth.clicks[rows],
-        clipped=truth.clipped[rows],
-        intents=None if truth.intents is None else truth.intents[rows],
+        **take_rows(truth, ("clients", "updates"), order),
+        **take_rows(truth, ("clicks", "clipped", "intents"), rows),
     )

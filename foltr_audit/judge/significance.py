@@ -7,31 +7,32 @@ Rank", table 2 (paired two-sided Student t-test with Bonferroni correction, star
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats
 
 LEVEL = 0.95
 """Confidence level of the interval of a mean difference."""
 
 FEWEST = 3
-"""Pairs that a shown interval takes: that of two is 13 standard errors wide on either side."""
+"""Pairs that an interval needs to be shown: that of two pairs reaches 13 standard errors to either side."""
 
 STARS = ((0.01, "**"), (0.05, "*"))
-"""Below which corrected p-value a difference gets which mark."""
+"""Limits of corrected p-values, and the mark of a difference below each."""
 
-_ROUNDING = 2.0**-40  # relative to the largest value: what lies closer together is equal
+_ROUNDING = 2.0**-40  # relative to the largest value: differences that are closer together are equal
+_SMALLEST = 1e-150  # squares of smaller differences would be 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairedTest:
     """A paired two-sided Student t-test.
 
-    It takes pairs as independent draws. Runs on the same fold share its test queries, so that the result is
-    about trainings repeated on these data, and not about other data.
+    The test assumes independent pairs. Runs on the same fold share its test queries, so the result holds for
+    repeated trainings on these data, not for other data.
 
     Attributes:
         pairs: number of pairs n.
@@ -52,15 +53,15 @@ class PairedTest:
 
     @property
     def ends(self) -> list[float] | None:
-        """The interval as reports show it: none of fewer than `FEWEST` pairs."""
+        """The interval as reports show it; None for fewer than `FEWEST` pairs."""
         return list(self.interval) if self.pairs >= FEWEST else None
 
 
-def paired_t_test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
+def paired_t_test(a: Floats, b: Floats) -> PairedTest:
     """The test of a - b = 0 over pairs, each float64 (n,).
 
-    Differences that are all 0 up to rounding have p = 1; differences that are all the same but not 0 have
-    p = 0, and their effect size is infinite.
+    Differences that are all 0 up to rounding have p = 1. Differences that are all equal up to rounding but
+    not 0 have p = 0 and an infinite effect size.
 
     Raises:
         UsageError: other shapes, fewer than two pairs, or values that are not finite.
@@ -76,18 +77,33 @@ def paired_t_test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
         raise UsageError(f"t-test: {a.size} pairs; expected 2 or more")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise UsageError("t-test: values that are not finite; expected finite numbers")
-    exponent = int(np.frexp(max(np.abs(a).max(), np.abs(b).max()))[1])
-    found = _test(np.ldexp(a, -exponent), np.ldexp(b, -exponent))  # exact, and no square leaves the range
-    difference, low, high = (float(np.ldexp(end, exponent)) for end in (found.difference, *found.interval))
-    return replace(found, difference=difference, interval=(low, high))
+    differences = a - b
+    mean = float(differences.mean())
+    rounding = max(_ROUNDING * max(np.abs(a).max(), np.abs(b).max()), _SMALLEST)
+    if np.ptp(differences) <= rounding:  # no variance but that of rounding, which SciPy would divide by
+        zero = bool(np.abs(differences).max() <= rounding)
+        t = float("nan") if zero else float(np.copysign(np.inf, mean))
+        return PairedTest(
+            pairs=a.size, difference=mean, interval=(mean, mean), t=t, p=float(zero), effect_size=t
+        )
+    from scipy.stats import ttest_rel
+
+    found = ttest_rel(a, b)
+    ends = found.confidence_interval(LEVEL)
+    return PairedTest(
+        pairs=a.size,
+        difference=mean,
+        interval=(float(ends.low), float(ends.high)),
+        t=float(found.statistic),
+        p=float(found.pvalue),
+        effect_size=mean / float(differences.std(ddof=1)),
+    )
 
 
-def mean_interval(
-    values: NDArray[np.float64], low: float = 0.0, high: float = 1.0
-) -> tuple[float, float] | None:
-    """Student's 95 % interval of the mean of values (n,) between two ends, which it does not leave.
+def mean_interval(values: Floats, low: float = 0.0, high: float = 1.0) -> tuple[float, float] | None:
+    """Student's 95 % interval of the mean of values (n,), cut off at `low` and `high`.
 
-    None of fewer than `FEWEST` values.
+    None for fewer than `FEWEST` values.
 
     >>> mean_interval(np.array([0.4, 0.42])) is None
     True
@@ -96,39 +112,6 @@ def mean_interval(
         return None
     ends = paired_t_test(values, np.zeros(values.size)).interval
     return max(ends[0], low), min(ends[1], high)
-
-
-def _test(a: NDArray[np.float64], b: NDArray[np.float64]) -> PairedTest:
-    """The test of values of at most 1, float64 (n,)."""
-    differences = a - b
-    mean = float(differences.mean())
-    if np.ptp(differences) <= _ROUNDING:
-        return _constant(differences, mean)
-    from scipy.stats import ttest_rel
-
-    found = ttest_rel(a, b)
-    interval = found.confidence_interval(LEVEL)
-    return PairedTest(
-        pairs=a.size,
-        difference=mean,
-        interval=(float(interval.low), float(interval.high)),
-        t=float(found.statistic),
-        p=float(found.pvalue),
-        effect_size=mean / float(differences.std(ddof=1)),
-    )
-
-
-def _constant(differences: NDArray[np.float64], mean: float) -> PairedTest:
-    zero = bool(np.abs(differences).max() <= _ROUNDING)
-    infinite = float("nan") if zero else float(np.copysign(np.inf, mean))
-    return PairedTest(
-        pairs=differences.size,
-        difference=mean,
-        interval=(mean, mean),
-        t=infinite,
-        p=1.0 if zero else 0.0,
-        effect_size=infinite,
-    )
 
 
 def bonferroni(p: Sequence[float]) -> list[float]:

@@ -15,6 +15,7 @@ from foltr_audit.core.records.view import Knowledge
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.events import Ball
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.frozen_arrays import Features
 
 T = TypeVar("T", bound=np.generic)
@@ -24,7 +25,7 @@ _FLOAT64_LIKE = 2.0**-40  # encodings of a smaller error are read as exactly as 
 
 @dataclass(frozen=True, eq=False)
 class InteractionPlacement:
-    """Where each interaction of a round stands when messages become rows.
+    """Place of each interaction of a round in arrays with a row for every message.
 
     Attributes:
         slot: message of each interaction, int64 (I,).
@@ -32,8 +33,8 @@ class InteractionPlacement:
         shape: messages and the largest number of interactions of one, (n, B).
     """
 
-    slot: NDArray[np.int64]
-    place: NDArray[np.int64]
+    slot: Ints
+    place: Ints
     shape: tuple[int, int]
 
     @classmethod
@@ -44,15 +45,20 @@ class InteractionPlacement:
         B = int(place.max()) + 1 if place.size else 0
         return cls(slot=record.slot, place=place, shape=(record.n_messages, B))
 
+    @property
+    def rows(self) -> tuple[Ints, Ints]:
+        """Index that takes values (n, B, ...) of messages back to those of interactions, (I, ...)."""
+        return self.slot, self.place
+
     def spread(self, values: NDArray[T], fill: Any) -> NDArray[T]:
-        """Values of the interactions (I, ...) as (n, B, ...), filled up where there is none."""
+        """Values of the interactions (I, ...) as (n, B, ...), with `fill` where a message has fewer."""
         out = np.full(self.shape + values.shape[1:], fill, dtype=values.dtype)
         out[self.slot, self.place] = values
         return out
 
 
 def knowledge_of(header: TraceHeader) -> Knowledge:
-    """What the server of a trace knows beside the messages, from its header."""
+    """What the server of a trace knows in addition to the messages, from its header."""
     facts = header.knowledge
 
     def text(name: str) -> str | None:
@@ -88,22 +94,23 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
 
 
 def _perturbation(header: TraceHeader) -> str | None:
-    """The generator behind seeds: foltr-audit's own in its Runs, of another system what the header says."""
+    """The generator behind seeds: `foltr-audit` in its own Runs, else what the header says; None: another."""
     stated = header.knowledge.get("perturbation", "foltr-audit" if header.spec_hash else "other")
     return "foltr-audit" if stated == "foltr-audit" else None
 
 
 def _number_format(header: TraceHeader) -> str:
-    """The format that messages are about as exact in as they can be read."""
+    """The number format whose precision is nearest to that of the decoded messages."""
     if header.encoding is not None and header.encoding.error > _FLOAT64_LIKE:
         return "float32"
     return header.number_format
 
 
-def readable(record: RoundRecord, header: TraceHeader) -> NDArray[np.float64]:
-    """A round's messages as numbers (M, P): of masked ones what a server reads that takes them as they are.
+def readable(record: RoundRecord, header: TraceHeader) -> Floats:
+    """A round's messages as numbers (M, P).
 
-    It decodes them and divides by the count that travels in clear; that is noise unless the masks are off.
+    Masked messages are decoded as if they had no masks and divided by the count that travels in clear. With
+    masks, the result is noise.
     """
     encoding = header.encoding
     if encoding is None:
@@ -111,58 +118,8 @@ def readable(record: RoundRecord, header: TraceHeader) -> NDArray[np.float64]:
     return encoding.decode(record.messages.astype(np.uint64)) / np.maximum(record.counts, 1)[:, np.newaxis]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CohortSum:
-    """What a server learns of one round by secure aggregation: the aggregate view.
-
-    Attributes:
-        round: number of the round.
-        kind: what is summed, `model` or `update`.
-        parameters: the global model that the clients start from, float64 (P,).
-        sum: counts times messages, summed over the survivors, float64 (P,); None in a round that aborted.
-        survivors: whose messages are in it, bool (M,).
-        counts: interactions behind each message, which travel in clear, int64 (M,).
-        aborted: why there is no sum; else empty.
-    """
-
-    round: int
-    kind: str
-    parameters: NDArray[np.float64]
-    sum: NDArray[np.float64] | None
-    survivors: NDArray[np.bool_]
-    counts: NDArray[np.int64]
-    aborted: str
-
-    @property
-    def mean(self) -> NDArray[np.float64] | None:
-        """The average message by counts, float64 (P,); None without a sum or without any count."""
-        weight = int(self.counts[self.survivors].sum())
-        return None if self.sum is None or weight == 0 else np.asarray(self.sum / weight)
-
-
-def cohort_sum(record: RoundRecord, header: TraceHeader) -> CohortSum:
-    """The aggregate view of a round; of messages that are not masked, what it would be with masks."""
-    encoding, total = header.encoding, None
-    if not header.holds_models:
-        raise UsageError(f"trace: messages of kind {header.kind} are never summed; expected models")
-    if encoding is None:
-        weighted = record.messages.astype(np.float64) * record.counts[:, np.newaxis]
-        total = weighted[record.survivors].sum(axis=0)
-    elif record.total is not None:
-        total = encoding.decode(record.total)
-    return CohortSum(
-        round=record.round,
-        kind=header.content,
-        parameters=record.parameters,
-        sum=total,
-        survivors=record.survivors,
-        counts=record.counts,
-        aborted=record.aborted,
-    )
-
-
 def check_collection(header: TraceHeader, collection: Collection) -> None:
-    """Refuse data that are not what a trace was recorded on.
+    """Refuse data other than those that a trace was recorded on.
 
     Raises:
         TraceError: another fingerprint, or another normalisation.
@@ -184,7 +141,7 @@ def features_of(record: RoundRecord, header: TraceHeader, collection: Collection
     """Feature rows of every shown document of a round, (I, k, d), zero at the padding.
 
     Raises:
-        UsageError: features are neither embedded nor is the data set given.
+        UsageError: features are not embedded, and the data set is not given.
         TraceError: an interaction points outside the data set.
     """
     if record.features is not None:

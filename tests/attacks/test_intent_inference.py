@@ -18,15 +18,15 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.joint_search import joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder, noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.intents import (
     IntentDecisions,
     IntentEvidence,
-    combined_intents,
     judge_intents,
     message_intents,
 )
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -264,9 +264,9 @@ def test_what_was_shown_is_counted_without_any_message(setup_of: SetupOf) -> Non
 def test_repetitions_add_up(setup_of: SetupOf) -> None:
     one = judged(recorded(setup_of, rounds=1, intents=[0, 1]))
     other = judged(recorded(setup_of, rounds=1, intents=[1, 0, 1], seed=3))
-    both = combined_intents([one, other]).told["intent-inference"]
+    both = join_pieces([one, other]).told["intent-inference"]
     assert both.intent.tolist() == [0, 1, 1, 0, 1]
-    refused = combined_intents([one, replace(other, refused={"intent-inference": "why"})])
+    refused = join_pieces([one, replace(other, refused={"intent-inference": "why"})])
     assert (refused.told, refused.refused) == ({}, {"intent-inference": "why"})
 
 
@@ -287,7 +287,7 @@ def test_data_with_one_intent_are_refused(setup_of: SetupOf) -> None:
     assert seen.view.intent_labels is None
     assert str(ATTACK.why_not(seen.view)).startswith("the observer does not know: intents")
     untold = replace(recording, truth=[replace(truth, intents=None)])
-    assert "does not say what the intents were" in judged(untold).refused["intent-inference"]
+    assert "does not hold the intents" in judged(untold).refused["intent-inference"]
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,10 @@ from foltr_audit.attacks.linkage import (
 from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge.linkage import LinkEvidence, combined_links, judge_links, offered, softmax
+from foltr_audit.inference.intent_likelihood import posteriors
+from foltr_audit.judge.linkage import LinkEvidence, judge_links, offered
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -357,15 +359,15 @@ def test_what_cannot_be_decoded_is_left_out(hidden: Sequence[str], setup_of: Set
 def test_pieces_add_up_and_refusals_stay(setup_of: SetupOf) -> None:
     one = judged(recorded(setup_of, rounds=2, intents=[0] * 4), Blind())
     none = judged(recorded(setup_of, rounds=1, intents=[0] * 4), Blind())
-    both = combined_links([one, one])
+    both = join_pieces([one, one])
     assert both.client.size == 8
     assert both.baselines["count"].first.size == 8
-    assert combined_links([one, none]).placed == {}
-    assert "toy-blind-link" in combined_links([none, one]).refused
+    assert join_pieces([one, none]).placed == {}
+    assert "toy-blind-link" in join_pieces([none, one]).refused
 
 
 @pytest.mark.parametrize("row", [[-np.inf, -np.inf], [0.0, -np.inf], [-800.0, -801.0]])
 def test_probabilities_sum_to_one(row: list[float]) -> None:
-    found = softmax(np.array([row]))
+    found = posteriors(np.array([row]))
     assert found.sum() == pytest.approx(1.0)
     assert found[0, 0] >= found[0, 1]

@@ -15,7 +15,7 @@ from foltr_audit.attacks.query_identification import QueryIdentification, normal
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.clicks import checked_answer
+from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.tiny import BELIEF, EVERYTHING

@@ -16,8 +16,9 @@ from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates
-from foltr_audit.judge.counts import CountEvidence, ListTotals, combined_counts, judge_counts
+from foltr_audit.judge.counts import CountEvidence, ListTotals, judge_counts
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
@@ -200,13 +201,13 @@ def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf) -> None:
 
 def test_pieces_add_up(setup_of: SetupOf) -> None:
     evidence = judged(*fresh(setup_of, clients=100, repeats=2))
-    both = combined_counts([evidence, evidence])
+    both = join_pieces([evidence, evidence])
     n = evidence.query.size
     assert both.query.tolist() == 2 * evidence.query.tolist()
     for name in ("clients", "shown", "counts"):
         assert np.array_equal(getattr(both, name)[n:], getattr(evidence, name))
     assert list(both.estimates) == ["toy-peeking"]
     refused = replace(evidence, estimates={}, refused={"toy-peeking": "why"})
-    assert combined_counts([evidence, refused]).estimates == {}
+    assert join_pieces([evidence, refused]).estimates == {}
     fewer = replace(evidence, baselines={"constant": evidence.baselines["constant"]})
-    assert list(combined_counts([evidence, fewer]).baselines) == ["constant"]
+    assert list(join_pieces([evidence, fewer]).baselines) == ["constant"]

@@ -25,7 +25,7 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.clicks import judge
-from foltr_audit.judge.mutual_information import MutualInformation, exact_metric_bits, held, information
+from foltr_audit.judge.mutual_information import MutualInformation, held, information
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import RandomizedResponse
@@ -80,6 +80,21 @@ def deviation(judged: ClickEvidence, truth: float) -> float:
     assert after is not None
     told = judged.surprisal - held(after, judged.is_document.sum(axis=1))
     return float((told.mean() - truth) / (told.std() / told.size**0.5))
+
+
+def exact_metric_bits(prior: Floats, channel: Floats) -> Floats:
+    """I(outcome; report) in bits of single metrics with priors (L, v) and a channel (v, v), float64 (L,).
+
+    A message depends on the clicks by the outcome alone, so this is I(C; M) as well (Cover & Thomas 2006,
+    "Elements of information theory", section 2.8).
+    """
+    reported = np.einsum("lo,or->lr", prior, channel)
+    return np.asarray(entropy(reported) - np.einsum("lo,o->l", prior, entropy(channel)))
+
+
+def entropy(p: Floats) -> Floats:
+    """Entropy of distributions along the last axis, in bits."""
+    return np.asarray(-np.where(p > 0, p * np.log2(np.where(p > 0, p, 1.0)), 0.0).sum(axis=-1))
 
 
 # --- closed forms ---------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks, combined_queries, judge_queries
+from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks, judge_queries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
@@ -272,12 +273,12 @@ def test_pieces_add_up(setup_of: SetupOf) -> None:
         )
         for record, truth in zip(recording.records, recording.truth, strict=True)
     ]
-    whole = combined_queries(pieces)
+    whole = join_pieces(pieces)
     assert whole.query.tolist() == at_once.query.tolist()
     for label, placed in at_once.placed.items():
         assert whole.placed[label].probability.tobytes() == placed.probability.tobytes()
         assert np.array_equal(whole.placed[label].rank, placed.rank)
     blind = {label: placed for label, placed in pieces[0].placed.items() if label != "query-id"}
     refused = replace(pieces[0], placed=blind, refused={"query-id": "why"})
-    some = combined_queries([pieces[1], refused])
+    some = join_pieces([pieces[1], refused])
     assert (list(some.placed), some.refused) == ([Blind(says="random").label], {"query-id": "why"})

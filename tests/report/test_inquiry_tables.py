@@ -73,7 +73,7 @@ def test_a_recorded_run_tells_the_same_queries(tmp_path: Path) -> None:
     assert other["query_identification"][0]["chance"] == 0.5
     done = run("attack", "--trace", tmp_path / "run", "--guesses", tmp_path / "guesses.csv")
     assert done.code == 2
-    assert "guesses are of clicks, and it tells the query" in done.one_error()
+    assert "guesses are of clicks, and it finds the query" in done.one_error()
 
 
 # --- counts ---------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.view_builder import cohort_sum
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -214,8 +213,6 @@ def test_fresh_clients_of_foltr_es(setup_of: SetupOf, interactions: int) -> None
     [seen] = Observer(header, setup.collection).views(record)
     assert (seen.view.kind, seen.view.knowledge.sigma, seen.view.knowledge.metric) == ("es", 0.4, "maxrr")
     assert np.array_equal(seen.view.seeds, record.seeds)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="messages of kind es are never summed"):
-        cohort_sum(record, header)
 
 
 # --- kept and resumed -------------------------------------------------------------------------------

@@ -1,15 +1,15 @@
-"""The check itself: what the declared facts explain, and which others would explain more."""
+"""The check: how many messages the declared facts explain, and which other facts would explain more."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.judge.fact_check.sample import MOST_MESSAGES, MessageSample, sample_of
+from foltr_audit.judge.fact_check.sample import MessageSample, sample_of
 from foltr_audit.judge.fact_check.search import (
     ExplanationCount,
     ExplanationThreshold,
@@ -17,7 +17,7 @@ from foltr_audit.judge.fact_check.search import (
     explain,
     search,
 )
-from foltr_audit.judge.fact_check.settings import StepSetting, told
+from foltr_audit.judge.fact_check.settings import StepSetting, describe
 from foltr_audit.judge.fact_check.steps import usual_size
 from foltr_audit.judge.fact_check.tolerance import bar_of
 from foltr_audit.judge.observer import Observer
@@ -28,23 +28,22 @@ from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]
 
-_GOOD = 0.8  # right facts explain all messages, wrong ones 0 to .57 of them
+_GOOD = 0.8  # measured: right facts explain all messages, wrong ones at most .57 of them
 _FEWEST = 3  # messages that a verdict needs
 _TRIED = 16  # messages that other settings are tried on
-_LONGEST = 14
-_BALLS = ("bounded:of=model", "resized:of=model", "clip:")
-"""Texts of acts that the facts `clip_norm` and `clip_ord` describe."""
+_LONGEST = 14  # documents of a list: 2^14 click patterns for each message and setting
+_BALLS = ("bounded:of=model", "resized:of=model", "clip:")  # acts that `clip_norm` and `clip_ord` describe
 
 
 @dataclass(frozen=True)
 class FactCheck:
-    """What came of it.
+    """Result of the check.
 
     Attributes:
         state: `explained`, `wrong`, `cannot tell` or `not checked`.
-        reason: why nothing can be told, or was not checked; of explained and wrong facts what else was
+        reason: why the check has no answer, or was not made; for explained and wrong facts what else was
             noticed, or None.
-        messages: how many messages were looked at.
+        messages: how many messages were examined.
         explained: the share of them that the declared facts explain under the best clicks; None without any.
         better: facts that explain more, by name; `better_explains` is their share.
         contradictions: what the counts of messages contradict.
@@ -70,17 +69,17 @@ class FactCheck:
             return f"declared facts: {self.state}: {self.reason}"
         line = f"declared facts explain {_percent(self.explained)} of {self.messages} messages"
         if self.better:
-            line += f"; {told(self.better)} explains {_percent(self.better_explains)}"
+            line += f"; {describe(self.better)} explains {_percent(self.better_explains)}"
         return line if self.reason is None else f"{line}; {self.reason}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What must not be overlooked, one line each."""
+        """Warnings for the user, one line each."""
         odd = self.state == "wrong" or (self.state == "explained" and self.reason is not None)
         return (*((self.text,) if odd else ()), *self.contradictions)
 
     def table(self) -> dict[str, Any]:
-        """Everything as a plain row."""
+        """All fields and texts, as a row."""
         return {
             "state": self.state,
             "wrong": self.is_wrong,
@@ -96,10 +95,10 @@ class FactCheck:
 
 
 def check_facts(trace: Trace, observer: Observer) -> FactCheck:
-    """Hold the facts of a trace against a sample of its messages.
+    """Compare the facts of a trace with a sample of its messages.
 
     Args:
-        trace: the trace; its truth is not looked at.
+        trace: the trace; its truth is not read.
         observer: who sees it, with the data set if features are not embedded.
 
     Raises:
@@ -108,39 +107,36 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     reason = _why_not(trace)
     sample = MessageSample() if reason else sample_of(trace, observer.knowing)
     reason = reason or _why_not_these(sample)
-    contradictions = tuple(sample.contradictions)
-    if reason is not None:
-        return FactCheck("not checked", reason, contradictions=contradictions)
-    return _judged(trace, sample, contradictions)
+    found = FactCheck("not checked", reason) if reason else _compare(trace, sample)
+    return replace(found, contradictions=tuple(sample.contradictions))
 
 
-def _judged(trace: Trace, sample: MessageSample, contradictions: tuple[str, ...]) -> FactCheck:
+def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
     first = sample.pieces[0].view
     size = float(np.median(np.concatenate([usual_size(piece.view) for piece in sample.pieces])))
     bar = bar_of(first.knowledge, [piece.view for piece in sample.pieces], size)
     if bar is None:
         why = "noise of the declared law is larger than the updates"
-        return FactCheck("cannot tell", why, sample.size, contradictions=contradictions)
+        return FactCheck("cannot tell", why, sample.size)
     declared = StepSetting.declared(trace.header.content, first.knowledge)
     result = explain(declared, sample.pieces, bar)
     if result.messages < _FEWEST:
         why = f"only {result.messages} messages of {sample.size} differ enough from the global model"
-        return FactCheck("cannot tell", why, result.messages, contradictions=contradictions)
+        return FactCheck("cannot tell", why, result.messages)
     if result.share >= _GOOD:
         odd = _too_many_clicks(declared, result)
-        return FactCheck("explained", odd, result.messages, result.share, contradictions=contradictions)
-    return _poor(trace, sample, bar, declared, result, contradictions)
+        return FactCheck("explained", odd, result.messages, result.share)
+    return _search_better(trace, sample, bar, declared, result)
 
 
-def _poor(
+def _search_better(
     trace: Trace,
     sample: MessageSample,
     bar: ExplanationThreshold,
     declared: StepSetting,
     result: ExplanationCount,
-    contradictions: tuple[str, ...],
 ) -> FactCheck:
-    """The verdict on facts that explain too little."""
+    """The verdict on facts that explain too few messages."""
     candidates = sample.pieces[0].view.candidates is not None
     found = search(declared, sample.smaller(_TRIED), bar, candidates=candidates)
     better = explain(found.setting, sample.pieces, bar) if found.setting != declared else result
@@ -149,7 +145,7 @@ def _poor(
     state: State = "wrong" if act is None and (changes or unknown is None) else "cannot tell"
     reason = _nothing_better(found, candidates=candidates)
     if state == "cannot tell":
-        more = f"; {told(changes)} explains {_percent(better.share)}" if changes else ""
+        more = f"; {describe(changes)} explains {_percent(better.share)}" if changes else ""
         reason = f"few messages are explained, and {act or unknown}{more}"
     return FactCheck(
         state=state,
@@ -158,12 +154,11 @@ def _poor(
         explained=result.share,
         better=changes,
         better_explains=better.share if changes else None,
-        contradictions=contradictions,
     )
 
 
 def _too_many_clicks(declared: StepSetting, result: ExplanationCount) -> str | None:
-    """Where all documents form pairs, clicks on the others with the other sign make the same message."""
+    """Warning where most documents are clicked: with all pairs, the others and sign -1 explain as much."""
     if declared.pairs != "all" or result.clicked <= 0.5:
         return None
     return (
@@ -187,7 +182,7 @@ def _nothing_better(found: FactSearchResult, *, candidates: bool) -> str:
 
 
 def _changing_act(trace: Trace) -> str | None:
-    """What changes messages beyond the declared step and clip, so that nothing is proven by them."""
+    """Which defense may change messages beyond the declared step and clip; then they prove nothing."""
     for act in NoiseDeclaration.of(trace.header).acts or ():
         ball = "clip_norm" in trace.header.knowledge and act.text.startswith(_BALLS)
         if act.kind in CHANGES_MESSAGES and not ball:
@@ -196,7 +191,7 @@ def _changing_act(trace: Trace) -> str | None:
 
 
 def _unknown_noise(trace: Trace) -> str | None:
-    """Noise that may hide what is left of the messages."""
+    """Why noise may hide how well messages are explained, or None."""
     stated = trace.header.knowledge.get("noise")
     if stated == "none" or (isinstance(stated, str) and parse_law(stated) is not None):
         return None
@@ -244,6 +239,3 @@ def _why_not_these(sample: MessageSample) -> str | None:
 
 def _percent(share: float | None) -> str:
     return "nothing" if share is None else f"{100 * share:.0f} %"
-
-
-__all__ = ["MOST_MESSAGES", "FactCheck", "check_facts"]

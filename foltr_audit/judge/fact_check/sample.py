@@ -1,4 +1,4 @@
-"""A bounded sample of the messages of a trace, with the models of the rounds beside theirs."""
+"""A bounded sample of the messages of a trace, with the models of the rounds before and after."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import take_rows
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -43,7 +44,7 @@ class MessageSample:
 
     Attributes:
         pieces: sampled messages by round.
-        lists: how many lists the messages hold that were looked at, from one on.
+        lists: numbers of lists that the examined messages hold, from one on.
         silent: messages of one list that do not differ from the global model.
         contradictions: what the counts of a round contradict, one line each.
     """
@@ -59,14 +60,14 @@ class MessageSample:
         return sum(len(piece.view) for piece in self.pieces)
 
     def smaller(self, count: int) -> list[RoundSample]:
-        """About so many of the messages, from all rounds alike."""
+        """About `count` of the messages, as many from each round."""
         each = max(1, count // max(1, len(self.pieces)))
         step = max(1, len(self.pieces) // count)
         return [piece.first(each) for piece in self.pieces[::step]]
 
 
 def sample_of(trace: Trace, observer: Observer) -> MessageSample:
-    """Messages of one list that changed something, from rounds spread evenly over a trace.
+    """Messages with one list that changed the model, from rounds spread evenly over a trace.
 
     Raises:
         TraceError: a part that is damaged, or a number that is not finite.
@@ -75,14 +76,14 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
     trace = _thinned(trace)
     quota = -(-MOST_MESSAGES // max(1, trace.n_rounds))
     for record in trace.rounds():
-        _hold_against_interactions(found, trace, record)
+        _check_interactions(found, trace, record)
         follows = before is not None and before.round + 1 == record.round
         slots = _slots(found, trace, record)
         if slots.size and found.size < MOST_MESSAGES:
             most = min(quota, MOST_MESSAGES - found.size)
             spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
             earlier = before.parameters if follows and before is not None else None
-            for view in _views(observer, picked(record, slots[spread])):
+            for view in _views(observer, select_messages(record, slots[spread])):
                 found.pieces.append(RoundSample(view, earlier, record.aggregate))
         before = record
     return found
@@ -96,7 +97,7 @@ def _thinned(trace: Trace) -> Trace:
     return replace(trace, parts=tuple(trace.parts[index] for index in chosen.tolist()))
 
 
-def _hold_against_interactions(found: MessageSample, trace: Trace, record: RoundRecord) -> None:
+def _check_interactions(found: MessageSample, trace: Trace, record: RoundRecord) -> None:
     stated = trace.header.knowledge.get("interactions")
     if isinstance(stated, bool) or not isinstance(stated, int) or found.contradictions:
         return
@@ -122,20 +123,14 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-def picked(record: RoundRecord, slots: Ints) -> RoundRecord:
+def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
     """The round with some of its messages and their lists only."""
     rows = np.flatnonzero(np.isin(record.slot, slots))
     return replace(
         record,
-        survivors=record.survivors[slots],
-        counts=record.counts[slots],
-        messages=record.messages[slots],
         slot=np.searchsorted(slots, record.slot[rows]),
-        step=record.step[rows],
-        part=record.part[rows],
-        query=record.query[rows],
-        shown=record.shown[rows],
-        features=None if record.features is None else record.features[rows],
+        **take_rows(record, ("survivors", "counts", "messages"), slots),
+        **take_rows(record, ("step", "part", "query", "shown", "features"), rows),
     )
 
 
@@ -147,16 +142,12 @@ def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:
 
 
 def rows_of(view: View, count: int) -> View:
-    """A view of its first messages."""
-    candidates = view.candidates
+    """The first messages of a view, without labels."""
+    rows, candidates = slice(count), view.candidates
     return replace(
         view,
-        parameters=view.parameters[:count],
-        messages=view.messages[:count],
-        shown=view.shown[:count],
-        features=view.features[:count],
-        candidates=None if candidates is None else replace(candidates, query=candidates.query[:count]),
+        candidates=None if candidates is None else replace(candidates, query=candidates.query[rows]),
         labels=None,
         intent_labels=None,
-        clients=view.clients[:count],
+        **take_rows(view, ("parameters", "messages", "shown", "features", "clients"), rows),
     )

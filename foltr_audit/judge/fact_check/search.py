@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
 from foltr_audit.judge.fact_check.sample import RoundSample
@@ -21,11 +20,11 @@ from foltr_audit.judge.fact_check.steps import (
     tolerance_of,
 )
 from foltr_audit.privacy.events import Ball
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _ENOUGH = 0.95  # of the messages: no setting further away is tried
 _ALIKE = 0.05  # shares of messages that differ less are alike: then the nearer setting, or fewer clicks
-_SAME = 1e-3  # relative spread of one and the same number
+_SAME = 1e-3  # relative spread of estimates of one number
 _FEWEST = 3  # messages that a number must be read from
 
 
@@ -37,8 +36,8 @@ class ExplanationThreshold:
         size: the usual size of an update's numbers.
         noise: size of noise that a reproduced number may have.
         share: the share of the moved numbers that must be reproduced.
-        least: so many numbers must have moved for a message to count.
-        by_noise: how many numbers noise alone moves at most.
+        least: the fewest numbers that must have moved for a message to count.
+        by_noise: the most numbers that noise alone moves.
     """
 
     size: float
@@ -51,8 +50,8 @@ class ExplanationThreshold:
         """How near a number must come to count as reproduced."""
         return tolerance_of(view, self.size, self.noise)
 
-    def explained(self, count: NDArray[np.int64], tolerance: MatchTolerance) -> tuple[Bools, Bools]:
-        """Which of n messages are explained by so many reproduced numbers, and which count at all."""
+    def explained(self, count: Ints, tolerance: MatchTolerance) -> tuple[Bools, Bools]:
+        """Which of n messages are explained by `count` reproduced numbers each, and which count at all."""
         moved = tolerance.moved.sum(axis=1)
         counts = (moved >= self.least) & (moved > self.by_noise)
         return counts & (count > self.share * moved), counts
@@ -122,7 +121,7 @@ class FactSearchResult:
 def search(
     declared: StepSetting, pieces: Sequence[RoundSample], bar: ExplanationThreshold, *, candidates: bool
 ) -> FactSearchResult:
-    """Try signs, kinds, models, pairs, normalisers, step sizes and clips; the nearest of equal ones.
+    """Try signs, kinds, models, pairs, normalisers, step sizes and clips; of equal settings the nearest wins.
 
     `candidates`: whether normalisers over all candidates can be tried.
     """
@@ -160,7 +159,7 @@ def _frames(declared: StepSetting, *, candidates: bool) -> list[StepSetting]:
 def _proposals(
     frame: StepSetting, pieces: Sequence[RoundSample], bar: ExplanationThreshold
 ) -> tuple[list[StepSetting], tuple[float, float] | None]:
-    """Settings of a frame with signs, step sizes and clips read from the messages; and factors apart."""
+    """Settings of a frame with signs, step sizes and clips read from the messages; and the factors' range."""
     made = [replace(frame, sign=sign) for sign in (1, -1)]
     if frame.clip is not None:
         made += [replace(frame, sign=sign, clip=None) for sign in (1, -1)]

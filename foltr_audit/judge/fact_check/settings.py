@@ -14,7 +14,7 @@ Model = Literal["round", "before", "after"]
 
 @dataclass(frozen=True)
 class StepSetting:
-    """The facts that decide what a client's step makes of its clicks.
+    """The facts that decide how a client's step follows from its clicks.
 
     Attributes:
         kind: what a message is, `model` or `update`.
@@ -35,7 +35,7 @@ class StepSetting:
 
     @classmethod
     def declared(cls, kind: str, known: Knowledge) -> StepSetting:
-        """What a header says."""
+        """The setting that a header declares."""
         return cls(
             kind=kind,
             sign=1,
@@ -47,7 +47,7 @@ class StepSetting:
         )
 
     def view(self, piece: RoundSample) -> View | None:
-        """The messages as they are under this setting; None where the model is not recorded."""
+        """The messages as this setting reads them; None where the model is not recorded."""
         models = {"round": piece.view.parameters[0], "before": piece.before, "after": piece.after}
         model = models[self.model]
         if model is None:
@@ -80,10 +80,10 @@ class StepSetting:
 _BEFORE = "the model of the round before"
 
 
-def told(changes: dict[str, object]) -> str:
+def describe(changes: dict[str, object]) -> str:
     """Changed facts in words.
 
-    >>> told({"sign": -1, "learning_rate": 0.1, "clip_norm": None})
+    >>> describe({"sign": -1, "learning_rate": 0.1, "clip_norm": None})
     'sign -1, learning_rate 0.1, no clip'
     """
     words = []

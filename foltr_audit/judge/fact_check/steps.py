@@ -7,16 +7,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-RELATIVE = 1e-4  # of the usual size of an update: nearer than that is the same number
+RELATIVE = 1e-4  # of the usual size of an update: numbers closer than this count as equal
 _MOVED = 8.0  # tolerances that a number must exceed to count as moved
-_NUMBERS = 1 << 21  # of the steps of one message at a time
+_NUMBERS = 1 << 21  # numbers of the steps of one message at a time: 16 MB
 
 
 class PatternSteps(NamedTuple):
@@ -89,8 +88,8 @@ class MatchTolerance(NamedTuple):
     """How near a number must come to count as reproduced.
 
     Attributes:
-        near: of each number of a message, (n, P), apart from what depends on the step.
-        step: of the size of a step.
+        near: tolerance of each number of a message, (n, P), without the part that depends on the step.
+        step: that part, relative to the size of a step.
         moved: numbers that count, (n, P): those that are far enough from 0.
     """
 
@@ -128,7 +127,7 @@ class PatternMatch(NamedTuple):
         clicked: the share of the list that it clicks, (n,).
     """
 
-    reproduced: NDArray[np.int64]
+    reproduced: Ints
     clicked: Floats
 
 
@@ -157,7 +156,7 @@ class MatchAtScale(NamedTuple):
         factor: what it multiplies the step by, (n,).
     """
 
-    reproduced: NDArray[np.int64]
+    reproduced: Ints
     factor: Floats
 
 

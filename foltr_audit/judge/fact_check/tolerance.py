@@ -1,19 +1,19 @@
-"""How many numbers of a message noise leaves alone, and so how many right facts must reproduce."""
+"""How many numbers of a message noise leaves unchanged, which is how many right facts must reproduce."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.judge.fact_check.search import ExplanationThreshold
 from foltr_audit.judge.fact_check.steps import RELATIVE
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.trace.lint.probabilities import probability_within
+from foltr_audit.utils.arrays import Bools
 
-_SPARE = 0.2  # of the numbers: what sparse noise must leave as good as untouched
+_SPARE = 0.2  # share of the numbers that sparse noise must leave nearly unchanged
 _USUAL = 0.75  # of the noise that a tolerance for dense noise covers
 _LEAST = 4  # numbers that must be reproduced at least on average
 _LEAST_DENSE = 8  # numbers that must stand out of dense noise
@@ -23,8 +23,8 @@ _STANDS_OUT = 5.0  # times as many numbers must stand out as noise alone would m
 def bar_of(known: Knowledge, views: Sequence[View], size: float) -> ExplanationThreshold | None:
     """What counts as explained under the declared noise and updates of a usual size; None: noise hides all.
 
-    Noise that leaves a fifth of the numbers as good as untouched is judged by these. Of other noise a
-    tolerance covers three quarters, and only numbers count that are four times as large.
+    Where noise leaves a fifth of the numbers nearly unchanged, these decide. Otherwise a tolerance covers
+    three quarters of the noise, and only numbers count that are four times as large.
     """
     law = None if known.noise in (None, "none") else parse_law(str(known.noise))
     if law is None:
@@ -51,12 +51,12 @@ def bar_of(known: Knowledge, views: Sequence[View], size: float) -> ExplanationT
 
 
 def _at_most(probability: float, P: int) -> float:
-    """How many of P numbers noise moves at most, with three standard deviations to spare."""
+    """The most of P numbers that noise moves: the mean and three standard deviations."""
     probability = min(max(probability, 0.0), 1.0)
     return float(P * probability + 3.0 * np.sqrt(P * probability * (1.0 - probability)))
 
 
-def _standing(view: View, size: float) -> NDArray[np.bool_]:
+def _standing(view: View, size: float) -> Bools:
     return np.asarray((np.abs(view.updates) > size).reshape(-1))
 
 

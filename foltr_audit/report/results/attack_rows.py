@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.any_click import any_click_scores, base_rate
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
 from foltr_audit.judge.calibration import calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.scoring import any_click_scores
 from foltr_audit.report.results.base import Row
 
 
@@ -21,7 +21,7 @@ def any_click_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstra
 
     `base_rate` is the accuracy of always saying yes.
     """
-    rate = base_rate(evidence, resamples)
+    rate = resamples.share(evidence.has_click.astype(np.float64))
     for found in any_click_scores(evidence, resamples):
         yield {
             "method": found.method,
