@@ -1,7 +1,7 @@
-"""Several Specs that differ in a few fields: repetitions, epsilons, trained-on click models.
+"""Several Specs that differ in a few fields, such as repetition, epsilon or click model.
 
-The TOML form is that of a Spec with the fields that all share, and one `[[cells]]` table with the
-rest for each Spec. A plan of one Spec is that Spec's own TOML.
+As TOML a plan is a Spec of the fields that all share, with one `[[cells]]` table per Spec for the
+rest. A plan of one Spec is that Spec's own TOML.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Plan:
 
     @classmethod
     def of(cls, tables: Sequence[Table], where: str = "spec", names: Mapping[str, str] | None = None) -> Plan:
-        """The plan of plain tables; equal Specs count once. `where` and `names` as for `Spec.parse`.
+        """The plan of plain tables, equal Specs once. `where` and `names` as for `Spec.parse`.
 
         Raises:
             UsageError: a table is no valid Spec.
@@ -80,7 +80,7 @@ def changed(table: Table, point: Point) -> Table:
     """A copy of a table with the changes of a point.
 
     Raises:
-        UsageError: a field is to be changed inside of something that is no table.
+        UsageError: a point changes a field of something that is no table.
     """
     new = deepcopy(table)
     for dotted, value in point.items():

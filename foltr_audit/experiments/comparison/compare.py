@@ -1,4 +1,4 @@
-"""A whole comparison: sensitivities are chosen on the validation part, then every missing cell is run."""
+"""A whole comparison: chooses sensitivities on the validation part, then runs every missing cell."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ComparisonPlan(NamedTuple):
 
     Attributes:
         cells: in order.
-        left_out: what cannot be.
-        tried: sensitivities that were tried; empty where none was to be chosen.
+        left_out: combinations that cannot be run.
+        tried: sensitivities that were tried; empty where the grid chooses none.
     """
 
     cells: list[CellPlan]
@@ -47,10 +47,10 @@ def prepare(
     study: Runner,
     progress: Progress = SILENT,
 ) -> ComparisonPlan:
-    """Choose what the grid leaves open, and write down what is to be run.
+    """Choose what the grid leaves open, and store the list of cells.
 
     Raises:
-        FoltrAuditError: nothing can be run, or a training that chooses could not.
+        FoltrAuditError: nothing can be run, or a training for the choice failed.
     """
     tried = choose_sensitivities(grid, folder, workers, study, progress)
     chosen = {row[:4]: row.sensitivity for row in tried if row.chosen}
@@ -63,7 +63,7 @@ def prepare(
 
 
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
-    """Refuse to go on with cells that were made from data which are no longer the same.
+    """Refuse to resume a comparison whose data have changed.
 
     Raises:
         UsageError: a finished cell has another fingerprint than the data have now.
@@ -85,7 +85,7 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Ru
 def compare(
     grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
 ) -> list[CellFailure]:
-    """Run every cell of a grid that the folder does not hold yet; those that cannot be run are returned.
+    """Run every cell of a grid that the folder does not hold yet, and return the failures.
 
     Raises:
         FoltrAuditError: nothing can be run, or the folder cannot be written.
@@ -96,7 +96,7 @@ def compare(
 
 
 def foreseen(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
-    """Every cell that a grid will run, with published sensitivities where they are to be chosen.
+    """Every cell that a grid will run; of sensitivities that are still to be chosen, the published ones.
 
     Raises:
         UsageError: nothing can be run.
@@ -163,5 +163,5 @@ def _marked(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial
 
 
 def worst(failed: Sequence[CellFailure]) -> CellFailure | None:
-    """The failure that a command ends with: the first of the lowest exit code."""
+    """The failure that a command ends with: the first one with the lowest exit code."""
     return min(failed, key=lambda one: one.exit_code, default=None)

@@ -1,7 +1,7 @@
 """Where pieces of work are done: processes of this machine, a Dask cluster, or a Ray cluster.
 
-Each pool is a context that yields a `WorkerPool`, whose futures are those of `concurrent.futures`; so one loop
-(in `workers.py`) hands out the work for all three.
+Each pool is a context that yields a `WorkerPool`, whose futures are those of `concurrent.futures`, so that
+one loop (in `workers.py`) hands out the work for all three.
 
 Local processes are those of loky, the copy inside joblib. `joblib.Parallel` itself does not fit: it takes
 pieces in a thread of its own, where locks on cells would be taken too, and gives up when a worker dies.
