@@ -298,6 +298,7 @@ def _check_grids(preset: Preset, where: str) -> None:
     for name, values in (item for grid in grids for item in flat(grid).items()):
         if not isinstance(values, list) or not values:
             raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
+    # Counted before anything is expanded: ten short lists can make billions of Specs.
     axes = [flat({**preset.grid, **cell.grid}).values() for cell in preset.cells]
     most = max((prod(map(len, one)) for one in axes), default=1)
     if most > MOST_SPECS:

@@ -276,6 +276,7 @@ class TraceAttack:
             frame.write_csv(buffer)
         else:
             frame.write_parquet(buffer)
+        # Encoded in memory first, so that a full disk leaves no half of a file.
         with writing(path):
             atomic_files.write_bytes(path, buffer.getvalue())
 

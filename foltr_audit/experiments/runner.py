@@ -120,7 +120,7 @@ def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Float
 
 
 class Runner:
-    """Runs Specs; loads each data set once, and trains each undefended twin once."""
+    """Runs Specs; keeps the last data set, and trains each undefended twin once."""
 
     def __init__(
         self, progress: Progress = SILENT, data: Collection | None = None, *, with_undefended: bool = True

@@ -170,6 +170,7 @@ def train(
             raise UsageError(f"--resume: {folder.path} was started from another model than --init names")
         folder.save_model(parameters)
         path.add(recording.rounds() if along else ())
+    # Only rounds of this call have a time: those that were recorded before count for no speed.
     evaluation, weights = federation.evaluation, federation.clientele.weights(0)
     rounds = recording.metrics()
     here = rounds[len(rounds) - watch.pieces :]

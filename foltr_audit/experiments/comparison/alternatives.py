@@ -72,18 +72,18 @@ class DefenseAlternative:
             if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in mechanisms():
                 known = ", ".join(PROVEN + name for name in mechanisms())
                 raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
-            if not self._named(part) and part.partition(":")[0].strip() not in names(Defense):
+            if not self._is_keyword(part) and part.partition(":")[0].strip() not in names(Defense):
                 known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
                 raise UsageError(f"--defense: unknown {part!r}; known: {known}")
-            if not self._named(part):
-                parse_chain([filled(part, 1.0, 2.0)])  # refuses invalid parameters
+            if not self._is_keyword(part):
+                parse_chain([fill_places(part, 1.0, 2.0)])  # refuses invalid parameters
 
     @property
     def _parts(self) -> tuple[str, ...]:
         return tuple(part.strip() for part in parts(self.text))
 
     @staticmethod
-    def _named(part: str) -> bool:
+    def _is_keyword(part: str) -> bool:
         return part == PUBLISHED or part.startswith(PROVEN)
 
     @property
@@ -94,7 +94,7 @@ class DefenseAlternative:
     @property
     def uses_epsilon(self) -> bool:
         """Whether its chain depends on the epsilon."""
-        return any(self._named(part) or any(place in part for place in _PLACES) for part in self._parts)
+        return any(self._is_keyword(part) or any(place in part for place in _PLACES) for part in self._parts)
 
     @property
     def promised(self) -> str | None:
@@ -127,11 +127,11 @@ class DefenseAlternative:
         found: list[str] = []
         for part in self._parts:
             if part == PUBLISHED:
-                found += _published(setup, eps, sensitivity)
+                found += _published_chain(setup, eps, sensitivity)
             elif part.startswith(PROVEN):
-                found += self._proven(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
+                found += self._proven_chain(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
-                found.append(filled(part, eps, sensitivity))
+                found.append(fill_places(part, eps, sensitivity))
         self._refuse_unproven(tuple(found), setup, eps, delta)
         return tuple(found)
 
@@ -146,7 +146,7 @@ class DefenseAlternative:
         if not upper.epsilon <= eps * (1 + _ROUNDING):
             raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 
-    def _proven(
+    def _proven_chain(
         self, mechanism: str, setup: Setup, eps: float, sensitivity: float, delta: float
     ) -> tuple[str, ...]:
         if setup.learner.sends != "models":
@@ -154,15 +154,17 @@ class DefenseAlternative:
                 f"{PROVEN}{mechanism}: learner {setup.learner.name} sends {setup.learner.sends}; "
                 "expected one that sends models"
             )
-        situation = replace(_situation(mechanism, setup, delta), arriving=self._fewest(setup))
+        situation = replace(_situation(mechanism, setup, delta), arriving=self._fewest_messages(setup))
         found = calibrate(mechanism, eps, situation, norm=sensitivity / 2)
         if found.why_not is not None:
             raise UsageError(f"{PROVEN}{mechanism}: no noise proves epsilon {eps:g}: {found.why_not}")
         return found.defense
 
-    def _fewest(self, setup: Setup) -> int | None:
+    def _fewest_messages(self, setup: Setup) -> int | None:
         """The fewest messages that a sum may hold, if its other parts set such a limit."""
-        others = [part for part in self._parts if not self._named(part) and part.partition(":")[0] != "none"]
+        others = [
+            part for part in self._parts if not self._is_keyword(part) and part.partition(":")[0] != "none"
+        ]
         fixed = [part for part in others if not any(place in part for place in _PLACES)]
         context = RoundContext(
             round=0,
@@ -196,14 +198,14 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     )
 
 
-def filled(part: str, eps: float, sensitivity: float) -> str:
+def fill_places(part: str, eps: float, sensitivity: float) -> str:
     """A template with its places filled."""
     for place, value in zip(_PLACES, (eps, sensitivity, sensitivity / 2), strict=True):
         part = part.replace(place, plain(float(value)))
     return part
 
 
-def _published(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
+def _published_chain(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
     learner = setup.learner
     try:
         return published_of(learner, eps, sensitivity if learner.sends == "models" else None)

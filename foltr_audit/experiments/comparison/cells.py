@@ -82,7 +82,7 @@ def files_of(cell: RunResult, setup: Setup) -> Files:
         arrays |= arrays_of(evidence)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    packed = buffer.getvalue()
+    packed = buffer.getvalue()  # NumPy stores no time in the archive, so that equal arrays are equal bytes
     facts["arrays_sha256"] = hashlib.sha256(packed).hexdigest()
     text = json.dumps(_plain(facts), indent=1, sort_keys=True) + "\n"
     return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: text.encode()}

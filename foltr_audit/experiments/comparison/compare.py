@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.expansion import (
     CellPlan,
-    GridExclusion,
     GridExpansion,
     Point,
     SensitivityTrial,
@@ -24,42 +22,6 @@ from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 
 VALIDATION = "ndcg@10_validation"
-
-
-class ComparisonPlan(NamedTuple):
-    """The cells of a comparison, ready to run.
-
-    Attributes:
-        cells: in order.
-        left_out: combinations that cannot be run.
-        tried: sensitivities that were tried; empty where the grid chooses none.
-    """
-
-    cells: list[CellPlan]
-    left_out: list[GridExclusion]
-    tried: list[SensitivityTrial]
-
-
-def prepare(
-    grid: ComparisonGrid,
-    folder: ComparisonFolder,
-    workers: Workers,
-    study: Runner,
-    progress: Progress = SILENT,
-) -> ComparisonPlan:
-    """Choose what the grid leaves open, and store the list of cells.
-
-    Raises:
-        FoltrAuditError: nothing can be run, or a training for the choice failed.
-    """
-    tried = choose_sensitivities(grid, folder, workers, study, progress)
-    chosen = {row[:4]: row.sensitivity for row in tried if row.chosen}
-    expansion = GridExpansion(grid, study, chosen)
-    cells = expansion.cells()
-    refuse_other_data([cell.spec for cell in cells], folder, study)
-    prepared = ComparisonPlan(cells, list(expansion.left_out), tried)
-    folder.save_index(grid, cells, prepared.left_out, [row._asdict() for row in tried])
-    return prepared
 
 
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
@@ -88,11 +50,17 @@ def compare(
     """Run every cell of a grid that the folder does not hold yet, and return the failures.
 
     Raises:
-        FoltrAuditError: nothing can be run, or the folder cannot be written.
+        FoltrAuditError: nothing can be run, a training that chooses a sensitivity failed, or the folder
+            cannot be written.
     """
     study = Runner(progress, with_undefended=False)
-    cells = prepare(grid, folder, workers, study, progress).cells
-    return run_cells([cell.spec for cell in cells], folder, workers, progress)
+    tried = choose_sensitivities(grid, folder, workers, study, progress)
+    expansion = GridExpansion(grid, study, {row[:4]: row.sensitivity for row in tried if row.chosen})
+    cells = expansion.cells()
+    specs = [cell.spec for cell in cells]
+    refuse_other_data(specs, folder, study)
+    folder.save_index(grid, cells, list(expansion.left_out), [row._asdict() for row in tried])
+    return run_cells(specs, folder, workers, progress)
 
 
 def foreseen(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
@@ -150,10 +118,10 @@ def tried_in(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[Sensit
         point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps or 0.0)
         value = float(folder.read(spec).facts[VALIDATION])
         found.setdefault((point, label.sensitivity or 0.0), []).append(value)
-    return _marked({key: float(np.mean(values)) for key, values in found.items()})
+    return _mark_best({key: float(np.mean(values)) for key, values in found.items()})
 
 
-def _marked(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
+def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
     rows = [SensitivityTrial(*point, delta, ndcg) for (point, delta), ndcg in found.items()]
     best: dict[Point, SensitivityTrial] = {}
     for row in sorted(rows, key=lambda row: row.sensitivity):

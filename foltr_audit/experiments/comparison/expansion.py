@@ -11,7 +11,11 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.alternatives import DefenseAlternative, filled, published_sensitivity
+from foltr_audit.experiments.comparison.alternatives import (
+    DefenseAlternative,
+    fill_places,
+    published_sensitivity,
+)
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
@@ -39,7 +43,9 @@ class DefenseLabel(NamedTuple):
         """The name of its row, e.g. `published, eps 1.2`; the places of a template are filled."""
         if self.eps is None:
             return self.alternative
-        name = filled(self.alternative, self.eps, math.nan if self.sensitivity is None else self.sensitivity)
+        name = fill_places(
+            self.alternative, self.eps, math.nan if self.sensitivity is None else self.sensitivity
+        )
         return name if "{eps}" in self.alternative else f"{name}, eps {epsilon(self.eps)}"
 
 
@@ -184,9 +190,9 @@ class GridExpansion:
                 label = DefenseLabel(one.text, eps, delta)
                 spec = self._defended(blank, learner, label)
                 if spec is not None:
-                    yield CellPlan(self._claiming(spec, label), kind, label)
+                    yield CellPlan(self._with_claim(spec, label), kind, label)
 
-    def _claiming(self, spec: Spec, label: DefenseLabel) -> Spec:
+    def _with_claim(self, spec: Spec, label: DefenseLabel) -> Spec:
         """The audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
 
         The claim covers observers of the shown lists only where lists reveal nothing about clicks.

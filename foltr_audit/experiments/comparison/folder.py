@@ -203,7 +203,7 @@ class ComparisonFolder:
             "sensitivities": [dict(row) for row in tried],
         }
         with writing(self.path):
-            for cell in cells:
+            for cell in cells:  # before the index, which must name no Spec that is missing
                 self._save_spec(cell.spec)
             atomic_files.write_text(self.path / GRID, grid.toml)
             atomic_files.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")

@@ -111,21 +111,21 @@ class _CellRunner:
 
     def failures(self) -> list[CellFailure]:
         failed: list[CellFailure] = []
-        todo = first_of_each_sort(self.specs)
+        todo = first_of_each_sort(self.specs)  # so that the time left is known early
         while todo:
             self.elsewhere = []
-            failed += self._once(todo)
+            failed += self._run_free_cells(todo)
             todo = self.elsewhere
             if todo:
                 time.sleep(_LOOK_AGAIN)
         return failed
 
-    def _once(self, todo: Sequence[int]) -> list[CellFailure]:
+    def _run_free_cells(self, todo: Sequence[int]) -> list[CellFailure]:
         """One pass over the cells; those that another process holds are left for the next pass."""
         failed = []
         missing = [number for number in todo if not self._finished(number)]
         try:
-            with closing(self.workers.results(work, self._claimed(missing))) as results:
+            with closing(self.workers.results(work, self._claim_cells(missing))) as results:
                 for ran in results:
                     spec = self.specs[ran.number]
                     if ran.problem:
@@ -149,14 +149,14 @@ class _CellRunner:
             return True
         return False
 
-    def _claimed(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _claim_cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         """The cells that no other process runs, claimed one by one as workers ask for them."""
         for number in numbers:
             spec = self.specs[number]
             claim = self.folder.claim(spec)
             if claim is None:
                 self.elsewhere.append(number)
-            elif self._finished(number):  # by another process, since the check in `_once`
+            elif self._finished(number):  # by another process, since the check in `_run_free_cells`
                 claim.release()
             else:
                 self.held[number] = claim

@@ -108,7 +108,7 @@ class CandidateEvaluator:
 
     def __call__(self, points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
         """Score candidates; None for one that accounting rejected or that could not be run."""
-        answers = {point: self.accountant.proven(point) for point in points}
+        answers = {point: self.accountant.prove(point) for point in points}
         proven = {point: found for point, found in answers.items() if isinstance(found, CandidateProof)}
         specs = {point: self.specs(found) for point, found in proven.items()}
         every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
@@ -118,7 +118,7 @@ class CandidateEvaluator:
         self.lost += failed
         why = {one.spec: one.why for one in failed}
         for point in points:
-            self.judged.append(self._judged(point, answers[point], specs.get(point, []), why))
+            self.judged.append(self._evaluate(point, answers[point], specs.get(point, []), why))
         return [one.score for one in self.judged[first - 1 :]]
 
     def specs(self, proven: CandidateProof) -> list[Spec]:
@@ -126,12 +126,13 @@ class CandidateEvaluator:
         base, attack = self.accountant.setup.spec, None
         if base.attack is not None and self.accountant.limits.max_auc is not None:
             attack = changed_protocol(base.attack, {"on": (VALIDATION,)})
+        # Only the trained model counts, so that the rounds before it need no evaluation.
         train = base.train.model_copy(update={"evaluate_every": base.train.rounds})
         blank = base.model_copy(update={"train": train, "attack": attack}).table()
         defended = Spec.parse({**blank, "defense": list(proven.defense)}, "")
         return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
-    def _judged(
+    def _evaluate(
         self,
         point: CandidatePoint,
         answer: CandidateProof | CandidateRejection,

@@ -53,7 +53,7 @@ def confirm(
     Raises:
         FoltrAuditError: the folder cannot be written, or a worker died.
     """
-    grid = confirming_grid(base, point, limits, runs=runs, trials=trials)
+    grid = confirmation_grid(base, point, limits, runs=runs, trials=trials)
     cells = [
         _fresh(cell, limits, first_run)
         for cell in GridExpansion(grid, study, {}).cells()
@@ -71,7 +71,7 @@ def _fresh(cell: CellPlan, limits: PrivacyLimits, first_run: int) -> CellPlan:
     return cell._replace(spec=cell.spec.model_copy(update=update))
 
 
-def confirming_grid(
+def confirmation_grid(
     base: Spec, point: CandidatePoint, limits: PrivacyLimits, *, runs: int, trials: int
 ) -> ComparisonGrid:
     """The grid of one candidate and no defense, on the test part."""

@@ -16,7 +16,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult
-from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
+from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.search import best, search
 from foltr_audit.experiments.recommend.space import (
@@ -117,7 +117,7 @@ def recommend(
     trace = base.trace.model_copy(update={"every": 0})
     base = base.model_copy(update={"defense": ("none",), "repetition": 0, "trace": trace})
     # An audit that cannot be confirmed in the end is refused before the search.
-    confirming_grid(base, CandidatePoint("none"), limits, runs=effort.runs, trials=effort.trials)
+    confirmation_grid(base, CandidatePoint("none"), limits, runs=effort.runs, trials=effort.trials)
     setup = study.setup(base)
     accountant = CandidateAccountant(setup, limits)
     space = SearchSpace.of(accountant)

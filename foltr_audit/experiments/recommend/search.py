@@ -74,7 +74,7 @@ def search(
             study.enqueue_trial(parameters)
         while len(found) < candidates:
             trials = [study.ask() for _ in range(min(BATCH, candidates - len(found)))]
-            points = [space.suggested(trial) for trial in trials]
+            points = [space.suggest(trial) for trial in trials]
             scores = judge(points)
             for trial, score in zip(trials, scores, strict=True):
                 known = score or _WORST

@@ -112,7 +112,7 @@ class CandidateAccountant:
         self.setup = setup
         self.limits = limits
 
-    def proven(self, point: CandidatePoint) -> CandidateProof | CandidateRejection:
+    def prove(self, point: CandidatePoint) -> CandidateProof | CandidateRejection:
         """The proof of a candidate, or why accounting rejects it."""
         try:
             chain = self.chain(point)
@@ -179,7 +179,7 @@ class SearchSpace:
         refused: list[CandidateRejection] = []
         for text in alternatives():
             has_eps = DefenseAlternative(text).uses_epsilon
-            found = accountant.proven(
+            found = accountant.prove(
                 CandidatePoint(text, most if has_eps else None, USUAL_NORM if has_eps else None)
             )
             if isinstance(found, CandidateRejection):
@@ -208,7 +208,7 @@ class SearchSpace:
         turns = islice(cycle(open_ones), more)
         return [*found, *({"defense": text} for text in turns)][:candidates]
 
-    def suggested(self, trial: Any) -> CandidatePoint:
+    def suggest(self, trial: Any) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         has_eps, clips = self.defenses[text]
@@ -216,8 +216,8 @@ class SearchSpace:
         norm = trial.suggest_float(_norm_of(text), *CLIP_NORMS, log=True) if clips else None
         return CandidatePoint(
             text,
-            None if eps is None else min(_rounded(eps), self.eps[1]),
-            None if norm is None else _rounded(norm),
+            None if eps is None else min(_round(eps), self.eps[1]),
+            None if norm is None else _round(norm),
         )
 
 
@@ -235,5 +235,5 @@ def alternatives() -> tuple[str, ...]:
     return ("none", SECURE, *several, *(f"{text}+{SECURE}" for text in several))
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")

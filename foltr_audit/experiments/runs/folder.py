@@ -208,7 +208,7 @@ def take_lock(path: Path) -> int | None:
     Raises:
         FoltrAuditError: it cannot be made, or its file system has no locks.
     """
-    import fcntl
+    import fcntl  # flock, not a lock file: the kernel releases it even if the process is killed
 
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
