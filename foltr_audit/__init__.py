@@ -1,4 +1,4 @@
-"""foltr-audit: what federated online learning to rank gives away, and what its claims are worth.
+"""foltr-audit: what federated online learning to rank leaks, and whether its privacy claims hold.
 
 Example:
     >>> import foltr_audit as fa
@@ -21,8 +21,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-"""Threads that have nothing to do sleep: spinning costs more than half of a busy machine. OpenMP reads this
-when it is loaded, which is later; whoever sets the variable chooses."""
+"""Idle threads sleep: spinning costs more than half of a busy machine. OpenMP reads this variable when it is
+loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
     from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate

@@ -1,4 +1,4 @@
-"""The Python API: the same words as the command line."""
+"""The Python API, with the same names as the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load_data(
 
     Raises:
         DataError: the files cannot be read as ranking data.
-        UsageError: a source, fold or normalisation that does not exist.
+        UsageError: a source, fold or normalization that does not exist.
     """
     data = {"source": source, "fold": fold, "normalise": normalise, "dtype": dtype, "intents": intents}
     spec = Spec.parse({"data": data}, "load_data")
@@ -56,15 +56,15 @@ def simulate(
     overwrite: bool = False,
     twins: bool = False,
 ) -> TrainReport:
-    """Train the rankers of one or several Specs; attack and audit protocols in them are not run.
+    """Train the rankers of one or several Specs; attack and audit protocols in them are ignored.
 
     Args:
         specs: what to train; several are compared in one report.
         data: a collection to use instead of loading the Specs' own.
         out: folder for traces and models.
-        resume: go on with what is there.
-        overwrite: replace what is there.
-        twins: train what each scenario is held against too, and compare.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+        twins: also train the twins of each scenario, and compare.
     """
     no_protocol = {"attack": None, "audit": None}
     plan = Plan(tuple(spec.model_copy(update=no_protocol) for spec in _several(specs, data)))
@@ -80,7 +80,7 @@ def attack(
     resume: bool = False,
     overwrite: bool = False,
 ) -> AttackReport:
-    """Train and attack one or several Specs; those that differ in repetition and fold only are pooled.
+    """Train and attack one or several Specs; those that differ only in repetition and fold are pooled.
 
     Arguments as for `simulate`.
 
@@ -101,7 +101,7 @@ def audit(
     resume: bool = False,
     overwrite: bool = False,
 ) -> AuditReport:
-    """Train one or several Specs and check what their chains claim, from above and from below.
+    """Train one or several Specs, and check the claims of their chains with upper and lower bounds.
 
     Arguments as for `simulate`.
 
@@ -122,17 +122,17 @@ def compare(
     overwrite: bool = False,
     jobs: int | None = None,
 ) -> CompareReport:
-    """Run defenses over a grid, and report what each claims, gives away and costs.
+    """Run defenses over a grid, and report what each claims, leaks and costs.
 
     Args:
         grid: fields of `experiments.comparison.grid.ComparisonGrid`; the defaults are the command's.
-        out: folder that keeps every cell; without one nothing is kept.
-        resume: go on with what is there.
-        overwrite: replace what is there.
+        out: folder that stores every cell; without one nothing is stored.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
         jobs: processes; None for one per core.
 
     Raises:
-        UsageError: a value that cannot be meant.
+        UsageError: an invalid value.
     """
     asked = grid if isinstance(grid, ComparisonGrid) else ComparisonGrid.parse(dict(grid or {}), "compare")
     with comparison_folder(out, resume=resume, overwrite=overwrite) as folder:
@@ -148,10 +148,10 @@ def attack_trace(
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
-    Without `methods` these are the ones that its Spec names, or the strong ones that fit its messages.
+    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages.
 
     Raises:
-        UsageError: it holds no truth, or its data set is not there.
+        UsageError: it holds no truth, or its data set is missing.
         TraceError: it is damaged, or was recorded on other data.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
@@ -160,7 +160,7 @@ def attack_trace(
 
 
 def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:
-    """The Specs; with data of their own they say where those came from."""
+    """The Specs; with `data` given, their data tables describe it."""
     several = (specs,) if isinstance(specs, Spec) else tuple(specs)
     if not several:
         raise UsageError("no Spec to run; expected at least one")

@@ -1,13 +1,13 @@
 """Every error that foltr-audit raises on purpose, with the exit code it ends a command with.
 
 FoltrAuditError (1)
-├── UsageError (2)          an option, a Spec or an argument that cannot be meant
+├── UsageError (2)          an option, a Spec or an argument with an invalid value
 │   └── PluginError (2)     a plug-in that is unknown, shadowed or wrongly parameterised
 ├── DataError (2)           a data set that cannot be read as what it claims to be
 ├── TraceError (3)          a trace or Run folder that is damaged, newer, or of something else
 └── ContradictionError (70) a proof and an audit that cannot both be right: a fault of ours, or of a plug-in
 
-A message is one line: who complains, where (file, line or option), the value, and what was expected.
+A message is one line: the place (file, line or option), the value, and what was expected.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import ClassVar
 
 
 class FoltrAuditError(Exception):
-    """The root of the tree; `exit_code` is what the command line ends with."""
+    """The root of the tree; a command that fails ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(FoltrAuditError):
-    """An option, Spec field or argument has a value that cannot be meant."""
+    """An option, Spec field or argument has an invalid value."""
 
     exit_code: ClassVar[int] = 2
 
 
 class PluginError(UsageError):
-    """A plug-in is unknown, shadowed by another package, or has parameters it refuses."""
+    """A plug-in is unknown, shadowed by another package, or has invalid parameters."""
 
 
 class DataError(FoltrAuditError):
-    """A data set is missing, malformed, or does not fit what it is used with."""
+    """A data set is missing, malformed, or does not fit the rest of the experiment."""
 
     exit_code: ClassVar[int] = 2
 
@@ -46,34 +46,34 @@ class TraceError(FoltrAuditError):
 
 
 class ContradictionError(FoltrAuditError):
-    """A proof and what an audit found cannot both be right."""
+    """A proof and the result of an audit contradict each other."""
 
     exit_code: ClassVar[int] = 70
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A foreign value for a message, cut to so many characters.
+    """A foreign value for a message, cut to `most` characters.
 
     >>> shown(1.5), shown("x" * 100, 5)
     ('1.5', 'xxxxx...')
     """
     try:
         text = str(value)
-    except ValueError:  # Python does not write numbers of thousands of digits
+    except ValueError:  # Python refuses to convert integers of more than 4300 digits
         return "a number of thousands of digits"
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-_CLOSE = 0.9  # a misspelt name is nearer than one that it begins with
+_CLOSE = 0.9  # above this a name is misspelt; below it, a name that the text begins with is likelier meant
 
 
 def _is_start(name: str, longer: str) -> bool:
-    """Whether a text starts with a name and goes on with another word."""
+    """Whether a text starts with a name, followed by another word."""
     return bool(name) and longer.startswith(name) and not longer[len(name) : len(name) + 1].isalnum()
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """End of a message on an unknown name: the nearest known one and all of them.
+    """End of a message about an unknown name: the nearest known name, and all of them.
 
     >>> did_you_mean("olrs", ["olsr", "max-gain"])
     "did you mean 'olsr'? (known: max-gain, olsr)"

@@ -1,7 +1,7 @@
-"""Named random streams: (seed, repetition, purpose, round, client) says which numbers come.
+"""Named random streams: (seed, repetition, purpose, round, client) determines the numbers.
 
-Nothing in foltr-audit draws from a global generator. A stream is named, so adding an attack or
-a defense, or running in another order or on more threads, never shifts another draw.
+Nothing in foltr-audit draws from a global generator. Since streams are named, adding an attack or
+a defense, or running in another order or on more threads, never changes another draw.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNIFORM_STEP = 2.0**-52
-"""Uniform numbers of a stream are the middles of steps of this width from 0 to 1."""
+"""Uniform numbers of a stream are the midpoints of steps of this width, so that 0 and 1 are never drawn."""
 
 
 def _digest(text: str, bits: int) -> int:
@@ -22,7 +22,7 @@ def _digest(text: str, bits: int) -> int:
 
 
 def name_codes(names: Iterable[str]) -> NDArray[np.int64]:
-    """A 32-bit number for each name: a client id for streams of things that have a name, shape (names,)."""
+    """A 32-bit number for each name, which serves as the client id of its stream, shape (names,)."""
     return np.array([_digest(name, 32) for name in names], dtype=np.int64)
 
 
@@ -57,9 +57,9 @@ class ClientStreams:
 
     Attributes:
         key: 64-bit key of the experiment.
-        purpose: what the numbers are for, e.g. `"clicks"`.
+        purpose: the use of the numbers, e.g. `"clicks"`.
         round: round number, from 0.
-        clients: client ids, shape (C,); a client's numbers do not depend on its place here.
+        clients: client ids, shape (C,); a client's numbers do not depend on its position here.
     """
 
     key: int

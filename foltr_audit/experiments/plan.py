@@ -1,7 +1,7 @@
-"""Several Specs that differ in a few fields: repetitions, epsilons, trained-on click models.
+"""Several Specs that differ in a few fields, such as repetition, epsilon or click model.
 
-The TOML form is that of a Spec with the fields that all share, and one `[[cells]]` table with the
-rest for each Spec. A plan of one Spec is that Spec's own TOML.
+As TOML a plan is a Spec of the fields that all share, with one `[[cells]]` table per Spec for the
+rest. A plan of one Spec is that Spec's own TOML.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Plan:
 
     @classmethod
     def of(cls, tables: Sequence[Table], where: str = "spec", names: Mapping[str, str] | None = None) -> Plan:
-        """The plan of plain tables; equal Specs count once. `where` and `names` as for `Spec.parse`.
+        """The plan of plain tables, equal Specs once. `where` and `names` as for `Spec.parse`.
 
         Raises:
             UsageError: a table is no valid Spec.
@@ -40,8 +40,8 @@ class Plan:
         tables = [spec.table() for spec in self.specs]
         if len(tables) == 1:
             return tables[0]
-        shared = _shared(tables)
-        return {**shared, "cells": [_without(table, shared) for table in tables]}
+        shared = _find_shared(tables)
+        return {**shared, "cells": [_remove_shared(table, shared) for table in tables]}
 
     @property
     def toml(self) -> str:
@@ -61,7 +61,7 @@ def read_tables(text: str, where: str) -> list[Table]:
     cells = table.pop("cells", [{}])
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise UsageError(f"{where}: cells: expected [[cells]] tables")
-    return [_merged(table, cell) for cell in cells]
+    return [_merge(table, cell) for cell in cells]
 
 
 def expand(tables: Sequence[Table], *axes: Sequence[Point]) -> list[Table]:
@@ -80,7 +80,7 @@ def changed(table: Table, point: Point) -> Table:
     """A copy of a table with the changes of a point.
 
     Raises:
-        UsageError: a field is to be changed inside of something that is no table.
+        UsageError: a point changes a field of something that is no table.
     """
     new = deepcopy(table)
     for dotted, value in point.items():
@@ -94,32 +94,32 @@ def changed(table: Table, point: Point) -> Table:
     return new
 
 
-def _merged(base: Table, over: Table) -> Table:
+def _merge(base: Table, over: Table) -> Table:
     new = deepcopy(base)
     for name, value in over.items():
         both = isinstance(value, dict) and isinstance(new.get(name), dict)
-        new[name] = _merged(new[name], value) if both else value
+        new[name] = _merge(new[name], value) if both else value
     return new
 
 
-def _shared(tables: Sequence[Table]) -> Table:
+def _find_shared(tables: Sequence[Table]) -> Table:
     first = tables[0]
     shared: Table = {}
     for name, value in first.items():
         if not all(name in table for table in tables):
             continue
         if isinstance(value, dict) and all(isinstance(table[name], dict) for table in tables):
-            shared[name] = _shared([table[name] for table in tables])
+            shared[name] = _find_shared([table[name] for table in tables])
         elif all(table[name] == value for table in tables):
             shared[name] = value
     return shared
 
 
-def _without(table: Table, shared: Table) -> Table:
+def _remove_shared(table: Table, shared: Table) -> Table:
     rest: Table = {}
     for name, value in table.items():
         if name not in shared:
             rest[name] = value
         elif isinstance(value, dict) and value != shared[name]:
-            rest[name] = _without(value, shared[name])
+            rest[name] = _remove_shared(value, shared[name])
     return rest

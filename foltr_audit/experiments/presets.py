@@ -1,11 +1,11 @@
 """Presets: published tables and figures as plans, with the numbers that were published.
 
-A preset is a TOML file of the package `scenarios`. Beside its header (`about`, `source`, `kind`) it has
+A preset is a TOML file of the package `scenarios`. After its header (`about`, `source`, `kind`) it has
 
-- `[data]`: which data it needs, how to get them, and the synthetic twin that stands in where asked for;
-- `[shared]`: Spec fields of all cells, and `[grid]`: lists of values by Spec field, each with each;
-- one `[[cells]]` table per system with its `name` and, under `spec` and `grid`, what is its own;
-- `[published]`: where the numbers stand, the numbers, and in words what figures show that give none.
+- `[data]`: the data that it needs, how to get them, and the synthetic source that can replace them;
+- `[shared]`: Spec fields of all cells, and `[grid]`: lists of values by Spec field, all combined;
+- one `[[cells]]` table per system with its `name` and its own `spec` and `grid`;
+- `[published]`: the source of the numbers, the numbers, and in words what figures without numbers show.
 
 A preset of kind `merge` has a `[merge]` table instead of Specs: that study sends no messages.
 """
@@ -29,10 +29,10 @@ from foltr_audit.experiments.plan import Plan, Point, Table, changed, expand
 from foltr_audit.utils.reading import toml_table, whole_number
 
 RANDOM = "random:k="
-"""What the name of random guessing starts with; the number of named documents follows."""
+"""Prefix of the name of random guessing; the number of guessed documents follows."""
 
 MOST_SPECS = 10_000
-"""A grid of more Specs is not spelt out."""
+"""A larger grid is refused before it is expanded."""
 
 _PACKAGE, _FOLDER, _ENDING = "foltr_audit.scenarios", "presets", ".toml"
 _SOURCE = "data.source"
@@ -61,9 +61,9 @@ class PresetData(_PresetTable):
     """The data of a preset.
 
     Attributes:
-        needs: which data it needs.
-        get: how to get them, and how to name them.
-        twin: the synthetic source in their likeness.
+        needs: the data that it needs.
+        get: how to get and name them.
+        twin: a synthetic source of similar data.
     """
 
     needs: Text
@@ -75,9 +75,9 @@ class PresetCell(_PresetTable):
     """One system of a study.
 
     Attributes:
-        name: what the cell is called in reports.
-        spec: Spec fields of its own.
-        grid: lists of values by Spec field: the cell is run with each of each.
+        name: of the cell in reports.
+        spec: its own Spec fields.
+        grid: lists of values by Spec field; the cell is run with every combination.
     """
 
     name: Text
@@ -89,11 +89,11 @@ class PublishedFigure(_PresetTable):
     """One published number.
 
     Attributes:
-        cell: name of the preset's cell that it is of.
-        metric: column of the report that holds it.
-        where: columns or Spec fields that say which row, e.g. `trained_on`.
+        cell: name of the preset's cell.
+        metric: column of the report.
+        where: columns or Spec fields that select the row, e.g. `trained_on`.
         value: the number.
-        approximate: it is published as an estimate, or read off a text.
+        approximate: whether it is an estimate, or taken from a text.
     """
 
     cell: Text
@@ -104,11 +104,11 @@ class PublishedFigure(_PresetTable):
 
 
 class AttackFigures(_PresetTable):
-    """What was published on one method under one click model.
+    """Published results of one method under one click model.
 
     Attributes:
         method: name of an attack, or `random:k=K`.
-        click_model: how the attacked users clicked.
+        click_model: of the attacked users.
         accuracy, precision, recall: means over lists, 0 to 1.
     """
 
@@ -120,14 +120,14 @@ class AttackFigures(_PresetTable):
 
 
 class Publication(_PresetTable):
-    """What was published.
+    """Published results.
 
     Attributes:
-        title: where it stands, e.g. `Pham 2022, table 4`.
-        data: the data that it is of.
-        shows: in words, what figures show that give no numbers, or why there are none.
-        figures: numbers that were published.
-        attacks: what was published on attacks.
+        title: their source, e.g. `Pham 2022, table 4`.
+        data: the data of the publication.
+        shows: in words, what figures without numbers show, or why there are no numbers.
+        figures: the numbers.
+        attacks: the numbers of attacks.
     """
 
     title: Text
@@ -153,19 +153,19 @@ class Preset(_PresetTable):
     """A published study.
 
     Attributes:
-        name: what commands call it.
+        name: its name in commands.
         about: what it repeats, in one sentence.
         source: author, year and section.
         kind: `train`, `attack`, or `merge` for the study of merged models.
-        data: which data it needs.
+        data: the data that it needs.
         repetitions: how often each Spec is run, spread over the folds; None: once on each fold.
-        periods: rounds are shortened to a multiple of this, so that every period of a changing world has
-            as many rounds, and one at least.
+        periods: rounds are shortened to a multiple of this, so that every period of a changing population
+            has the same number of rounds, and at least one.
         shared: Spec fields of all cells.
-        grid: lists of values by Spec field: every cell is run with each of each.
+        grid: lists of values by Spec field; every cell is run with every combination.
         cells: the systems.
-        merge: what the study of merged models is.
-        published: what to compare with.
+        merge: the settings of the study of merged models.
+        published: the results to compare with.
     """
 
     name: Text
@@ -202,10 +202,10 @@ class Preset(_PresetTable):
         return self
 
     def tables(self, scale: float = 1.0) -> dict[str, list[Table]]:
-        """The Spec tables of each cell by its name, of the synthetic twin; they may be changed.
+        """The Spec tables of each cell by its name, on the synthetic data; they may be changed.
 
         Args:
-            scale: what rounds and repeats are multiplied by, above 0 and at most 1.
+            scale: factor of rounds and repeats, above 0 and at most 1.
         """
         base = changed({"data": {"source": self.data.twin}}, flat(self.shared))
         found = {
@@ -215,10 +215,10 @@ class Preset(_PresetTable):
         return {name: [self._shortened(table, scale) for table in mine] for name, mine in found.items()}
 
     def merging(self, scale: float = 1.0) -> Table:
-        """The table of the study of merged models, of the synthetic twin; it may be changed.
+        """The table of the study of merged models, on the synthetic data; it may be changed.
 
         Args:
-            scale: what trials and trees are multiplied by, above 0 and at most 1.
+            scale: factor of trials and trees, above 0 and at most 1.
         """
         fewer = {
             name: shortened(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge
@@ -226,7 +226,7 @@ class Preset(_PresetTable):
         return changed({"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {}))
 
     def _shortened(self, table: Table, scale: float) -> Table:
-        """A table with fewer rounds and repeats; never with fewer clients, on which the noise depends."""
+        """A table with fewer rounds and repeats, but as many clients, on which the noise depends."""
         if scale == 1:
             return changed(table, {})
         train, attack = table.get("train", {}), table.get("attack")
@@ -238,7 +238,7 @@ class Preset(_PresetTable):
 
 
 def shortened(number: float, scale: float) -> int:
-    """A share of a number, 1 at least.
+    """A share of a number, at least 1.
 
     >>> shortened(25, 0.1), shortened(25, 0.01)
     (2, 1)
@@ -260,7 +260,7 @@ def load_preset(name: str) -> Preset:
     """The preset of a name.
 
     Raises:
-        UsageError: an unknown name (with the nearest known one), or a file that is no preset.
+        UsageError: an unknown name, or a file that is no preset.
     """
     known = _files()
     if name not in known:
@@ -272,7 +272,7 @@ def read_preset(text: str, name: str) -> Preset:
     """The preset of a TOML text.
 
     Raises:
-        UsageError: the text is no TOML, a field is unknown or refused, or a cell is no valid Spec.
+        UsageError: the text is no TOML, a field is unknown or invalid, or a cell is no valid Spec.
     """
     where = f"preset {name}"
     table = toml_table(text, where, UsageError)
@@ -298,10 +298,11 @@ def _check_grids(preset: Preset, where: str) -> None:
     for name, values in (item for grid in grids for item in flat(grid).items()):
         if not isinstance(values, list) or not values:
             raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
+    # Counted before anything is expanded: ten short lists can make billions of Specs.
     axes = [flat({**preset.grid, **cell.grid}).values() for cell in preset.cells]
     most = max((prod(map(len, one)) for one in axes), default=1)
     if most > MOST_SPECS:
-        raise UsageError(f"{where}: grid: {most} Specs of one cell; expected {MOST_SPECS} at most")
+        raise UsageError(f"{where}: grid: {most} Specs of one cell; expected at most {MOST_SPECS}")
     tables = [preset.shared, preset.merge, *grids, *(cell.spec for cell in preset.cells)]
     fields = [flat(table) for table in tables]
     if any(_SOURCE in mine for mine in fields):
@@ -322,8 +323,5 @@ _PROTOCOL = {"train": "no attack table", "attack": "an attack table in every cel
 
 def _files() -> dict[str, Traversable]:
     folder = resources.files(_PACKAGE) / _FOLDER
-    if not folder.is_dir():
-        return {}
-    return {
-        entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
-    }
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return {entry.name.removesuffix(_ENDING): entry for entry in entries if entry.name.endswith(_ENDING)}

@@ -1,4 +1,4 @@
-"""Attacks on what was recorded before: a Run folder, or a trace of any system."""
+"""Attacks on recorded messages: those of a Run folder, or a trace of any system."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ TARGETS = ("fresh", "training")
 
 @dataclass(frozen=True, kw_only=True)
 class TraceJudgment:
-    """What attacks on one trace found.
+    """Results of attacks on one trace.
 
     Attributes:
-        click_model: how the clients behind it click.
+        click_model: of its clients.
         header: the trace's header.
-        clicks: attacked lists with their truth; None where no attack asks for clicks.
-        inquiries: answers of attacks that ask for something else.
+        clicks: attacked lists with their truth; None where no attack infers clicks.
+        inquiries: results of attacks that infer something else.
     """
 
     click_model: str
@@ -60,17 +60,17 @@ class TraceJudgment:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceAttack:
-    """Recorded traces by the click model behind them, and what is needed to attack them.
+    """Recorded traces by the click model of their clients, and what is needed to attack them.
 
     Attributes:
         path: the Run folder or trace folder.
-        traces: what is attacked.
+        traces: the attacked traces.
         spec: the Spec of a Run; None for a bare trace.
-        protocol: the attacks, what their observer is to do without, and the named queries.
-        data: another place of the data set than the recorded one.
-        seed: another seed than the Run's, of data that are split by it and of attacks that draw.
-        fresh: the messages are those of fresh clients of a Run.
-        intents: another place of the qrels per intent than the recorded one.
+        protocol: the attacks, the knowledge withheld from their observer, and the named queries.
+        data: path of the data set, if not the recorded one.
+        seed: seed of data splits and of attacks that draw, if not the Run's.
+        fresh: whether the messages are those of fresh clients of a Run.
+        intents: path of the qrels per intent, if not the recorded one.
     """
 
     path: Path
@@ -95,10 +95,10 @@ class TraceAttack:
     ) -> TraceAttack:
         """Open a Run folder or a trace.
 
-        `changes` are fields of the `AttackSpec` that differ from what the Run says; None: as it says.
+        `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None.
 
-        Of a Run, `target` picks the messages of the `fresh` clients or of the `training` rounds; the
-        default is what its Spec attacks.
+        Of a Run, `target` selects the messages of the `fresh` clients or of the `training` rounds; the
+        default is the target of its Spec.
 
         Raises:
             UsageError: no such folder or target.
@@ -154,10 +154,10 @@ class TraceAttack:
 
     @cached_property
     def collection(self) -> Collection | None:
-        """The data set that the messages were learnt on; None where features are embedded instead.
+        """The data set behind the messages; None where the trace embeds features instead.
 
         Raises:
-            UsageError: it is not where it was, and no other place is given.
+            UsageError: it is not at its recorded path, and no other path is given.
             TraceError: it is another data set.
         """
         header = self.header
@@ -193,7 +193,7 @@ class TraceAttack:
 
     @cached_property
     def population(self) -> Population:
-        """Who sent the messages: one group for a bare trace, and where the data set is not at hand.
+        """Who sent the messages: one group for a bare trace, and where the data set is not available.
 
         Raises:
             UsageError, TraceError: as `collection`.
@@ -204,7 +204,7 @@ class TraceAttack:
 
     @property
     def used_seed(self) -> int:
-        """The Run's seed; a bare trace keeps its own to itself, so 1 unless another is given."""
+        """The given seed, else the Run's; a bare trace does not reveal its seed, so 1."""
         if self.seed is not None:
             return self.seed
         return self.spec.seed if self.spec else 1
@@ -229,12 +229,12 @@ class TraceAttack:
         """Check that the named queries are in the data.
 
         Raises:
-            UsageError: a query that is not.
+            UsageError: one is not.
         """
         refuse_unknown_queries(self.protocol.queries, self.collection)
 
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
-        """Run the attacks on the messages of each trace and put the truth beside their answers.
+        """Run the attacks on the messages of each trace, and add the truth to their answers.
 
         Raises:
             UsageError: a trace holds no truth, or no attack can run.
@@ -260,13 +260,13 @@ class TraceAttack:
         """Write every attack's score and guess for every shown document, as CSV or Parquet.
 
         Raises:
-            UsageError: another suffix than .csv or .parquet, or a file that is there already.
+            UsageError: another suffix than .csv or .parquet, or a file that exists.
             FoltrAuditError: the file cannot be written.
         """
         if path.suffix not in (".csv", ".parquet"):
             raise UsageError(f"--guesses: {path}; expected a name ending in .csv or .parquet")
         if path.exists() or not path.parent.is_dir():
-            problem = "is there already" if path.exists() else "is in no existing folder"
+            problem = "exists" if path.exists() else "is in no existing folder"
             raise UsageError(f"--guesses: {path} {problem}; expected the name of a new file")
         import polars as pl
 
@@ -276,6 +276,7 @@ class TraceAttack:
             frame.write_csv(buffer)
         else:
             frame.write_parquet(buffer)
+        # Encoded in memory first, so that a full disk leaves no half of a file.
         with writing(path):
             atomic_files.write_bytes(path, buffer.getvalue())
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.named_queries import refuse_unknown_queries
 from foltr_audit.core.pdgd import setting_text
@@ -38,6 +36,7 @@ from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import population_facts
 from foltr_audit.simulation.setup import Setup, as_numbered
 from foltr_audit.utils import atomic_files
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -46,26 +45,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunResult:
-    """What a report needs of one Spec that was run; data and messages are let go of.
+    """What a report needs of one Spec that was run, without its data and messages.
 
     Attributes:
         spec: the Spec.
-        eps_claimed: what its chain claims for one round.
+        eps_claimed: the epsilon that its chain claims for one round.
         learner: its learner with the parameters that are not at their default.
         pdgd: name of its PDGD setting; `none` of another learner.
         data: plain facts of its data, see `data_facts`.
         trained: the trained model and its metrics, without the rounds themselves.
-        undefended: offline nDCG@10 of the same training without a defense; None if it was not asked for.
+        undefended: offline nDCG@10 of the same training without a defense; None if it was not trained.
         evidence: judged attacks on single messages by the click model of the attacked clients.
-        inquiries: what attacks found that ask for something else than clicks, likewise.
+        inquiries: results of attacks that infer something else than clicks, also by click model.
         too_short: attacked queries that were left out for having too few documents.
-        findings: what an audit of its chain's claim found.
-        warnings: wrong pairings in its chain, in words.
+        findings: results of an audit of its chain's claim.
+        warnings: incompatible defenses in its chain, in words.
         population: who its clients were.
-        described: the same in numbers, see `population_facts`; None where they do not differ.
-        environment: how likely each intent is over time; None where the scenario says nothing of it.
+        described: its population in numbers, see `population_facts`; None where clients do not differ.
+        environment: how likely each intent is over time; None where the scenario does not define it.
         per_round: interactions of a training round.
-        twins: what it is to be held against: the same Spec under other scenarios, by name.
+        twins: what it is compared with: the same Spec under other scenarios, by name.
     """
 
     spec: Spec
@@ -103,23 +102,13 @@ def data_facts(collection: Collection) -> dict[str, Any]:
     }
 
 
-def _world(setup: Setup) -> dict[str, Any]:
-    """What a cell says of clients and time."""
-    return {
-        "described": population_facts(setup),
-        "environment": setup.environment,
-        "per_round": setup.interactions * setup.spec.population.cohort_size,
-        "twins": setup.twins(),
-    }
-
-
-def _pdgd(learner: Learner) -> str:
+def _pdgd_setting(learner: Learner) -> str:
     facts = facts_of(learner)
     pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
     return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
-def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[NDArray[np.float64], ...]]:
+def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Floats, ...]]:
     """The global models that the messages of an audit start from, by the names of `AuditResult.model`."""
     protocol = setup.spec.audit
     if protocol is None:
@@ -131,7 +120,7 @@ def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[NDArr
 
 
 class Runner:
-    """Runs Specs; data sets and undefended twins that several Specs share are made once."""
+    """Runs Specs; keeps the last data set, and trains each undefended twin once."""
 
     def __init__(
         self, progress: Progress = SILENT, data: Collection | None = None, *, with_undefended: bool = True
@@ -139,9 +128,9 @@ class Runner:
         """Nothing is loaded before the first Spec runs, and nothing at all if `data` is given.
 
         Args:
-            progress: told of all work.
-            data: what to use instead of the Specs' own data.
-            with_undefended: train the twin without a defense of every attacked Spec.
+            progress: shows all work.
+            data: a collection to use instead of the Specs' own data.
+            with_undefended: train the undefended twin of every attacked Spec.
         """
         self.progress = progress
         self.data = data
@@ -150,7 +139,7 @@ class Runner:
         self._undefended: dict[str, float] = {}
 
     def setup(self, spec: Spec) -> Setup:
-        """A Spec with its data; the last data set is kept at hand."""
+        """A Spec with its data; the last data set stays in memory."""
         if self.data is not None:
             return Setup(spec, as_numbered(spec, self.data))
         key = (spec.data, spec.seed)
@@ -160,49 +149,52 @@ class Runner:
         return Setup(spec, as_numbered(spec, self._last[1]))
 
     def with_twins(self, plan: Plan) -> Plan:
-        """A plan in which each Spec is followed by those that it is held against; equal ones are run once.
+        """A plan in which each Spec is followed by its twins; equal Specs are run once.
 
         Raises:
-            UsageError: a world that cannot be, or no Spec that has a twin.
+            UsageError: a scenario that does not fit the data, or no Spec that has a twin.
         """
         specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins().values())]
         found = Plan(tuple(dict.fromkeys(specs)))
         if len(found.specs) == len(plan.specs):
             names = ", ".join(dict.fromkeys(spec.population.scenario for spec in plan.specs))
-            raise UsageError(f"--twins: scenario {names} is held against no other; expected one that is")
+            raise UsageError(f"--twins: scenario {names} has no twin; expected a scenario that has")
         return found
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> RunResult:
         """Train a Spec, and attack or audit it if it has such a protocol."""
         setup, protocol = self.setup(spec), spec.attack
-        facts: dict[str, Any] = {
-            "spec": spec,
-            "eps_claimed": setup.privacy.claim(),
-            "learner": setup.learner.label,
-            "pdgd": _pdgd(setup.learner),
-            "data": data_facts(setup.collection),
-            "warnings": setup.privacy.warnings(),
-            "population": setup.population,
-            **_world(setup),
-        }
+        result = partial(
+            RunResult,
+            spec=spec,
+            eps_claimed=setup.privacy.claim(),
+            learner=setup.learner.label,
+            pdgd=_pdgd_setting(setup.learner),
+            data=data_facts(setup.collection),
+            warnings=setup.privacy.warnings(),
+            population=setup.population,
+            described=population_facts(setup),
+            environment=setup.environment,
+            per_round=setup.interactions * spec.population.cohort_size,
+            twins=setup.twins(),
+        )
         if protocol is None:
             audit = None if spec.audit is None else self._audit(setup, spec.audit)
             along = 0 if spec.audit is None else spec.audit.along
             trained = train(setup, folder, along=along, progress=self.progress)
             audited = () if audit is None else tuple(audit.findings(_audited_models(setup, trained)))
-            return RunResult(**facts, trained=replace(trained, recording=None), findings=audited)
+            return result(trained=replace(trained, recording=None), findings=audited)
         refuse_unknown_queries(protocol.queries, setup.collection)
         clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
         if clients is not None:
-            _ = clients.queries  # refuse data without a query to attack before training on them
+            _ = clients.queries  # refuses data without a query to attack, before the training
         trained = train(setup, folder, keep=protocol.target == "training", progress=self.progress)
         if clients is not None:
             found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
         else:
             name = setup.population.click_model(spec.train.click_model) or SEVERAL
             found = {name: self._attack_training(setup, protocol, trained)}
-        return RunResult(
-            **facts,
+        return result(
             trained=replace(trained, recording=None),
             undefended=self._twin(spec, trained) if self.with_undefended else None,
             evidence={name: one.clicks for name, one in found.items() if one.clicks is not None},
@@ -211,14 +203,14 @@ class Runner:
         )
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
-        """An audit that has refused already what it cannot play."""
-        from foltr_audit.auditing.audit import Audit  # other commands start without it
+        """The audit of a protocol; refuses what it cannot run before the training."""
+        from foltr_audit.auditing.audit import Audit  # slow to import, and most commands run none
 
         return Audit(setup, protocol, self.progress)
 
     def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: TrainResult) -> AttackResult:
         if trained.recording is None:
-            raise UsageError("attack: the training rounds were not kept")
+            raise UsageError("attack: the training rounds were not recorded; expected messages to attack")
         return findings(
             trained.recording,
             setup.collection,
@@ -251,14 +243,14 @@ class RunOutput:
             raise UsageError("--resume and --overwrite: give one or the other")
 
     def run(self, plan: Plan, study: Runner) -> list[RunResult]:
-        """Run a plan into the folder, which is locked meanwhile.
+        """Run a plan into the folder, which stays locked until it is done.
 
         Raises:
             UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
         """
         with locked(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
-            self._keep_plans_apart(plan)
+            self._refuse_other_plan(plan)
             if len(plan.specs) == 1:
                 only = plan.specs[0]
                 return [study.run(only, RunFolder.create(self.path, only, resume=self.resume))]
@@ -266,18 +258,18 @@ class RunOutput:
                 atomic_files.write_text(self.path / PLAN, plan.toml)
             return [study.run(spec, self._cell(spec)) for spec in plan.specs]
 
-    def _keep_plans_apart(self, plan: Plan) -> None:
-        """With --resume a folder of one Run stays that, and a folder of several may only grow."""
+    def _refuse_other_plan(self, plan: Plan) -> None:
+        """With --resume a folder of one Run keeps one Run, and a folder of several may only grow."""
         one, several = (self.path / SPEC).exists(), (self.path / PLAN).exists()
         if one and len(plan.specs) > 1:
-            raise UsageError(f"--resume: {self.path} holds one Run, and {len(plan.specs)} are asked for")
+            raise UsageError(f"--resume: {self.path} holds one Run; expected one, not {len(plan.specs)}")
         if several and len(plan.specs) == 1:
-            raise UsageError(f"--resume: {self.path} holds several Runs, and one is asked for")
+            raise UsageError(f"--resume: {self.path} holds several Runs; expected several, not one")
         if several:
             lost = [spec for spec in stored_plan(self.path).specs if spec not in plan.specs]
             if lost:
                 difference = first_difference(lost[0], plan.specs[0])
-                raise UsageError(f"--resume: {self.path} holds a Run that is not asked for: {difference}")
+                raise UsageError(f"--resume: {self.path} holds a Run that the plan lacks: {difference}")
 
     def _cell(self, spec: Spec) -> RunFolder:
         return RunFolder.create(self.path / spec.hash[:12], spec, resume=self.resume)

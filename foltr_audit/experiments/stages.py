@@ -1,4 +1,4 @@
-"""Runs one Spec: trains, lets fresh clients send, and has the judge score the attacks."""
+"""The stages of one run: training, messages of fresh clients, and attacks that the judge scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
@@ -31,12 +30,13 @@ from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.recorder import RoundStore, record_rounds, trace_header
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress, Stopwatch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainResult:
-    """A trained global model and how it came to be.
+    """A trained global model and the metrics of its training.
 
     Attributes:
         parameters: the global model, float64 (P,).
@@ -44,15 +44,15 @@ class TrainResult:
             `foltr_audit.core.ranking_metrics.OFFLINE`.
         untrained: offline nDCG@10 of the model that training started from.
         ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
-        interactions: interactions played here; a recorded run that was gone on with had some before.
+        interactions: interactions simulated by this call; a run that was resumed had some before.
         seconds: what their rounds took, without loading data; a first run compiles its kernels in them.
-        later: interactions of the rounds after the first one, and what these took; none of a single round.
-        recording: the rounds themselves; without their messages where they were not kept, or None.
-        along: global models (P,) of rounds spread evenly over the run, the first and the trained one
-            included, if they were asked for.
+        later: interactions of the rounds after the first one, and their seconds; 0 of a single round.
+        recording: the rounds themselves; without their messages where they were not recorded, or None.
+        along: the global models (P,) that were requested, of rounds spread evenly over the run, the first
+            and the trained one included.
     """
 
-    parameters: NDArray[np.float64]
+    parameters: Floats
     rounds: list[dict[str, float]]
     untrained: float
     ceiling: float
@@ -60,7 +60,7 @@ class TrainResult:
     seconds: float
     later: tuple[int, float] = (0, 0.0)
     recording: RoundStore | None
-    along: tuple[NDArray[np.float64], ...] = ()
+    along: tuple[Floats, ...] = ()
 
     @property
     def ndcg(self) -> float:
@@ -82,21 +82,21 @@ class TrainResult:
         """Share of all local steps that were clipped."""
         return mean_of_rounds(self._column("clipped"))
 
-    def _column(self, name: str) -> NDArray[np.float64]:
+    def _column(self, name: str) -> Floats:
         return np.array([row[name] for row in self.rounds], dtype=np.float64)
 
 
 class ModelTrajectory:
-    """Global models of some rounds, as they go by; the model after the last round ends them."""
+    """Collects the global models of some rounds, and the trained one, while the rounds are played."""
 
     def __init__(self, rounds: int, count: int) -> None:
-        """Of `count` rounds spread evenly over so many, from the first one on."""
+        """Of `count` rounds spread evenly over all `rounds`, from the first one on."""
         self._last = rounds
         self._wanted = [round(place) for place in np.linspace(0, rounds, count).tolist()]
-        self._models: dict[int, NDArray[np.float64]] = {}
+        self._models: dict[int, Floats] = {}
 
     def watch(self, rounds: Iterable[RoundResult]) -> Iterator[RoundResult]:
-        """The same rounds; models that they began with are kept."""
+        """The same rounds; the models that they start from are collected."""
         for played in rounds:
             self._keep(played.context.round, played.context.parameters)
             yield played
@@ -106,17 +106,17 @@ class ModelTrajectory:
         for record in records:
             self._keep(record.round, record.parameters)
 
-    def _keep(self, number: int, parameters: NDArray[np.float64]) -> None:
+    def _keep(self, number: int, parameters: Floats) -> None:
         if number in self._wanted:
             self._models[number] = np.array(parameters)
 
-    def models(self, trained: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    def models(self, trained: Floats) -> tuple[Floats, ...]:
         """The models, with the trained one at the end."""
         every = self._models | {self._last: trained}
         return tuple(every[number] for number in self._wanted)
 
 
-def first_model(setup: Setup) -> NDArray[np.float64]:
+def first_model(setup: Setup) -> Floats:
     """The global model that training starts from, float64 (P,)."""
     init, ranker = setup.spec.train.init, setup.ranker
     if init is None:
@@ -136,10 +136,10 @@ def train(
 
     Args:
         setup: the Spec with its data.
-        folder: where the trace and the model go; a trace that was begun there is gone on with.
+        folder: where the trace and the model go; an unfinished trace in it is resumed.
         keep: keep the rounds in memory where there is no folder.
-        along: how many global models to keep of rounds along the run.
-        progress: told of every round.
+        along: how many global models to return, of rounds spread over the run.
+        progress: shows every round.
 
     Raises:
         UsageError: the folder's trace was made from another header or first model.
@@ -167,9 +167,10 @@ def train(
     parameters = recording.last_model().parameters
     if folder is not None:
         if not np.array_equal(next(recording.rounds()).parameters, start):
-            raise UsageError(f"--resume: {folder.path} was begun from another first model than --init names")
+            raise UsageError(f"--resume: {folder.path} was started from another model than --init names")
         folder.save_model(parameters)
         path.add(recording.rounds() if along else ())
+    # Only rounds of this call have a time: those that were recorded before count for no speed.
     evaluation, weights = federation.evaluation, federation.clientele.weights(0)
     rounds = recording.metrics()
     here = rounds[len(rounds) - watch.pieces :]
@@ -187,11 +188,11 @@ def train(
 
 
 class AttackResult(NamedTuple):
-    """What the attacks of a protocol found in one recording.
+    """Results of the attacks of a protocol on one recording.
 
     Attributes:
-        clicks: judged lists; None in a view that has no single messages.
-        inquiries: what attacks found that ask for something else.
+        clicks: judged lists; None in a view without single messages.
+        inquiries: results of attacks that infer something else than clicks.
     """
 
     clicks: ClickEvidence | None
@@ -208,11 +209,11 @@ def make_attacks(methods: Sequence[str]) -> list[Attack]:
 def attack_fresh(
     setup: Setup,
     clients: FreshClients,
-    parameters: NDArray[np.float64],
+    parameters: Floats,
     folder: RunFolder | None = None,
     progress: Progress = SILENT,
 ) -> dict[str, AttackResult]:
-    """Let fresh clients send to a trained model, and judge every attack; findings by click model."""
+    """Judge attacks on the messages of fresh clients, who train a given model; results by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
         header = trace_header(setup, click_model, clients.queries.size, protocol.interactions, protocol.lists)
@@ -247,20 +248,20 @@ def findings(
     name: str = "",
     groups: ClientGroups = ONE_GROUP,
 ) -> AttackResult:
-    """Judge every attack of a protocol, whatever it asks, on recorded rounds that hold their truth.
+    """Judge every attack of a protocol on recorded rounds that hold their truth.
 
-    Clicks are judged by `groups` of clients as well.
+    Clicks are also judged for each of the `groups` of clients.
 
     Raises:
-        UsageError: no attack of the protocol can run on what its observer sees, or numbers near the end of
-            the range make equations that cannot be solved.
+        UsageError: no attack of the protocol can run on what its observer sees, or numbers near overflow
+            make equations that cannot be solved.
     """
     try:
         return _findings(recording, collection, protocol, streams, progress, name, groups)
     except np.linalg.LinAlgError as error:
         raise UsageError(
             f"attack {name}: equations of messages and features cannot be solved ({error}); "
-            "expected numbers farther from the end of the range"
+            "expected numbers farther from overflow"
         ) from error
 
 
@@ -286,10 +287,10 @@ def _findings(
 
 
 def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> None:
-    """Refuse to go on where every attack of a protocol was refused; some may be.
+    """Refuse a protocol of which no attack can run; some may be refused.
 
     Raises:
-        UsageError: none could run; it says why.
+        UsageError: none could run, with the reasons.
     """
     labels = [make(Attack, text).label for text in methods]
     if all(label in refused for label in labels):

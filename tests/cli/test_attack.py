@@ -314,7 +314,7 @@ def test_guesses_never_replace_a_file(copied: Path, tmp_path: Path) -> None:
     path.write_text("dear")
     done = run("attack", "--trace", copied, "--guesses", path)
     assert done.code == 2
-    assert "there already" in done.one_error()
+    assert "exists; expected the name of a new file" in done.one_error()
     assert path.read_text() == "dear"
 
 

@@ -99,7 +99,7 @@ def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Pa
 
     assert "no Run of repetition 0, seed 1" in told(perfect, tmp_path / "fewer")
     assert "given twice" in told(perfect, perfect)
-    assert "one system only" in told(perfect)
+    assert "only one system" in told(perfect)
     assert "--resume" in told(perfect, tmp_path / "open")
     assert "unknown metric 'ndgc'" in told(perfect, other, "--metric", "ndgc")
     assert "no such folder" in told(perfect, tmp_path / "nowhere")

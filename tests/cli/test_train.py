@@ -249,7 +249,7 @@ def test_twins_of_nothing_are_refused_before_anything_runs(tmp_path: Path) -> No
     refused = run("train", *SMALL, "--twins", "--out", tmp_path / "run")
     assert refused.code == 2
     assert refused.one_error() == (
-        "error: --twins: scenario uniform is held against no other; expected one that is"
+        "error: --twins: scenario uniform has no twin; expected a scenario that has"
     )
     assert not list(tmp_path.iterdir())
 

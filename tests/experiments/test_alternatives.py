@@ -105,7 +105,7 @@ def test_what_undoes_a_proof_is_refused(parts: str) -> None:
 
 
 def test_a_learner_that_sends_no_models_has_no_proven_chain() -> None:
-    with pytest.raises(UsageError, match="for messages that are models"):
+    with pytest.raises(UsageError, match="expected one that sends models"):
         DefenseAlternative("proven-laplace").chain(setup(learner="foltr-es"), 1.2, 3.0, 1e-5)
 
 

@@ -15,7 +15,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, worst_leak
-from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
+from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
 from foltr_audit.experiments.recommend.search import best, search
@@ -98,8 +98,8 @@ def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:
 def test_noise_in_closed_form(eps: float, norm: float) -> None:
     """Laplace: two models in an L1 ball of radius R are 2 R apart. Clicks: ten of a list share epsilon."""
     asked = accountant(PrivacyLimits(max_eps=4.0))
-    laplace = asked.proven(CandidatePoint("proven-laplace", eps, norm))
-    clicks = asked.proven(CandidatePoint("proven-click-rr", eps))
+    laplace = asked.prove(CandidatePoint("proven-laplace", eps, norm))
+    clicks = asked.prove(CandidatePoint("proven-click-rr", eps))
     assert isinstance(laplace, CandidateProof)
     assert isinstance(clicks, CandidateProof)
     assert laplace.defense == (f"clip:norm={norm:g},ord=1", f"laplace:eps={eps:g},sensitivity={2 * norm:g}")
@@ -114,9 +114,7 @@ def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("cells/*"))
     refused = [one.refused for one in runner.judged]
     assert [one and one.eps_proven for one in refused] == [pytest.approx(1.5, rel=1e-4), math.inf]
-    assert isinstance(
-        runner.accountant.proven(CandidatePoint("proven-laplace", 1.5, 1.5)), CandidateRejection
-    )
+    assert isinstance(runner.accountant.prove(CandidatePoint("proven-laplace", 1.5, 1.5)), CandidateRejection)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ def test_what_has_no_clip_is_audited_too(
 
 
 def test_the_confirming_grid_has_the_experiments_settings() -> None:
-    found = confirming_grid(
+    found = confirmation_grid(
         BASE, CandidatePoint("proven-laplace", 2.0, 0.5), PrivacyLimits(max_eps=4.0), runs=2, trials=40
     )
     assert (found.runs, found.eps, found.sensitivity) == (2, (2.0,), 1.0)

@@ -43,24 +43,31 @@ def test_a_dead_worker_is_replaced(tmp_path: Path) -> None:
     assert list(Workers(jobs=2).results(deadly, [str(flag)])) == ["answer"]
 
 
-class Dying(pools.LocalPool):
+class DeadWorkerError(Exception):
+    """What the pool of `dying` raises for the death of a worker."""
+
+
+@contextmanager
+def dying(processes: int) -> Iterator[pools.WorkerPool]:
     """A pool whose workers die over every piece below zero."""
 
-    def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
+    def submit(_work: Callable[[Any], Any], piece: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        future.set_result(piece)
+        if piece < 0:
+            future.set_exception(DeadWorkerError())
+        else:
+            future.set_result(piece)
         return future
 
-    def result(self, future: Future[Any]) -> Any:
-        if future.result() < 0:
-            raise pools.WorkerCrashError("a worker process died")
-        return future.result()
+    yield pools.WorkerPool(
+        submit=submit, slots=lambda: processes, worker="a worker process", died=(DeadWorkerError,)
+    )
 
 
 def test_workers_that_die_again_and_again_end_the_work_after_all_that_can_be_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workers, "LocalPool", Dying)
+    monkeypatch.setattr(workers, "local_pool", dying)
     found: list[int] = []
     results = Workers(jobs=2).results(abs, [1, -1, 2, 3, 4, 5])
     with pytest.raises(FoltrAuditError, match=r"a worker process died, 3 times .* --resume"):
@@ -91,7 +98,7 @@ def test_pieces_are_asked_for_as_workers_get_free_and_each_has_one_thread() -> N
 
 
 def test_no_piece_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools.LocalPool, "submit", None)
+    monkeypatch.setattr(workers, "local_pool", None)
     assert list(Workers(jobs=2).results(threads, [])) == []
 
 

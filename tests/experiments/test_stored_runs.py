@@ -173,7 +173,7 @@ def test_one_system_or_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     plan = write_system(tmp_path / "a", [0.3, 0.1])
     inner = tmp_path / "a" / plan.specs[1].hash[:12]
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    with pytest.raises(UsageError, match="one system only"):
+    with pytest.raises(UsageError, match="only one system"):
         systems_in([tmp_path / "a"])
     for again in (tmp_path / "a", tmp_path / "link", inner, tmp_path / "x" / ".." / "a"):
         (tmp_path / "x").mkdir(exist_ok=True)
@@ -202,11 +202,11 @@ def test_pairs_share_data_fold_seed_and_repetition(tmp_path: Path) -> None:
     ("mine", "yours", "told"),
     [
         ({"seed": 1}, {"seed": 2}, "no Run of repetition 0, seed 1"),
-        ({"data": {"source": "x"}}, {"data": {"source": "y"}}, "on other data, x and y"),
+        ({"data": {"source": "x"}}, {"data": {"source": "y"}}, "different data, x and y"),
         (
             {"data": {"source": "x", "fold": 1}},
             {"data": {"source": "x", "fold": 2}},
-            "on other data, x fold 1 and x fold 2",
+            "different data, x fold 1 and x fold 2",
         ),
     ],
 )

@@ -54,5 +54,5 @@ def test_a_scheduler_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
     results = Workers(backend="dask", address=cluster.scheduler_address).results(str, [1, 2, 3, 4, 5, 6])
     assert next(results) in {"1", "2"}
     cluster.close()
-    with pytest.raises(FoltrAuditError, match=r"scheduler tcp://\S+ is gone; finished cells are kept"):
+    with pytest.raises(FoltrAuditError, match=r"scheduler tcp://\S+ is gone \(\w+\); finished cells"):
         list(results)

@@ -135,7 +135,7 @@ def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: P
 
 
 def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) -> None:
-    with pytest.raises(UsageError, match="--twins: scenario uniform is held against no other"):
+    with pytest.raises(UsageError, match="--twins: scenario uniform has no twin"):
         Runner(data=data).with_twins(Plan((spec("uniform"),)))
 
 

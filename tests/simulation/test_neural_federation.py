@@ -133,7 +133,7 @@ def test_a_model_of_another_ranker_is_no_first_model(tmp_path: Path) -> None:
     np.save(tmp_path / "linear.npy", np.zeros(46), allow_pickle=False)
     options = ("--data", "synthetic:mq2007:60", "--ranker", "neural:hidden=4")
     line = run("train", *options, "--init", tmp_path / "linear.npy").one_error()
-    assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one a parameter")
+    assert line.endswith("an array of float64 and shape (46,); expected 192 real numbers, one per parameter")
 
 
 @pytest.mark.parametrize("ranker", ["neural", "neural:layers=2", "neural:hidden=10"])

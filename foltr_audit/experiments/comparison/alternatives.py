@@ -1,8 +1,8 @@
-"""The defenses that a comparison sets side by side, each a chain for every claimed epsilon.
+"""The defenses that are compared, each a chain for every claimed epsilon.
 
-An alternative is written as parts joined by `+`. A part is `published` (what the learner's authors publish
-for an epsilon), `proven-MECHANISM` (the least noise of a mechanism for which accounting proves the epsilon
-for one interaction), or a plug-in, in whose text `{eps}`, `{sensitivity}` and `{clip}` (half of the
+An alternative is written as parts joined by `+`. A part is `published` (the chain that the learner's authors
+publish for an epsilon), `proven-MECHANISM` (the least noise of a mechanism for which accounting proves the
+epsilon for one interaction), or a plug-in, in whose text `{eps}`, `{sensitivity}` and `{clip}` (half of the
 sensitivity) stand for numbers.
 """
 
@@ -34,7 +34,7 @@ DEFAULT_ALTERNATIVES = (
     f"{PROVEN}click-rr",
     f"{PROVEN}skellam+secure-aggregation",
 )
-"""What is compared where no defense is named."""
+"""The defenses of a comparison that names none."""
 
 PUBLISHED_SENSITIVITIES = {1.2: 3.0, 2.3: 3.0, 4.5: 5.0, 10.0: 5.0}
 """Sensitivity by epsilon.
@@ -43,12 +43,12 @@ Source: Wang et al. 2021, "Effective and privacy-preserving federated online lea
 """
 
 _WITH_DELTA = ("gaussian", "gaussian-shares", "discrete-gaussian", "skellam")
-_ROUNDING = 1e-6
+_ROUNDING = 1e-6  # relative slack: calibration and accounting compute the bound in different orders
 _PLACES = ("{eps}", "{sensitivity}", "{clip}")
 
 
 def published_sensitivity(eps: float) -> float:
-    """The sensitivity that the paper pairs with an epsilon; of another epsilon that of the next smaller one.
+    """The sensitivity that the paper pairs with an epsilon, or with the next smaller one.
 
     >>> published_sensitivity(1.2), published_sensitivity(7.0), published_sensitivity(0.5)
     (3.0, 5.0, 3.0)
@@ -62,7 +62,7 @@ class DefenseAlternative:
     """One defense of a comparison.
 
     Attributes:
-        text: as it was written.
+        text: its parts, joined by `+`.
     """
 
     text: str
@@ -72,18 +72,18 @@ class DefenseAlternative:
             if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in mechanisms():
                 known = ", ".join(PROVEN + name for name in mechanisms())
                 raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
-            if not self._named(part) and part.partition(":")[0].strip() not in names(Defense):
+            if not self._is_keyword(part) and part.partition(":")[0].strip() not in names(Defense):
                 known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
                 raise UsageError(f"--defense: unknown {part!r}; known: {known}")
-            if not self._named(part):
-                parse_chain([filled(part, 1.0, 2.0)])  # refuses parameters that cannot be
+            if not self._is_keyword(part):
+                parse_chain([fill_places(part, 1.0, 2.0)])  # refuses invalid parameters
 
     @property
     def _parts(self) -> tuple[str, ...]:
         return tuple(part.strip() for part in parts(self.text))
 
     @staticmethod
-    def _named(part: str) -> bool:
+    def _is_keyword(part: str) -> bool:
         return part == PUBLISHED or part.startswith(PROVEN)
 
     @property
@@ -93,12 +93,12 @@ class DefenseAlternative:
 
     @property
     def uses_epsilon(self) -> bool:
-        """Whether it is another chain for another epsilon."""
-        return any(self._named(part) or any(place in part for place in _PLACES) for part in self._parts)
+        """Whether its chain depends on the epsilon."""
+        return any(self._is_keyword(part) or any(place in part for place in _PLACES) for part in self._parts)
 
     @property
     def promised(self) -> str | None:
-        """The mechanism that it promises a proof of; None without one, or of several."""
+        """The mechanism whose proof it promises; None without one, or with several."""
         found = [part.removeprefix(PROVEN) for part in self._parts if part.startswith(PROVEN)]
         return found[0] if len(found) == 1 else None
 
@@ -109,29 +109,29 @@ class DefenseAlternative:
         return {"claim": eps, "delta": delta if self.promised in _WITH_DELTA else 0.0}
 
     def hides_from_lists(self, setup: Setup) -> bool:
-        """Whether what it promises holds for an observer of the shown lists too."""
+        """Whether its promise also holds for an observer of the shown lists."""
         return self.promised == "click-rr" or not setup.lists_follow_clicks
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon.
 
         Args:
-            setup: whose learner, ranker and cohort it is for.
+            setup: the experiment, whose learner, ranker and cohort matter.
             eps: the claim; of `proven-` parts for one interaction.
             sensitivity: Delta, twice the norm that models are clipped to.
             delta: of `proven-` parts whose noise has no pure bound.
 
         Raises:
-            UsageError: a part that cannot be for this learner, or no noise that meets the claim.
+            UsageError: a part that does not fit the learner, or no noise that meets the claim.
         """
         found: list[str] = []
         for part in self._parts:
             if part == PUBLISHED:
-                found += _published(setup, eps, sensitivity)
+                found += _published_chain(setup, eps, sensitivity)
             elif part.startswith(PROVEN):
-                found += self._proven(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
+                found += self._proven_chain(part.removeprefix(PROVEN), setup, eps, sensitivity, delta)
             else:
-                found.append(filled(part, eps, sensitivity))
+                found.append(fill_places(part, eps, sensitivity))
         self._refuse_unproven(tuple(found), setup, eps, delta)
         return tuple(found)
 
@@ -146,20 +146,25 @@ class DefenseAlternative:
         if not upper.epsilon <= eps * (1 + _ROUNDING):
             raise UsageError(f"{self.name}: nothing proves epsilon {eps:g} of the whole chain: {upper.how}")
 
-    def _proven(
+    def _proven_chain(
         self, mechanism: str, setup: Setup, eps: float, sensitivity: float, delta: float
     ) -> tuple[str, ...]:
         if setup.learner.sends != "models":
-            raise UsageError(f"{PROVEN}{mechanism}: for messages that are models")
-        situation = replace(_situation(mechanism, setup, delta), arriving=self._fewest(setup))
+            raise UsageError(
+                f"{PROVEN}{mechanism}: learner {setup.learner.name} sends {setup.learner.sends}; "
+                "expected one that sends models"
+            )
+        situation = replace(_situation(mechanism, setup, delta), arriving=self._fewest_messages(setup))
         found = calibrate(mechanism, eps, situation, norm=sensitivity / 2)
         if found.why_not is not None:
             raise UsageError(f"{PROVEN}{mechanism}: no noise proves epsilon {eps:g}: {found.why_not}")
         return found.defense
 
-    def _fewest(self, setup: Setup) -> int | None:
-        """The fewest messages that a sum may hold, as its wire defense has it; None where nothing says so."""
-        others = [part for part in self._parts if not self._named(part) and part.partition(":")[0] != "none"]
+    def _fewest_messages(self, setup: Setup) -> int | None:
+        """The fewest messages that a sum may hold, if its other parts set such a limit."""
+        others = [
+            part for part in self._parts if not self._is_keyword(part) and part.partition(":")[0] != "none"
+        ]
         fixed = [part for part in others if not any(place in part for place in _PLACES)]
         context = RoundContext(
             round=0,
@@ -178,9 +183,9 @@ class DefenseAlternative:
 
 
 def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
-    """What a mechanism is proven for: one interaction, seen in its messages or, of shares, in their sum.
+    """What a mechanism is proven for: one interaction, seen in single messages or, of noise shares, in sums.
 
-    Not in lists that follow from clicks, but for clicks that are randomised before.
+    Lists that follow from clicks are outside of the proof, unless the clicks themselves are randomized.
     """
     return AccountingContext(
         view="aggregate" if in_sums(mechanism) else "individual",
@@ -193,14 +198,14 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     )
 
 
-def filled(part: str, eps: float, sensitivity: float) -> str:
-    """A template with its numbers."""
+def fill_places(part: str, eps: float, sensitivity: float) -> str:
+    """A template with its places filled."""
     for place, value in zip(_PLACES, (eps, sensitivity, sensitivity / 2), strict=True):
         part = part.replace(place, plain(float(value)))
     return part
 
 
-def _published(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
+def _published_chain(setup: Setup, eps: float, sensitivity: float) -> tuple[str, ...]:
     learner = setup.learner
     try:
         return published_of(learner, eps, sensitivity if learner.sends == "models" else None)

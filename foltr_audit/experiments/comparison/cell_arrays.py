@@ -1,8 +1,8 @@
-"""The arrays of a stored cell: metrics of its rounds, nDCG by query, judged lists and what was guessed."""
+"""The arrays of a stored cell: metrics of its rounds, nDCG by query, judged lists and guesses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.facts import EvidenceFacts
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
 from foltr_audit.utils.reading.arrays import read_archive
 
 ARRAYS = "arrays.npz"
 ROUNDS = "rounds/"
 LISTS = ("lists/", "guessed/")
-"""How the names of arrays begin that have a row for every attacked list."""
+"""Prefixes of the arrays that have a row for every attacked list."""
 
 Arrays = dict[str, NDArray[Any]]
 
-_MOST = 2.0**40  # of what is counted
+_MOST = 2.0**40  # counts of a stored file above this are damage, and are refused before anything is allocated
 _GUESSED = tuple(each.name for each in fields(ClickGuesses))
 _FORMS = {
     r"rounds/.+": ArraySchema("f8", "T"),
@@ -38,14 +39,14 @@ _FORMS = {
     r"guessed/\d+/(any_click|surprisal)": ArraySchema("f8", "L"),
 }
 _CURVES = ("round", "online_ndcg@10", "offline_ndcg@10")
-"""Metrics that the rounds of every cell have."""
+"""Metrics that every cell has for each round."""
 
 
 def cell_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
     """The arrays of a cell, of a file or its content.
 
     Raises:
-        TraceError: something else, also where it would unpack to far more than it is.
+        TraceError: it holds other arrays, or would unpack to far more than its size.
     """
     arrays = read_archive(content, where, TraceError)
     try:
@@ -66,11 +67,11 @@ def arrays_of(evidence: ClickEvidence) -> Arrays:
     return found
 
 
-def rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, NDArray[np.float64]]:
+def rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, Floats]:
     """Metrics of the training rounds by name, float64 (T,) each.
 
     Raises:
-        ValueError: others than of `number` rounds, or one that every cell has is missing.
+        ValueError: they are not of `number` rounds, or one that every cell has is missing.
     """
     rounds = {name.removeprefix(ROUNDS): arrays[name] for name in arrays if name.startswith(ROUNDS)}
     missing = [name for name in _CURVES if name not in rounds]
@@ -85,13 +86,15 @@ def rounds_in(arrays: Mapping[str, NDArray[Any]], number: int) -> dict[str, NDAr
 
 
 def evidence_in(arrays: Mapping[str, NDArray[Any]], described: EvidenceFacts) -> ClickEvidence:
-    """Judged lists and guesses out of arrays and what is said of them.
+    """Judged lists and guesses from arrays and their facts.
 
     Raises:
-        ValueError: an array is missing or too many, or they do not fit each other.
+        ValueError: an array is missing or unexpected, or two do not fit each other.
     """
     expected = {f"lists/{name}" for name in PER_LIST}
-    expected |= {f"guessed/{name}" for name in _expected(described)}
+    for number, label in enumerate(described.guessed):
+        absent = set() if label in described.surprised else {"surprisal"}
+        expected |= {f"guessed/{number}/{name}" for name in _GUESSED if name not in absent}
     there = {name for name in arrays if name.startswith(LISTS)}
     if there != expected:
         odd = min(there ^ expected)
@@ -119,19 +122,8 @@ def evidence_in(arrays: Mapping[str, NDArray[Any]], described: EvidenceFacts) ->
     )
 
 
-def _expected(described: EvidenceFacts) -> Iterator[str]:
-    for number, label in enumerate(described.guessed):
-        yield from (f"{number}/{name}" for name in _GUESSED if name != "surprisal")
-        if label in described.surprised:
-            yield f"{number}/surprisal"
-
-
 def _refuse_odd_lists(lists: Mapping[str, NDArray[Any]], groups: int) -> None:
-    """Refuse lists whose values do not fit each other.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Raise a `ValueError` for lists whose values do not fit each other."""
     shown, clicks = lists["shown"] >= 0, lists["clicks"]
     if np.any(shown[:, 1:] & ~shown[:, :-1]):
         raise ValueError("lists/shown: a document after the padding")

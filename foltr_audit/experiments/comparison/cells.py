@@ -1,4 +1,4 @@
-"""What is kept of one cell of a comparison: plain facts and arrays, enough for every table and picture.
+"""What is stored of one cell of a comparison: plain facts and arrays, enough for every table and picture.
 
 ```
 spec.toml     the Spec, canonical
@@ -12,13 +12,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError
@@ -39,11 +39,12 @@ from foltr_audit.simulation.communication_cost import bytes_per_client
 from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import file_bytes
 from foltr_audit.utils.reading.arrays import MOST_UNPACKED
 
 Files = dict[str, bytes]
-"""Contents by name; the last name is written last and says that a cell is finished."""
+"""Contents by name; the last one is written last, so that a cell with that file is finished."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,35 +58,33 @@ class CellRecord:
         rounds: metrics of the training rounds by name, float64 (T,) each.
         query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
             count.
-        evidence: judged lists; None where nothing was attacked.
+        evidence: judged lists; None without an attack.
     """
 
     spec: Spec
     facts: dict[str, Any]
-    rounds: dict[str, NDArray[np.float64]]
-    query_ndcg: NDArray[np.float64]
+    rounds: dict[str, Floats]
+    query_ndcg: Floats
     evidence: ClickEvidence | None
 
 
 def files_of(cell: RunResult, setup: Setup) -> Files:
-    """A cell that was run as files; the same bytes for the same Spec."""
+    """The files of a cell that was run; the same bytes for the same Spec."""
     arrays, facts = _rounds(cell), _facts(cell)
     federation = Federation(setup)
     weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
-    facts["ndcg@10_validation"] = _number(
-        OfflineMetrics(setup, "vali").ndcg(cell.trained.parameters, weights)
-    )
-    facts["bytes_per_client"] = _number(bytes_per_client(setup, cell.trained.rounds))
+    facts["ndcg@10_validation"] = OfflineMetrics(setup, "vali").ndcg(cell.trained.parameters, weights)
+    facts["bytes_per_client"] = bytes_per_client(setup, cell.trained.rounds)
     evidence = next(iter(cell.evidence.values()), None)
     if evidence is not None:
-        facts["evidence"] = _described(evidence)
+        facts["evidence"] = _evidence_facts(evidence)
         arrays |= arrays_of(evidence)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    packed = buffer.getvalue()
+    packed = buffer.getvalue()  # NumPy stores no time in the archive, so that equal arrays are equal bytes
     facts["arrays_sha256"] = hashlib.sha256(packed).hexdigest()
-    text = json.dumps(facts, indent=1, sort_keys=True) + "\n"
+    text = json.dumps(_plain(facts), indent=1, sort_keys=True) + "\n"
     return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: text.encode()}
 
 
@@ -99,8 +98,8 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
     packed = file_bytes(folder / ARRAYS, TraceError, MOST_UNPACKED)
     if hashlib.sha256(packed).hexdigest() != facts["arrays_sha256"]:
         raise TraceError(
-            f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; without {folder} "
-            "compare --resume makes the cell anew"
+            f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; delete {folder}, "
+            "then compare --resume runs the cell again"
         )
     arrays = cell_arrays(packed, str(folder / ARRAYS))
     try:
@@ -113,7 +112,7 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
         )
     except (ValueError, KeyError) as error:
         raise TraceError(
-            f"{folder}: damaged cell: {error}; without it compare --resume makes it anew"
+            f"{folder}: damaged cell: {error}; delete it, then compare --resume runs it again"
         ) from error
 
 
@@ -122,39 +121,33 @@ def _facts(cell: RunResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "spec_sha256": cell.spec.hash,
-        "eps_claimed": _number(cell.eps_claimed),
+        "eps_claimed": cell.eps_claimed,
         "learner": cell.learner,
         "pdgd": cell.pdgd,
         "data": cell.data,
         "warnings": list(cell.warnings),
         "population": cell.described,
         "groups": list(cell.population.groups),
-        "ndcg@10": _number(trained.ndcg),
-        "ndcg@10_untrained": _number(trained.untrained),
-        "ndcg@10_ceiling": _number(trained.ceiling),
-        "online_sum": _number(trained.online_sum),
-        "online_mean": _number(trained.online_mean),
-        "clipped": _number(trained.clipped),
+        "ndcg@10": trained.ndcg,
+        "ndcg@10_untrained": trained.untrained,
+        "ndcg@10_ceiling": trained.ceiling,
+        "online_sum": trained.online_sum,
+        "online_mean": trained.online_mean,
+        "clipped": trained.clipped,
         "too_short": cell.too_short,
-        "findings": [_plain(asdict(finding)) for finding in cell.findings],
+        "findings": [asdict(finding) for finding in cell.findings],
     }
 
 
 def _plain(value: Any) -> Any:
-    """A value for JSON, infinities and NaN as texts that `float` reads."""
+    """A value for JSON, infinities and NaN as texts that `float` reads (unlike those of `json_ready`)."""
     if isinstance(value, float):
-        return _number(value)
+        return value if math.isfinite(value) else str(float(value))
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return value
-
-
-def _number(value: float | None) -> float | str | None:
-    if value is None or np.isfinite(value):
-        return value
-    return str(float(value))
 
 
 def _rounds(cell: RunResult) -> Arrays:
@@ -166,7 +159,7 @@ def _rounds(cell: RunResult) -> Arrays:
     }
 
 
-def _described(evidence: ClickEvidence) -> dict[str, Any]:
+def _evidence_facts(evidence: ClickEvidence) -> dict[str, Any]:
     return {
         "guessed": list(evidence.guessed),
         "surprised": [label for label, one in evidence.guessed.items() if one.surprisal is not None],

@@ -1,9 +1,8 @@
-"""A whole comparison: sensitivities are chosen on the validation part, then every missing cell is run."""
+"""A whole comparison: chooses sensitivities on the validation part, then runs every missing cell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.expansion import (
     CellPlan,
-    GridExclusion,
     GridExpansion,
     Point,
     SensitivityTrial,
@@ -26,44 +24,8 @@ from foltr_audit.utils.progress import SILENT, Progress
 VALIDATION = "ndcg@10_validation"
 
 
-class ComparisonPlan(NamedTuple):
-    """The cells of a comparison, ready to run.
-
-    Attributes:
-        cells: in order.
-        left_out: what cannot be.
-        tried: sensitivities that were tried; empty where none was to be chosen.
-    """
-
-    cells: list[CellPlan]
-    left_out: list[GridExclusion]
-    tried: list[SensitivityTrial]
-
-
-def prepare(
-    grid: ComparisonGrid,
-    folder: ComparisonFolder,
-    workers: Workers,
-    study: Runner,
-    progress: Progress = SILENT,
-) -> ComparisonPlan:
-    """Choose what the grid leaves open, and write down what is to be run.
-
-    Raises:
-        FoltrAuditError: nothing can be run, or a training that chooses could not.
-    """
-    tried = choose_sensitivities(grid, folder, workers, study, progress)
-    chosen = {row[:4]: row.sensitivity for row in tried if row.chosen}
-    expansion = GridExpansion(grid, study, chosen)
-    cells = expansion.cells()
-    refuse_other_data([cell.spec for cell in cells], folder, study)
-    prepared = ComparisonPlan(cells, list(expansion.left_out), tried)
-    folder.save_index(grid, cells, prepared.left_out, [row._asdict() for row in tried])
-    return prepared
-
-
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
-    """Refuse to go on with cells that were made from data which are no longer the same.
+    """Refuse to resume a comparison whose data have changed.
 
     Raises:
         UsageError: a finished cell has another fingerprint than the data have now.
@@ -85,18 +47,24 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Ru
 def compare(
     grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, progress: Progress = SILENT
 ) -> list[CellFailure]:
-    """Run every cell of a grid that the folder does not hold yet; those that cannot be run are returned.
+    """Run every cell of a grid that the folder does not hold yet, and return the failures.
 
     Raises:
-        FoltrAuditError: nothing can be run, or the folder cannot be written.
+        FoltrAuditError: nothing can be run, a training that chooses a sensitivity failed, or the folder
+            cannot be written.
     """
     study = Runner(progress, with_undefended=False)
-    cells = prepare(grid, folder, workers, study, progress).cells
-    return run_cells([cell.spec for cell in cells], folder, workers, progress)
+    tried = choose_sensitivities(grid, folder, workers, study, progress)
+    expansion = GridExpansion(grid, study, {row[:4]: row.sensitivity for row in tried if row.chosen})
+    cells = expansion.cells()
+    specs = [cell.spec for cell in cells]
+    refuse_other_data(specs, folder, study)
+    folder.save_index(grid, cells, list(expansion.left_out), [row._asdict() for row in tried])
+    return run_cells(specs, folder, workers, progress)
 
 
 def foreseen(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
-    """Every cell that a grid will run, with published sensitivities where they are to be chosen.
+    """Every cell that a grid will run; of sensitivities that are still to be chosen, the published ones.
 
     Raises:
         UsageError: nothing can be run.
@@ -150,10 +118,10 @@ def tried_in(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[Sensit
         point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps or 0.0)
         value = float(folder.read(spec).facts[VALIDATION])
         found.setdefault((point, label.sensitivity or 0.0), []).append(value)
-    return _marked({key: float(np.mean(values)) for key, values in found.items()})
+    return _mark_best({key: float(np.mean(values)) for key, values in found.items()})
 
 
-def _marked(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
+def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
     rows = [SensitivityTrial(*point, delta, ndcg) for (point, delta), ndcg in found.items()]
     best: dict[Point, SensitivityTrial] = {}
     for row in sorted(rows, key=lambda row: row.sensitivity):
@@ -163,5 +131,5 @@ def _marked(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial
 
 
 def worst(failed: Sequence[CellFailure]) -> CellFailure | None:
-    """The failure that a command ends with: the first of the lowest exit code."""
+    """The failure that a command ends with: the first one with the lowest exit code."""
     return min(failed, key=lambda one: one.exit_code, default=None)

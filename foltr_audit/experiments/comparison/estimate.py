@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from time import monotonic
 
 from foltr_audit.experiments.comparison.expansion import CellPlan
@@ -16,10 +18,10 @@ from foltr_audit.experiments.plan import Table
 from foltr_audit.utils.progress import SILENT, Progress
 
 _ENOUGH = 60.0
-"""Seconds of shortened cells after which no more are begun."""
+"""Seconds of shortened cells after which no more are started."""
 
 _START = 2.0
-"""Seconds that worker processes take to start and load what is compiled."""
+"""Seconds that worker processes take to start and to load compiled kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,7 @@ class KindCostEstimate:
         cells: how many the grid has.
         done: how many of them are stored.
         seconds: of the others, by one worker.
-        disk: bytes that the others are stored in.
+        disk: bytes of the others, once stored.
     """
 
     kind: Kind
@@ -88,23 +90,22 @@ def estimate(
     The workers play a shortened cell of each sort (see `pace.sort_of`) and write nothing.
 
     Raises:
-        UsageError: the backend is not installed, or its scheduler is not reached.
+        UsageError: the backend is not installed, or its scheduler does not answer.
         FoltrAuditError: a worker died.
     """
     todo = [cell for cell in cells if folder is None or not folder.done(cell.spec)]
     sorts: dict[Sort, CellPlan] = {}
     for cell in todo:
         sorts.setdefault(_sort(cell), cell)
-    probed = _probe(list(sorts.values()), workers, progress)
-    known = {sort: probed[number] for number, sort in enumerate(sorts) if number in probed}
+    known = _probe(sorts, workers, progress)
     costs = [_cost(cell, known) for cell in todo]
     at_once = min(len(todo), workers.at_once()) if todo else 0
     seconds = 0.0
     if todo:
-        total = sum(cost.seconds for cost in costs)
-        loading = max(cost.loading for cost in costs)
+        # No schedule ends before its longest cell does, and each worker loads the data once.
         longest = max(cost.seconds for cost in costs)
-        seconds = max(total / at_once, longest) + loading + (0.0 if workers.alone else _START)
+        seconds = max(sum(cost.seconds for cost in costs) / at_once, longest)
+        seconds += max(cost.loading for cost in costs) + (0.0 if workers.alone else _START)
     return CostEstimate(
         kinds=tuple(_kinds(cells, todo, costs)),
         workers=at_once,
@@ -119,8 +120,9 @@ def _sort(cell: CellPlan) -> Sort:
     return (cell.kind, *sort_of(cell.spec))
 
 
-def _probe(cells: Sequence[CellPlan], workers: Workers, progress: Progress) -> dict[int, CellCost]:
-    start = monotonic()
+def _probe(sorts: dict[Sort, CellPlan], workers: Workers, progress: Progress) -> dict[Sort, CellCost]:
+    """What a cell of each sort takes, of as many sorts as `_ENOUGH` allows."""
+    start, cells = monotonic(), list(sorts.values())
 
     def pieces() -> Iterator[tuple[int, Table]]:
         for number, cell in enumerate(cells):
@@ -129,8 +131,8 @@ def _probe(cells: Sequence[CellPlan], workers: Workers, progress: Progress) -> d
 
     found = {}
     with progress.task("shortened cells", len(cells)) as tick:
-        for one in workers.results(probe, pieces()):
-            found[one.number] = one
+        for cost in workers.results(probe, pieces()):
+            found[_sort(cells[cost.number])] = cost
             tick()
     return found
 
@@ -140,24 +142,23 @@ def _cost(cell: CellPlan, known: dict[Sort, CellCost]) -> CellCost:
     sort = _sort(cell)
     if sort in known:
         return known[sort]
-    good = {other: one for other, one in known.items() if not one.problem}
-    alike = [one for other, one in good.items() if other[0] == sort[0]] or list(good.values())
+    good = {other: cost for other, cost in known.items() if not cost.problem}
+    alike = [cost for other, cost in good.items() if other[0] == sort[0]] or list(good.values())
     if not alike:
         return CellCost(0)
     return CellCost(
         0,
-        seconds=sum(one.seconds for one in alike) / len(alike),
-        loading=max(one.loading for one in alike),
-        memory=max(one.memory for one in alike),
-        disk=sum(one.disk for one in alike) / len(alike),
+        seconds=fmean(cost.seconds for cost in alike),
+        loading=max(cost.loading for cost in alike),
+        memory=max(cost.memory for cost in alike),
+        disk=fmean(cost.disk for cost in alike),
     )
 
 
 def _kinds(
     cells: Sequence[CellPlan], todo: Sequence[CellPlan], costs: Sequence[CellCost]
 ) -> Iterator[KindCostEstimate]:
-    for kind in dict.fromkeys(cell.kind for cell in cells):
-        count = sum(cell.kind == kind for cell in cells)
+    for kind, count in Counter(cell.kind for cell in cells).items():
         left = [cost for cell, cost in zip(todo, costs, strict=True) if cell.kind == kind]
         yield KindCostEstimate(
             kind=kind,
@@ -172,8 +173,10 @@ def _rests_on(probed: int, sorts: int) -> tuple[str, ...]:
     lines = [
         f"{probed} shortened cells, one of each sort (kind, learner, scenario, plug-ins of the defense)",
         f"at most {ROUNDS} rounds, {QUERIES} attacked queries of a part, {TRIALS[0]} and {TRIALS[1]} trials",
-        "measured on the workers as busy as they are now; good to a factor of about two",
+        "measured on the workers under their present load; good to a factor of about two",
     ]
     if probed < sorts:
-        lines.append(f"{sorts - probed} sorts count as the mean of the others: measuring took {_ENOUGH:g} s")
+        lines.append(
+            f"{sorts - probed} sorts count as the mean of the others: measuring stops after {_ENOUGH:g} s"
+        )
     return tuple(lines)

@@ -1,4 +1,4 @@
-"""The cells of a grid, with the names of their defenses, and the combinations that cannot be."""
+"""The cells of a grid, with the names of their defenses, and the combinations that cannot be run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.alternatives import DefenseAlternative, filled, published_sensitivity
+from foltr_audit.experiments.comparison.alternatives import (
+    DefenseAlternative,
+    fill_places,
+    published_sensitivity,
+)
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
@@ -25,9 +29,9 @@ class DefenseLabel(NamedTuple):
     """Which defense of the comparison a cell has.
 
     Attributes:
-        alternative: as it was written.
-        eps: the epsilon that it was made for; None where it is the same for every one.
-        sensitivity: the Delta that it was made for; likewise.
+        alternative: its text in the grid.
+        eps: the epsilon that it was made for; None where it does not depend on it.
+        sensitivity: the Delta that it was made for; also None.
     """
 
     alternative: str
@@ -36,20 +40,22 @@ class DefenseLabel(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a row is called, e.g. `published, eps 1.2`; the places of a template are filled."""
+        """The name of its row, e.g. `published, eps 1.2`; the places of a template are filled."""
         if self.eps is None:
             return self.alternative
-        name = filled(self.alternative, self.eps, math.nan if self.sensitivity is None else self.sensitivity)
+        name = fill_places(
+            self.alternative, self.eps, math.nan if self.sensitivity is None else self.sensitivity
+        )
         return name if "{eps}" in self.alternative else f"{name}, eps {epsilon(self.eps)}"
 
 
 class CellPlan(NamedTuple):
-    """One cell: a Spec, what it is for, and its defense's name.
+    """One cell: a Spec, its purpose, and the name of its defense.
 
     Attributes:
         spec: what is run.
-        kind: `attack`: trained and attacked; `audit`: its claim checked; `select`: trained for the
-            validation part alone, to choose a sensitivity.
+        kind: `attack` trains and attacks; `audit` checks the claim; `select` only trains, to choose a
+            sensitivity on the validation part.
         label: its defense.
     """
 
@@ -59,7 +65,7 @@ class CellPlan(NamedTuple):
 
 
 class GridExclusion(NamedTuple):
-    """A combination that cannot be, and why."""
+    """A combination that cannot be run, and why."""
 
     learner: str
     defense: str
@@ -72,8 +78,8 @@ class SensitivityTrial(NamedTuple):
     Attributes:
         learner, scenario, click_model, eps: the point.
         sensitivity: Delta.
-        ndcg: nDCG@10 on the validation part, a mean over runs.
-        chosen: whether it is the best one; of equals the smaller.
+        ndcg: mean nDCG@10 on the validation part over runs.
+        chosen: whether it is the best one; of equals the smallest.
     """
 
     learner: str
@@ -86,10 +92,10 @@ class SensitivityTrial(NamedTuple):
 
 
 class GridExpansion:
-    """The cells of a grid, and the combinations that cannot be."""
+    """The cells of a grid, and the combinations that cannot be run."""
 
     def __init__(self, grid: ComparisonGrid, study: Runner, chosen: Mapping[Point, float]) -> None:
-        """`study` loads the data, whose number of features some noise depends on; `chosen` are Deltas."""
+        """`study` loads the data, on whose features some noise depends; `chosen` are sensitivities."""
         self.grid = grid
         self.study = study
         self.chosen = chosen
@@ -97,10 +103,10 @@ class GridExpansion:
         self._chains: dict[tuple[str, str, DefenseLabel], tuple[str, ...]] = {}
 
     def cells(self) -> list[CellPlan]:
-        """Attacked and audited cells, repetitions outermost; equal Specs once.
+        """Attacked and audited cells, ordered by repetition first; equal Specs once.
 
         Raises:
-            UsageError: no combination can be.
+            UsageError: no combination can be run.
         """
         found = [*self._attacked(), *self._audited()] if self.grid.audit else list(self._attacked())
         if not found:
@@ -109,7 +115,7 @@ class GridExpansion:
         return self._once(found)
 
     def _once(self, found: Sequence[CellPlan]) -> list[CellPlan]:
-        """Each Spec once, under its first name; another name of the same chain is noted."""
+        """Each Spec once, under its first name; another name of the same chain is left out."""
         first: dict[Spec, CellPlan] = {}
         for cell in found:
             kept = first.setdefault(cell.spec, cell)
@@ -119,7 +125,7 @@ class GridExpansion:
         return list(first.values())
 
     def selection(self, deltas: Sequence[float]) -> Iterator[CellPlan]:
-        """Trainings of the published chain with each Delta, to choose among them."""
+        """Trainings of the published chain with each Delta."""
         published = DefenseAlternative("published")
         for run in range(self.grid.runs):
             for learner, scenario, click_model in self._settings():
@@ -150,7 +156,7 @@ class GridExpansion:
     def _audited(self) -> Iterator[CellPlan]:
         seen = set()
         for learner, scenario, click_model in self._settings():
-            blank = self._auditable(learner, scenario)
+            blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
             several = self._alternatives(blank, learner, scenario, click_model, "audit") if blank else ()
             for cell in several:
                 if (learner, scenario, cell.spec.defense) not in seen:
@@ -158,29 +164,19 @@ class GridExpansion:
                     yield cell
 
     def _blank(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec | None:
-        """The Spec of a point without a defense; None, and noted, where there is none."""
+        """The Spec of a point without a defense; None, and left out, where there is none."""
         try:
             spec = self.grid.spec_of(learner, scenario, click_model, run, kind)
             if scenario != "uniform":
-                _ = self.study.setup(spec).population  # refuses a world that cannot be with these data
-            return spec
+                _ = self.study.setup(spec).population  # refuses a scenario that does not fit the data
+            if spec.audit is not None:
+                from foltr_audit.auditing.audit import Audit  # slow to import, and not every grid audits
+
+                Audit(self.study.setup(spec), spec.audit)  # refuses what cannot be audited
         except UsageError as error:
             self.left_out[GridExclusion(make(Learner, learner).label, kind, str(error))] = None
             return None
-
-    def _auditable(self, learner: str, scenario: str) -> Spec | None:
-        """The Spec of an audit without a defense; None, and noted, where none can be."""
-        from foltr_audit.auditing.audit import Audit  # grids without audits do without it
-
-        blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
-        if blank is None or blank.audit is None:
-            return None
-        try:
-            Audit(self.study.setup(blank), blank.audit)
-        except UsageError as error:
-            self.left_out[GridExclusion(make(Learner, learner).label, "audit", str(error))] = None
-            return None
-        return blank
+        return spec
 
     def _alternatives(
         self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
@@ -194,12 +190,12 @@ class GridExpansion:
                 label = DefenseLabel(one.text, eps, delta)
                 spec = self._defended(blank, learner, label)
                 if spec is not None:
-                    yield CellPlan(self._claiming(spec, label), kind, label)
+                    yield CellPlan(self._with_claim(spec, label), kind, label)
 
-    def _claiming(self, spec: Spec, label: DefenseLabel) -> Spec:
-        """An audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
+    def _with_claim(self, spec: Spec, label: DefenseLabel) -> Spec:
+        """The audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
 
-        It is claimed of observers who see lists only where lists tell nothing of clicks.
+        The claim covers observers of the shown lists only where lists reveal nothing about clicks.
         """
         if spec.audit is None:
             return spec
@@ -213,7 +209,7 @@ class GridExpansion:
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
     def _defended(self, blank: Spec, learner: str, label: DefenseLabel) -> Spec | None:
-        """The Spec with a defense; None, and noted, where the two do not fit."""
+        """The Spec with a defense; None, and left out, where the two do not fit."""
         key = (learner, blank.data.source, label)
         try:
             if key not in self._chains:

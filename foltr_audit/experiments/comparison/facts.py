@@ -1,4 +1,4 @@
-"""The facts of a stored cell, checked before anything reckons with them: a cell may be a stranger's."""
+"""The facts of a stored cell, checked before anything uses them: a cell may come from an untrusted source."""
 
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ FACTS = "cell.json"
 SCHEMA = "foltr-audit/cell/1"
 
 MOST_FACTS_BYTES = 64 << 20
-"""Facts of one cell that are longer are not read."""
+"""A longer file of facts is not read."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOT_FINITE = ("inf", "-inf", "nan")
 
 
 def _number(value: object) -> object:
-    """A number, also one that is not finite, which stands in JSON as text.
-
-    Raises:
-        ValueError: something else.
-    """
+    """A number; one that is not finite is a text in JSON."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     if value in _NOT_FINITE:
@@ -59,7 +55,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def _share(value: float) -> float:
-    if value < 0 or value > 1:  # NaN: it is not defined
+    if value < 0 or value > 1:  # NaN passes: the share is not defined
         raise ValueError("expected a number from 0 to 1")
     return value
 
@@ -128,7 +124,7 @@ class _AuditResultFacts(_FactTable):
 
 
 class EvidenceFacts(_FactTable):
-    """What is said of judged lists beside their arrays; as `Evidence`."""
+    """The facts of judged lists that are no arrays, as in `ClickEvidence`."""
 
     guessed: Names
     surprised: Names
@@ -167,10 +163,10 @@ class _CellFacts(_FactTable):
 
 
 def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], EvidenceFacts | None]:
-    """The facts of a finished cell as they were written, and what they say of its judged lists.
+    """The facts of a finished cell as they were written, and those of its judged lists.
 
     Raises:
-        TraceError: they are damaged, of another Spec or schema, or one is missing or of another kind.
+        TraceError: they are damaged, or of another Spec or schema.
     """
     path = folder / FACTS
     table = json_table(file_bytes(path, TraceError, MOST_FACTS_BYTES), str(path), TraceError)
@@ -180,7 +176,7 @@ def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], EvidenceFacts 
         facts = _CellFacts.model_validate(table)
     except ValidationError as error:
         raise TraceError(
-            f"{path}: damaged cell: {first_problem(error)}; without it compare --resume makes it anew"
+            f"{path}: damaged cell: {first_problem(error)}; delete it, then compare --resume runs it again"
         ) from error
     if facts.spec_sha256 != spec.hash:
         raise TraceError(f"{path}: made by another Spec than {spec.hash[:12]}")

@@ -1,13 +1,13 @@
 """The folder of a comparison: its grid, its list of cells, and a folder for each finished cell.
 
 ```
-grid.toml           what was asked for; --config takes it
+grid.toml           the grid, which --config reads
 comparison.json     the cells in order: hash, kind and defense; what was left out; chosen sensitivities
-cells/HASH/         a finished cell, see `comparing.cells`
+cells/HASH/         a finished cell, see `comparison.cells`
 results.json        what the command printed with --json
 ```
-Cells are named by the first twelve digits of their Spec's hash. A cell that the present grid does not ask for
-stays: a later grid may.
+Cells are named by the first twelve digits of their Spec's hash. A cell that the present grid does not have
+stays: a later grid may have it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from foltr_audit.experiments.comparison.expansion import (
 )
 from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
-from foltr_audit.experiments.runs.folder import RESULTS, SPEC, take_lock, writing
+from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, take_lock, writing
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 
@@ -66,7 +66,7 @@ class _CellEntry(SpecTable):
 
 
 class _CellIndex(SpecTable):
-    """The list of cells, as it stands in a file of unknown origin."""
+    """The list of cells, as read from an untrusted file."""
 
     schema_: Literal["foltr-audit/comparison/1"] = Field(alias="schema")
     cells: list[_CellEntry]
@@ -75,21 +75,21 @@ class _CellIndex(SpecTable):
 
 
 class CellLock:
-    """A cell that this process alone may run, until it is let go of."""
+    """A cell that no other process may run until this lock is released."""
 
     def __init__(self, handle: int) -> None:
-        """Hold the handle of a lock."""
+        """Hold the handle that `take_lock` returned."""
         self._handle: int | None = handle
 
     def release(self) -> None:
-        """Let go of it; twice is as once."""
+        """Release the lock; a second call has no effect."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def _empty(path: Path) -> None:
-    """Remove a comparison that nobody works on."""
+    """Remove a comparison that no process works on."""
     for cell in sorted((path / CELLS).glob("*")):
         handle = take_lock(cell)
         if handle is None:
@@ -102,32 +102,27 @@ def _empty(path: Path) -> None:
 
 
 class ComparisonFolder:
-    """A folder that comparisons are stored in."""
+    """The folder of a comparison.
+
+    Attributes:
+        path: the folder, which is neither made nor read before it is used.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Nothing is made or read yet."""
         self.path = path
 
     @classmethod
     def create(cls, path: Path, *, resume: bool, overwrite: bool) -> ComparisonFolder:
-        """Make the folder, or go on with it, or empty it.
+        """Make the folder, resume it, or empty it.
 
         Raises:
-            UsageError: it holds something and neither is said, or something else than a comparison; or it is
-                to be emptied while another process works on it.
+            UsageError: it is not empty without `resume` or `overwrite`, or holds something else than a
+                comparison; or another process works on what would be overwritten.
             FoltrAuditError: it cannot be written.
         """
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out: {path} is a file; expected a folder")
-        held = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if not file.is_dir()]
-        if held and not (resume or overwrite):
-            raise UsageError(
-                f"--out: {path} is not empty; give --resume to go on with it or --overwrite to replace it"
-            )
-        option = "--overwrite" if overwrite else "--resume"
-        for name in held:
-            if not (is_part(name) or atomic_files.is_temporary(Path(name).name)):
-                raise UsageError(f"{option}: {path} holds {name!r}, which is no part of a comparison")
+        held = held_files(path, is_part, "a comparison", resume=resume, overwrite=overwrite)
         with writing(path):
             if overwrite and held:
                 _empty(path)
@@ -144,9 +139,7 @@ class ComparisonFolder:
         if not path.is_dir():
             raise UsageError(f"{path}: no such folder")
         if not (path / INDEX).is_file():
-            raise UsageError(
-                f"{path}: no comparison (no {INDEX}); expected a folder that compare --out has made"
-            )
+            raise UsageError(f"{path}: no comparison (no {INDEX}); expected a folder that compare --out made")
         return cls(path)
 
     def cell(self, spec: Spec) -> Path:
@@ -158,14 +151,14 @@ class ComparisonFolder:
         return (self.cell(spec) / FACTS).is_file()
 
     def claim(self, spec: Spec) -> CellLock | None:
-        """Keep a cell for this process; None where another one has it."""
+        """Lock a cell for this process; None where another process has it."""
         handle = take_lock(self.cell(spec))
         return None if handle is None else CellLock(handle)
 
     def write(self, spec: Spec, files: Files) -> None:
         """Store a finished cell that is claimed.
 
-        A reader, or a kill at any moment, meets it whole or unfinished.
+        It is whole or unfinished at any moment, for a reader and after a kill.
 
         Raises:
             FoltrAuditError: it cannot be written.
@@ -174,7 +167,7 @@ class ComparisonFolder:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for left in [file for file in folder.iterdir() if atomic_files.is_temporary(file.name)]:
-                left.unlink()  # of a writer that was killed; the cell is ours
+                left.unlink()  # of a writer that was killed: no other one is at work, since we hold the lock
             atomic_files.write_files(folder, files)
 
     def read(self, spec: Spec) -> CellRecord:
@@ -184,7 +177,9 @@ class ComparisonFolder:
             TraceError: it is missing or damaged.
         """
         if not self.done(spec):
-            raise TraceError(f"{self.cell(spec)}: unfinished; compare --resume --out {self.path} ends it")
+            raise TraceError(
+                f"{self.cell(spec)}: unfinished; compare --resume --out {self.path} completes it"
+            )
         return read_cell(self.cell(spec), spec)
 
     def save_index(
@@ -194,9 +189,9 @@ class ComparisonFolder:
         left_out: Sequence[GridExclusion],
         tried: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write down what was asked for, which cells that makes, and which sensitivities were tried.
+        """Write the grid, its cells, and the sensitivities that were tried.
 
-        The Specs of unfinished cells may be lost in a power cut; asking for the same again brings them back.
+        The Specs of unfinished cells may be lost in a power cut; the same call writes them again.
 
         Raises:
             FoltrAuditError: it cannot be written.
@@ -208,7 +203,7 @@ class ComparisonFolder:
             "sensitivities": [dict(row) for row in tried],
         }
         with writing(self.path):
-            for cell in cells:
+            for cell in cells:  # before the index, which must name no Spec that is missing
                 self._save_spec(cell.spec)
             atomic_files.write_text(self.path / GRID, grid.toml)
             atomic_files.write_text(self.path / INDEX, json.dumps(table, indent=1) + "\n")
@@ -216,7 +211,7 @@ class ComparisonFolder:
     def _save_spec(self, spec: Spec) -> None:
         claim = self.claim(spec)
         if claim is None:
-            return  # who runs the cell writes its Spec
+            return  # the process that runs the cell writes its Spec
         try:
             folder, content = self.cell(spec), spec.toml.encode()
             if not (folder / SPEC).is_file() or (folder / SPEC).read_bytes() != content:
@@ -226,7 +221,7 @@ class ComparisonFolder:
 
     @property
     def grid(self) -> ComparisonGrid:
-        """What was asked for.
+        """The grid that was written last.
 
         Raises:
             TraceError: it is missing or damaged.
@@ -248,7 +243,7 @@ class ComparisonFolder:
         return [self._planned(row) for row in self._index().cells]
 
     def left_out(self) -> list[GridExclusion]:
-        """The combinations of the last grid that cannot be.
+        """The combinations of the last grid that cannot be run.
 
         Raises:
             TraceError: the list is damaged.
@@ -256,7 +251,7 @@ class ComparisonFolder:
         return self._index().left_out
 
     def sensitivities(self) -> list[dict[str, Any]]:
-        """The sensitivities that were tried, see `expansion.Tried`.
+        """The sensitivities that were tried, see `expansion.SensitivityTrial`.
 
         Raises:
             TraceError: the list is damaged.
@@ -285,7 +280,7 @@ class ComparisonFolder:
             raise TraceError(f"{file}: damaged: {first_problem(error, None)}") from error
 
     def stored(self) -> Iterator[tuple[CellPlan, CellRecord]]:
-        """Every cell of the last grid with what it found.
+        """Every cell of the last grid with its results.
 
         Raises:
             TraceError: one is missing or damaged.
@@ -294,7 +289,7 @@ class ComparisonFolder:
             yield cell, self.read(cell.spec)
 
     def results(self) -> dict[str, Any]:
-        """The results that were written last; empty if there are none that can be read."""
+        """The results that were written last; empty if none can be read."""
         file = self.path / RESULTS
         try:
             return json_table(file_bytes(file, TraceError), str(file), TraceError)
@@ -311,7 +306,7 @@ class ComparisonFolder:
 def comparison_folder(
     path: Path | None, *, resume: bool = False, overwrite: bool = False
 ) -> Iterator[ComparisonFolder]:
-    """The folder that a comparison is kept in; without a path one that is gone afterwards.
+    """The folder of a comparison; without a path a temporary one.
 
     Raises:
         UsageError: both `resume` and `overwrite`, or one without a path; or as `ComparisonFolder.create`.

@@ -24,8 +24,6 @@ Kind = Literal["attack", "audit", "select"]
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
 _AUDIT = {"views": ["individual", "individual+lists", "aggregate"]}
-
-
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
 
@@ -37,13 +35,13 @@ class ComparisonGrid(SpecTable):
         runs: repetitions of every cell; run i uses fold i mod K.
         eps: claimed epsilons.
         sensitivity: Delta for every epsilon; None for the published pairs.
-        sensitivity_grid: Deltas of which the best on the validation part is taken, for each epsilon.
+        sensitivity_grid: Deltas, of which each epsilon gets the best on the validation part.
         delta: of proven claims whose noise has no pure bound.
         defenses: alternatives, see `foltr_audit.experiments.comparison.alternatives`.
-        attacks: what reads clicks out of messages; none named: `AttackSpec.methods_on`.
-        click_models, learners, scenarios: further axes; users click alike in training and attack.
+        attacks: attack methods; if none is named, those of `AttackSpec.methods_on`.
+        click_models, learners, scenarios: further axes; users click the same way in training and attack.
         folds: folds of the data; 0 where they have none.
-        audit: whether each claim is checked as well, once per learner, scenario and defense.
+        audit: whether each claim is also audited, once per learner, scenario and defense.
         spec: the tables that all Specs share.
     """
 
@@ -82,7 +80,7 @@ class ComparisonGrid(SpecTable):
             outer, _, inner = name.partition(".")
             held = table.get(outer)
             if (inner and isinstance(held, dict) and inner in held) or (not inner and outer in table):
-                raise ValueError(f"{name} is varied by the grid; expected it outside of the table spec")
+                raise ValueError(f"{name} is varied by the grid; expected outside of the table spec")
         Spec.parse({name: value for name, value in table.items() if name not in ("attack", "audit")}, "")
         for name, kind in (("attack", AttackSpec), ("audit", AuditSpec)):
             _refuse_protocol(name, kind, table.get(name, {}))
@@ -105,7 +103,7 @@ class ComparisonGrid(SpecTable):
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> ComparisonGrid:
-        """The grid of a TOML text; of a Spec's the grid of one point.
+        """The grid of a TOML text, which may also be a Spec: then the grid of one point.
 
         Raises:
             UsageError: it is no TOML, or neither a valid grid nor a valid Spec.
@@ -117,7 +115,7 @@ class ComparisonGrid(SpecTable):
 
     @classmethod
     def of_spec(cls, spec: Spec) -> ComparisonGrid:
-        """The grid whose one point is a Spec, beside no defense."""
+        """The grid whose one point is a Spec, compared with no defense."""
         table = spec.table()
         for name in _FIXED:
             _drop(table, name)
@@ -145,7 +143,7 @@ class ComparisonGrid(SpecTable):
         return tomli_w.dumps(self.table())
 
     def data(self, fold: int) -> DataSpec:
-        """Which data a fold is."""
+        """The data of a fold."""
         return DataSpec.model_validate({**self.spec.get("data", {}), "fold": fold})
 
     def spec_of(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec:
@@ -166,14 +164,14 @@ class ComparisonGrid(SpecTable):
             },
         )
         if kind == "attack" and self.spec.get("attack", {}).get("target") == "training":
-            del table["trace"]["every"]  # what is attacked has to be kept
+            del table["trace"]["every"]  # messages that are attacked have to be recorded
         if kind == "attack":
             more = {"methods": self.attacks or None, "click_models": [click_model]}
             table["attack"] = {**self.spec.get("attack", {}), **more}
         elif kind == "audit":
             table["audit"] = self.spec.get("audit", {})
         spec = Spec.parse(table, "")
-        return spec if self.attacks else spec.with_strong_attacks()  # a cell says which attacks it ran
+        return spec if self.attacks else spec.with_strong_attacks()  # the Spec of a cell names its attacks
 
 
 def _refuse_protocol(name: str, kind: type[SpecTable], table: Any) -> None:
@@ -184,9 +182,6 @@ def _refuse_protocol(name: str, kind: type[SpecTable], table: Any) -> None:
 
 
 def _drop(table: Table, dotted: str) -> Any:
-    """Take a field out of a Spec's table; None where it is not there."""
+    """Remove a field from a Spec's table and return it; None where it is absent."""
     outer, _, inner = dotted.partition(".")
-    held = table.get(outer)
-    if inner:
-        return held.pop(inner, None) if isinstance(held, dict) else None
-    return table.pop(outer, None)
+    return table.get(outer, {}).pop(inner, None) if inner else table.pop(outer, None)

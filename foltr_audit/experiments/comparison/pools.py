@@ -1,6 +1,10 @@
 """Where pieces of work are done: processes of this machine, a Dask cluster, or a Ray cluster.
 
-The three give the same futures of `concurrent.futures`, so that one piece of code hands out the work.
+Each pool is a context that yields a `WorkerPool`, whose futures are those of `concurrent.futures`, so that
+one loop (in `workers.py`) hands out the work for all three.
+
+Local processes are those of loky, the copy inside joblib. `joblib.Parallel` itself does not fit: it takes
+pieces in a thread of its own, where locks on cells would be taken too, and gives up when a worker dies.
 """
 
 from __future__ import annotations
@@ -9,75 +13,103 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from foltr_audit.errors import FoltrAuditError, UsageError
+
+Work = Callable[[Any], Any]
 
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"),
     "1",
 )
 _CONNECT = 10
-"""Seconds until a scheduler counts as absent."""
-
-
-def _knock(address: str) -> None:
-    """See whether anything answers at the address of a scheduler.
-
-    Raises:
-        ValueError: it is no address.
-        OSError: nothing answers.
-    """
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    if not parts.hostname or parts.port is None:
-        raise ValueError("expected HOST:PORT")
-    socket.create_connection((parts.hostname, parts.port), timeout=_CONNECT).close()
+"""Seconds after which a scheduler that does not answer counts as absent."""
 
 
 class WorkerCrashError(Exception):
-    """A worker died over a piece; another one may have it."""
+    """The worker of a piece died; another worker may take the piece."""
 
 
-class WorkerPool(Protocol):
-    """Workers that are there, used as a context."""
+@dataclass(frozen=True, kw_only=True)
+class WorkerPool:
+    """Workers that are ready.
 
-    def slots(self) -> int:
-        """How many pieces can be worked on at once now."""
-        ...
+    Attributes:
+        submit: gives a piece to a worker, as the future of its result.
+        slots: how many pieces can be worked on at once now.
+        worker: what one worker is called in errors.
+        died: errors of a future whose worker died.
+        cluster: what the cluster is called in errors.
+        lost: errors that mean that there is no cluster any more.
+        own: errors among `lost` that the work itself raised.
+    """
 
-    def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """Have a worker do a piece."""
-        ...
+    submit: Callable[[Work, Any], Future[Any]]
+    slots: Callable[[], int]
+    worker: str
+    died: tuple[type[BaseException], ...]
+    cluster: str = ""
+    lost: tuple[type[BaseException], ...] = ()
+    own: tuple[type[BaseException], ...] = ()
 
-    def result(self, future: Future[Any]) -> Any:
-        """What a piece gave.
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Translate errors of the backend.
 
         Raises:
-            WorkerDiedError: nothing, since its worker died; another may be given it.
-            FoltrAuditError: nothing, since there is no cluster any more.
+            WorkerCrashError: the worker of a piece died.
+            FoltrAuditError: the cluster is gone.
         """
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None: ...
+        try:
+            yield
+        except self.died as error:
+            raise WorkerCrashError(f"{self.worker} died") from error
+        except self.own:
+            raise
+        except self.lost as error:
+            raise FoltrAuditError(
+                f"--scheduler: {self.cluster} is gone ({type(error).__name__}); "
+                "finished cells are kept: give --resume"
+            ) from error
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started meanwhile never hear of Ctrl-C: who started them ends them.
+def one_thread() -> Iterator[None]:
+    """Make kernels that this thread calls meanwhile run on one thread."""
+    import numba
 
-    This process does not hear of it for that moment either. (A blocked signal would only be late, but what
-    starts processes unblocks it.)
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+_TURN = threading.Lock()
+
+
+def _run_alone(work: Work, piece: Any) -> Any:
+    """In a worker of a cluster: do a piece on one thread, and one piece at a time."""
+    with _TURN, one_thread():
+        return work(piece)
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C: the process that starts them ends them.
+
+    An ignored signal is inherited, so that there is no moment in which a new process can print a traceback.
+    (A blocked signal would be inherited too, but what starts processes unblocks it.)
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -90,7 +122,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """In a worker: end when the process that started it has ended, however that was."""
+    """In a worker: end when the process that started it has ended, even if it was killed."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -100,22 +132,11 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Kernels that this thread calls meanwhile do not share their work among threads."""
-    import numba
+def _stop(executor: Any) -> None:
+    """Kill the workers of a loky executor.
 
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
-
-
-@contextmanager
-def _its_thread_may_fail() -> Iterator[None]:
-    """Loky's own thread may stumble over work that is taken back while it hands it out; nobody is told."""
+    Its own thread may stumble over work that is withdrawn while it hands it out; that traceback is hidden.
+    """
     before = threading.excepthook
 
     def hook(failed: threading.ExceptHookArgs) -> None:
@@ -124,212 +145,139 @@ def _its_thread_may_fail() -> Iterator[None]:
 
     threading.excepthook = hook
     try:
-        yield
+        executor.shutdown(wait=True, kill_workers=True)
     finally:
         threading.excepthook = before
 
 
-class LocalPool:
-    """Processes of this machine, one thread each."""
+@contextmanager
+def local_pool(processes: int) -> Iterator[WorkerPool]:
+    """Processes of this machine, one thread each; new ones are started after the death of a worker."""
+    from joblib.externals.loky import ProcessPoolExecutor
+    from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    def __init__(self, processes: int) -> None:
-        """Nothing is started before the first piece."""
-        self.processes = processes
-        self._executor: Any = None
+    executor: Any = None
 
-    def slots(self) -> int:
-        """As `WorkerPool`."""
-        return self.processes
-
-    def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """As `WorkerPool`; after the death of a worker new ones are started."""
-        from joblib.externals.loky import ProcessPoolExecutor
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        if self._executor is not None:
+    def submit(work: Work, piece: Any) -> Future[Any]:
+        nonlocal executor
+        if executor is not None:
             try:
-                found: Future[Any] = self._executor.submit(work, piece)
+                found: Future[Any] = executor.submit(work, piece)
             except BrokenProcessPool:
-                self._stop()
+                _stop(executor)
             else:
                 return found
-        self._executor = ProcessPoolExecutor(
-            self.processes, env=_ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+        executor = ProcessPoolExecutor(
+            processes, env=_ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
         )
-        with _deaf_to_ctrl_c():
-            first: Future[Any] = self._executor.submit(work, piece)
+        with _without_ctrl_c():
+            first: Future[Any] = executor.submit(work, piece)  # starts all processes
         return first
 
-    def result(self, future: Future[Any]) -> Any:
-        """As `WorkerPool`."""
-        from joblib.externals.loky.process_executor import BrokenProcessPool
+    try:
+        yield WorkerPool(
+            submit=submit, slots=lambda: processes, worker="a worker process", died=(BrokenProcessPool,)
+        )
+    finally:
+        if executor is not None:
+            _stop(executor)
 
+
+def _knock(address: str) -> None:
+    """Check that something answers at the address of a scheduler; Dask and Ray themselves try for long.
+
+    Raises:
+        ValueError: it is no address.
+        OSError: nothing answers.
+    """
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    if not parts.hostname or parts.port is None:
+        raise ValueError("expected HOST:PORT")
+    socket.create_connection((parts.hostname, parts.port), timeout=_CONNECT).close()
+
+
+@contextmanager
+def dask_pool(address: str | None, jobs: int | None) -> Iterator[WorkerPool]:
+    """A Dask cluster, or one that is started on this machine and ends with the work.
+
+    Raises:
+        UsageError: Dask is not installed, or no scheduler answers.
+    """
+    try:
+        from distributed import Client, KilledWorker, LocalCluster
+        from distributed.comm import resolve_address
+    except ImportError as error:
+        raise UsageError(
+            "--backend dask: Dask is not installed; expected pip install 'foltr-audit[dask]'"
+        ) from error
+    for name in ("distributed", "distributed.client"):  # a lost cluster is reported in one line, by us
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with ExitStack() as stack:
         try:
-            return future.result()
-        except BrokenProcessPool as error:
-            raise WorkerCrashError("a worker process died") from error
-
-    def _stop(self) -> None:
-        if self._executor is not None:
-            with _its_thread_may_fail():
-                self._executor.shutdown(wait=True, kill_workers=True)
-            self._executor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-
-
-def _with_one_thread(work: Callable[[Any], Any], piece: Any) -> Any:
-    """In a worker of a cluster: do a piece on one thread, and one piece at a time."""
-    with _TURN, one_thread():
-        return work(piece)
-
-
-_TURN = threading.Lock()
-
-
-class DaskPool:
-    """A Dask cluster, or one that is started on this machine and ends with the work."""
-
-    def __init__(self, address: str | None, jobs: int | None) -> None:
-        """Nothing is reached or started yet."""
-        self.address = address
-        self.jobs = jobs
-        self._stack = ExitStack()
-
-    def slots(self) -> int:
-        """As `WorkerPool`: its workers, whatever their threads."""
-        try:
-            found = len(self._client.ncores())
-        except (OSError, CancelledError, TimeoutError) as error:
-            raise self._gone() from error
-        return min(found, self.jobs or found)
-
-    def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """As `WorkerPool`."""
-        try:
-            found: Future[Any] = self._executor.submit(_with_one_thread, work, piece)
-        except (OSError, CancelledError, TimeoutError) as error:
-            raise self._gone() from error
-        return found
-
-    def result(self, future: Future[Any]) -> Any:
-        """As `WorkerPool`."""
-        from distributed import KilledWorker
-
-        try:
-            return future.result()
-        except KilledWorker as error:
-            raise WorkerCrashError("a Dask worker died") from error
-        except (OSError, CancelledError) as error:
-            raise self._gone() from error
-
-    def _gone(self) -> FoltrAuditError:
-        where = self.address or "of this machine"
-        return FoltrAuditError(
-            f"--scheduler: the Dask scheduler {where} is gone; finished cells are kept: give --resume"
+            with _without_ctrl_c():
+                where: Any = address
+                if address is not None:
+                    _knock(resolve_address(address))
+                else:
+                    where = LocalCluster(
+                        n_workers=jobs,
+                        threads_per_worker=1,
+                        dashboard_address=None,
+                        silence_logs=logging.CRITICAL,
+                    )
+                    stack.enter_context(where)
+                client = stack.enter_context(Client(where, timeout=_CONNECT, set_as_default=False))
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"--scheduler: {address}: no Dask scheduler answers: {error}") from error
+        executor = client.get_executor(pure=False)
+        yield WorkerPool(
+            submit=lambda work, piece: executor.submit(_run_alone, work, piece),
+            slots=lambda: min(len(client.ncores()), jobs or sys.maxsize),  # workers, whatever their threads
+            worker="a Dask worker",
+            died=(KilledWorker,),
+            cluster=f"the Dask scheduler {address or 'of this machine'}",
+            lost=(OSError, CancelledError, TimeoutError),
         )
 
-    def __enter__(self) -> Self:
-        try:
-            from distributed import Client, LocalCluster
-            from distributed.comm import resolve_address
-        except ImportError as error:
-            raise UsageError(
-                "--backend dask: Dask is not installed; expected pip install 'foltr-audit[dask]'"
-            ) from error
-        for name in ("distributed", "distributed.client"):  # the end of work is told in one line
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        try:
-            with _deaf_to_ctrl_c():
-                where: Any = self.address
-                if where is not None:
-                    _knock(resolve_address(where))
-                else:
-                    where = self._stack.enter_context(
-                        LocalCluster(
-                            n_workers=self.jobs,
-                            threads_per_worker=1,
-                            dashboard_address=None,
-                            silence_logs=logging.CRITICAL,
-                        )
-                    )
-                self._client = self._stack.enter_context(
-                    Client(where, timeout=_CONNECT, set_as_default=False)
-                )
-            self._executor = self._client.get_executor(pure=False)
-        except (OSError, ValueError, TypeError) as error:
-            self._stack.close()
-            raise UsageError(f"--scheduler: {self.address}: no Dask scheduler answers: {error}") from error
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+@contextmanager
+def ray_pool(address: str | None, jobs: int | None) -> Iterator[WorkerPool]:
+    """A Ray cluster, or one that is started on this machine and ends with the work.
 
-
-class RayPool:
-    """A Ray cluster, or one that is started on this machine and ends with the work."""
-
-    def __init__(self, address: str | None, jobs: int | None) -> None:
-        """Nothing is reached or started yet."""
-        self.address = address
-        self.jobs = jobs
-        self._stack = ExitStack()
-
-    def slots(self) -> int:
-        """As `WorkerPool`: its cores."""
+    Raises:
+        UsageError: Ray is not installed, or no cluster answers.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
         import ray
-
-        found = int(ray.cluster_resources().get("CPU", 0))
-        return min(found, self.jobs or found)
-
-    def submit(self, work: Callable[[Any], Any], piece: Any) -> Future[Any]:
-        """As `WorkerPool`."""
-        found: Future[Any] = self._remote.remote(work, piece).future()
-        return found
-
-    def result(self, future: Future[Any]) -> Any:
-        """As `WorkerPool`."""
         from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
-
-        try:
-            return future.result()
-        except WorkerCrashedError as error:
-            raise WorkerCrashError("a Ray worker died") from error
-        except RayTaskError:
-            raise
-        except RayError as error:
-            raise FoltrAuditError(
-                f"--scheduler: the Ray cluster failed: {error}; finished cells are kept: give --resume"
-            ) from error
-
-    def __enter__(self) -> Self:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError as error:
-            raise UsageError(
-                "--backend ray: Ray is not installed; expected pip install 'foltr-audit[ray]'"
-            ) from error
-        try:
-            if self.address not in (None, "auto", "local"):
-                _knock(str(self.address))
-            with _deaf_to_ctrl_c():
-                ray.init(
-                    address=self.address,
-                    num_cpus=None if self.address else self.jobs,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    include_dashboard=None if self.address else False,
-                )
-        except (ConnectionError, OSError, ValueError, RuntimeError) as error:
-            raise UsageError(f"--scheduler: {self.address}: no Ray cluster answers: {error}") from error
-        self._stack.callback(ray.shutdown)
-        self._remote = ray.remote(num_cpus=1, max_retries=3)(_with_one_thread)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    except ImportError as error:
+        raise UsageError(
+            "--backend ray: Ray is not installed; expected pip install 'foltr-audit[ray]'"
+        ) from error
+    try:
+        if address not in (None, "auto", "local"):
+            _knock(str(address))
+        with _without_ctrl_c():
+            ray.init(
+                address=address,
+                num_cpus=None if address else jobs,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                include_dashboard=None if address else False,
+            )
+    except (ConnectionError, OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--scheduler: {address}: no Ray cluster answers: {error}") from error
+    remote = ray.remote(num_cpus=1, max_retries=3)(_run_alone)
+    try:
+        yield WorkerPool(
+            submit=lambda work, piece: remote.remote(work, piece).future(),
+            slots=lambda: min(int(ray.cluster_resources().get("CPU", 0)), jobs or sys.maxsize),
+            worker="a Ray worker",
+            died=(WorkerCrashedError,),
+            cluster="the Ray cluster",
+            lost=(RayError,),
+            own=(RayTaskError,),
+        )
+    finally:
+        ray.shutdown()

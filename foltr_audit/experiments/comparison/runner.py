@@ -1,10 +1,11 @@
-"""Runs the cells of a comparison that are not done yet, each by one process, and stores them one by one."""
+"""Runs the cells of a comparison that are not finished yet, each in one process, and stores them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import cache
 from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
@@ -18,16 +19,16 @@ from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOOK_AGAIN = 0.5
-"""Seconds between looks at a cell that another process runs."""
+"""Seconds between checks of a cell that another process runs."""
 
 
 class CellRun(NamedTuple):
-    """What a worker sends back of a cell.
+    """What a worker returns for a cell.
 
     Attributes:
         number: which of the cells it is.
-        files: what it found.
-        seconds: what it took.
+        files: its results.
+        seconds: how long it took.
         problem: why it could not be run; then there are no files.
         exit_code: of that problem.
     """
@@ -48,19 +49,21 @@ class CellFailure(NamedTuple):
 
     @property
     def error(self) -> FoltrAuditError:
-        """The same as an error to end with."""
+        """The same as an error to raise."""
         kinds = {kind.exit_code: kind for kind in (FoltrAuditError, UsageError, TraceError)}
         return kinds.get(self.exit_code, FoltrAuditError)(self.why)
 
 
 def run_cell(spec: Spec, study: Runner) -> Files:
-    """Run one Spec and pack what it found."""
+    """Run one Spec and pack its results."""
     cell = study.run(spec)
     return files_of(cell, study.setup(spec))
 
 
-_KEPT: dict[str, Runner] = {}
-"""The last study of this process, whose data the next cell may need too."""
+@cache
+def _shared_runner() -> Runner:
+    """The runner of this process, whose data the next cell may need too."""
+    return Runner(with_undefended=False)
 
 
 def work(piece: tuple[int, Table]) -> CellRun:
@@ -69,9 +72,8 @@ def work(piece: tuple[int, Table]) -> CellRun:
     start = time.perf_counter()
     files: Files = {}
     problem, code = "", 0
-    study = _KEPT.setdefault("", Runner(with_undefended=False))
     try:
-        files = run_cell(Spec.parse(table, ""), study)
+        files = run_cell(Spec.parse(table, ""), _shared_runner())
     except FoltrAuditError as error:
         problem, code = str(error), error.exit_code
     except MemoryError:
@@ -86,9 +88,9 @@ def run_cells(
     progress: Progress = SILENT,
     name: str = "cells",
 ) -> list[CellFailure]:
-    """Run every cell that is not stored yet; those that cannot be run are returned.
+    """Run every cell that is not stored yet, and return the failures.
 
-    Another process may work on the same folder: no cell is run by both, and its cells are waited for.
+    Another process may work on the same folder: no cell is run by both, and this one waits for the other.
 
     Raises:
         FoltrAuditError: the folder cannot be written, or a worker died.
@@ -109,21 +111,21 @@ class _CellRunner:
 
     def failures(self) -> list[CellFailure]:
         failed: list[CellFailure] = []
-        todo = first_of_each_sort(self.specs)
+        todo = first_of_each_sort(self.specs)  # so that the time left is known early
         while todo:
             self.elsewhere = []
-            failed += self._once(todo)
+            failed += self._run_free_cells(todo)
             todo = self.elsewhere
             if todo:
                 time.sleep(_LOOK_AGAIN)
         return failed
 
-    def _once(self, todo: Sequence[int]) -> list[CellFailure]:
-        """One walk over the cells; those that another process holds are left for the next."""
+    def _run_free_cells(self, todo: Sequence[int]) -> list[CellFailure]:
+        """One pass over the cells; those that another process holds are left for the next pass."""
         failed = []
         missing = [number for number in todo if not self._finished(number)]
         try:
-            with closing(self.workers.results(work, self._claimed(missing))) as results:
+            with closing(self.workers.results(work, self._claim_cells(missing))) as results:
                 for ran in results:
                     spec = self.specs[ran.number]
                     if ran.problem:
@@ -147,14 +149,14 @@ class _CellRunner:
             return True
         return False
 
-    def _claimed(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The cells that nobody else runs, claimed one by one as workers ask for them."""
+    def _claim_cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The cells that no other process runs, claimed one by one as workers ask for them."""
         for number in numbers:
             spec = self.specs[number]
             claim = self.folder.claim(spec)
             if claim is None:
                 self.elsewhere.append(number)
-            elif self._finished(number):  # while this process was waiting
+            elif self._finished(number):  # by another process, since the check in `_run_free_cells`
                 claim.release()
             else:
                 self.held[number] = claim

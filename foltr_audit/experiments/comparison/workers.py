@@ -1,7 +1,7 @@
 """Runs pieces of work side by side: on the cores of this machine, or on a Dask or Ray cluster.
 
-Pieces are handed out one by one by the process that asks, as workers get free; results come back in any
-order. Nothing that is read from disk is run.
+The process that asks hands out the pieces one by one, as workers become free; results come back in any order.
+Nothing that is read from disk is executed.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, TypeVar
 
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.experiments.comparison.pools import (
-    DaskPool,
-    LocalPool,
-    RayPool,
     WorkerCrashError,
     WorkerPool,
+    dask_pool,
+    local_pool,
     one_thread,
+    ray_pool,
 )
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _AHEAD = 1
-"""Pieces that are handed out beyond one per worker, so that none waits for its next."""
+"""Pieces that are handed out beyond one per worker, so that no worker waits for its next piece."""
 
 _DEATHS = 3
-"""Deaths of workers one after the other, with nothing finished between them, that end the work."""
+"""Deaths of workers in a row, with nothing finished in between, that end the work."""
 
 _LOOK_AGAIN = 5.0
-"""Seconds between looks at a cluster whose workers come and go."""
+"""Seconds between looks at a cluster, whose workers come and go."""
 
 _PATIENCE = 60.0
 """Seconds that a cluster may be without workers."""
@@ -76,21 +76,21 @@ class Workers:
         """How many pieces are worked on at once now; asks a cluster that has an address.
 
         Raises:
-            UsageError: the backend is not installed, or its scheduler is not reached.
+            UsageError: the backend is not installed, or its scheduler does not answer.
         """
         if self.address is None:
             return self.processes
-        with self._pool(1) as pool:
+        with self._pool(1) as pool, pool.errors():
             return max(1, pool.slots())
 
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
-        """The result of each piece as it comes, in any order; pieces are asked for as workers get free.
+        """The result of each piece as it comes, in any order; pieces are asked for as workers become free.
 
-        No worker is started before there is a piece. A piece whose worker dies is given to another one. Where
+        No worker is started before there is a piece. A piece whose worker dies is given to another one. When
         this iterator is closed, local workers are killed.
 
         Raises:
-            UsageError: the backend is not installed, or its scheduler is not reached.
+            UsageError: the backend is not installed, or its scheduler does not answer.
             FoltrAuditError: workers died again and again, or the cluster is gone.
         """
         pieces = iter(pieces)
@@ -98,88 +98,66 @@ class Workers:
             with one_thread():
                 yield from map(work, pieces)
             return
-        most = self.processes if self.backend == "local" else 1
-        first = list(islice(pieces, most))
+        # A local pool starts all its processes at once: never more than there are pieces.
+        first = list(islice(pieces, self.processes if self.backend == "local" else 1))
         if first:
             with self._pool(len(first)) as pool:
-                yield from _TaskDispatcher(pool, work, first, pieces).results()
+                yield from _results(pool, work, chain(first, pieces))
 
     def _pool(self, pieces: int) -> AbstractContextManager[WorkerPool]:
         if self.backend == "local":
-            return LocalPool(min(self.processes, pieces))
-        return (DaskPool if self.backend == "dask" else RayPool)(self.address, self.jobs)
+            return local_pool(min(self.processes, pieces))
+        return (dask_pool if self.backend == "dask" else ray_pool)(self.address, self.jobs)
 
 
-class _TaskDispatcher:
-    """Hands pieces to a pool and takes results from it.
-
-    Args:
-        pool: where they are done.
-        work: what is done.
-        first: pieces that are taken already.
-        more: the others.
-    """
-
-    def __init__(self, pool: WorkerPool, work: Callable[[T], R], first: list[T], more: Iterator[T]) -> None:
-        self.pool = pool
-        self.work = work
-        self.todo: list[Any] = first[::-1]
-        self.more: Iterator[Any] = more
-        self.out: dict[Future[Any], Any] = {}
-        self.deaths = 0
-        self.slots = 1
-
-    def results(self) -> Iterator[Any]:
-        while self._hand_out():
-            done, _ = wait(self.out, timeout=_LOOK_AGAIN, return_when=FIRST_COMPLETED)
-            died: WorkerCrashError | None = None
-            for future in done:
-                piece = self.out.pop(future)
-                try:
-                    result = self.pool.result(future)
-                except WorkerCrashError as error:
-                    self.todo.append(piece)
-                    died = error
-                else:
-                    self.deaths = 0
-                    yield result
-            if died is not None:
-                self._count(died)
-
-    def _hand_out(self) -> bool:
-        """Keep every worker busy; False where all is done."""
-        if self.out or self.todo:
-            self._look()
-        while len(self.out) < self.slots + _AHEAD:
-            piece = self.todo.pop() if self.todo else next(self.more, _END)
-            if piece is _END:
-                break
-            self.out[self.pool.submit(self.work, piece)] = piece
-        return bool(self.out)
-
-    def _look(self) -> None:
-        """See how many workers there are; a cluster that stays without any is given up.
-
-        Raises:
-            FoltrAuditError: there are none.
-        """
-        start = time.monotonic()
-        while not (found := self.pool.slots()):
-            if time.monotonic() - start > _PATIENCE:
-                raise FoltrAuditError(
-                    f"--scheduler: no worker for {_PATIENCE:g} seconds; finished cells are kept: "
-                    "start workers and give --resume"
-                )
-            time.sleep(_LOOK_AGAIN / 10)
-        self.slots = found
-
-    def _count(self, died: WorkerCrashError) -> None:
-        self.deaths += 1
-        if self.deaths >= _DEATHS:
+def _results(pool: WorkerPool, work: Callable[[T], R], pieces: Iterator[T]) -> Iterator[R]:
+    """Keep every worker of a pool busy, and yield results as they come."""
+    out: dict[Future[Any], T] = {}
+    slots = deaths = 0
+    died: WorkerCrashError | None = None
+    while True:
+        if out or died or not slots:  # a cluster that ends after the last piece is no problem
+            slots = _wait_for_slots(pool)
+        for piece in islice(pieces, max(0, slots + _AHEAD - len(out))):
+            with pool.errors():
+                out[pool.submit(work, piece)] = piece
+        if not out:
+            return
+        done, _ = wait(out, timeout=_LOOK_AGAIN, return_when=FIRST_COMPLETED)
+        died = None
+        for future in done:
+            piece = out.pop(future)
+            try:
+                with pool.errors():
+                    result = future.result()
+            except WorkerCrashError as error:
+                pieces, died = chain([piece], pieces), error
+            else:
+                deaths = 0
+                yield result
+        deaths += died is not None
+        if deaths >= _DEATHS:
             raise FoltrAuditError(
-                f"{died}, {_DEATHS} times without finishing anything, perhaps for want of memory; "
+                f"{died}, {_DEATHS} times in a row without finishing anything, perhaps for lack of memory; "
                 "finished cells are kept: give --resume with fewer --jobs"
             ) from died
 
 
-_END = object()
+def _wait_for_slots(pool: WorkerPool) -> int:
+    """How many pieces can be worked on at once, as soon as that is at least one.
+
+    Raises:
+        FoltrAuditError: the cluster stays without workers.
+    """
+    start = time.monotonic()
+    while True:
+        with pool.errors():
+            slots = pool.slots()
+        if slots:
+            return slots
+        if time.monotonic() - start > _PATIENCE:
+            raise FoltrAuditError(
+                f"--scheduler: no worker for {_PATIENCE:g} seconds; finished cells are kept: "
+                "start workers and give --resume"
+            )
+        time.sleep(_LOOK_AGAIN / 10)

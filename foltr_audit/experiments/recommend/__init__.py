@@ -1,1 +1,1 @@
-"""Recommending a defense: a search for the best nDCG@10 among those that keep limits on what leaks."""
+"""Recommends a defense: the one with the best nDCG@10 within limits on what leaks."""

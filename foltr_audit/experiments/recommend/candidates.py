@@ -1,4 +1,4 @@
-"""Judges candidates on the validation part: accounting first, then training and attacks for what is left."""
+"""Scores candidates on the validation part: accounting first, then training and attacks for the rest."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ VALIDATION = "vali"
 
 @dataclass(frozen=True)
 class LeakEstimate:
-    """What an attack found: its AUC over the documents of lists with a click.
+    """The AUC of an attack over the documents of lists with a click.
 
     Attributes:
         method: the attack.
         auc: its AUC.
-        interval: of 95 % over queries; None where fewer than two speak.
+        interval: the 95 % interval over queries; None where fewer than two have a value.
     """
 
     method: str
@@ -47,21 +47,21 @@ class LeakEstimate:
 
     @property
     def upper(self) -> float | None:
-        """The most that it may be."""
+        """The upper end of the interval."""
         return None if self.interval is None else self.interval[1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateResult:
-    """One candidate and what is known of it.
+    """One candidate and its results.
 
     Attributes:
         point: the candidate.
-        proven: its chain and bound; None where accounting refused it.
-        refused: why, where it did.
-        failed: why it could not be run; empty where it was.
+        proven: its chain and bound; None where accounting rejected it.
+        refused: why accounting rejected it.
+        failed: why it could not be run; empty where it was run.
         ndcg: mean nDCG@10 on the validation part over repetitions; NaN where it was not run.
-        leak: the attack with the largest upper end; None where none ran.
+        leak: the attack with the largest upper end; None where no attack ran.
         score: None where it was not run.
     """
 
@@ -75,7 +75,7 @@ class CandidateResult:
 
 
 class CandidateEvaluator:
-    """Runs candidates and remembers what was found; call it with a batch."""
+    """Runs batches of candidates and stores their results in `judged`."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class CandidateEvaluator:
 
         Args:
             accountant: of the experiment, whose Spec holds the attack protocol.
-            folder: where cells are kept, and found again.
+            folder: where cells are stored, and found again.
             workers: who runs them.
-            total: how many candidates there are to be, for the progress.
-            runs: repetitions of each, from 0.
-            progress: told of every cell.
+            total: number of candidates of the whole search, for the progress.
+            runs: repetitions of each candidate, numbered from 0.
+            progress: shows every cell.
         """
         self.accountant = accountant
         self.folder = folder
@@ -107,8 +107,8 @@ class CandidateEvaluator:
         self.lost: list[CellFailure] = []
 
     def __call__(self, points: Sequence[CandidatePoint]) -> list[CandidateScore | None]:
-        """Score candidates; None for one that accounting refused or that could not be run."""
-        answers = {point: self.accountant.proven(point) for point in points}
+        """Score candidates; None for one that accounting rejected or that could not be run."""
+        answers = {point: self.accountant.prove(point) for point in points}
         proven = {point: found for point, found in answers.items() if isinstance(found, CandidateProof)}
         specs = {point: self.specs(found) for point, found in proven.items()}
         every = list(dict.fromkeys(spec for several in specs.values() for spec in several))
@@ -118,7 +118,7 @@ class CandidateEvaluator:
         self.lost += failed
         why = {one.spec: one.why for one in failed}
         for point in points:
-            self.judged.append(self._judged(point, answers[point], specs.get(point, []), why))
+            self.judged.append(self._evaluate(point, answers[point], specs.get(point, []), why))
         return [one.score for one in self.judged[first - 1 :]]
 
     def specs(self, proven: CandidateProof) -> list[Spec]:
@@ -126,12 +126,13 @@ class CandidateEvaluator:
         base, attack = self.accountant.setup.spec, None
         if base.attack is not None and self.accountant.limits.max_auc is not None:
             attack = changed_protocol(base.attack, {"on": (VALIDATION,)})
+        # Only the trained model counts, so that the rounds before it need no evaluation.
         train = base.train.model_copy(update={"evaluate_every": base.train.rounds})
         blank = base.model_copy(update={"train": train, "attack": attack}).table()
         defended = Spec.parse({**blank, "defense": list(proven.defense)}, "")
         return [defended.model_copy(update={"repetition": run}) for run in range(self.runs)]
 
-    def _judged(
+    def _evaluate(
         self,
         point: CandidatePoint,
         answer: CandidateProof | CandidateRejection,
@@ -161,9 +162,9 @@ class CandidateEvaluator:
 
 
 def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:
-    """The attack with the largest upper end of the AUC's interval, pooled over repetitions; None without one.
+    """The attack with the largest upper end of its AUC's interval, pooled over repetitions; None without one.
 
-    Guesses that read no message are no attack.
+    Baselines, which read no message, do not count.
     """
     pieces = [cell.evidence for cell in cells if cell.evidence is not None]
     if not pieces:

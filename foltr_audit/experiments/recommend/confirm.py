@@ -1,6 +1,6 @@
-"""Cells that confirm a chosen candidate: fresh repetitions on the test part, beside no defense, and an audit.
+"""Cells that confirm a chosen candidate: an audit, and new repetitions on the test part next to no defense.
 
-None of what they find was used to choose.
+None of their results is used for the choice.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ def confirm(
     trials: int,
     progress: Progress = SILENT,
 ) -> list[CellFailure]:
-    """Run a candidate and no defense again, and audit the candidate; the folder's list names these cells.
+    """Run a candidate and no defense again, and audit the candidate; the folder's index lists these cells.
 
     Args:
         base: the experiment without a defense, with its attack protocol.
         point: the candidate.
         limits: whose view and delta are audited.
         study: with the data of the experiment.
-        folder: where cells are kept.
+        folder: where cells are stored.
         workers: who runs them.
-        first_run: the first repetition that the search did not have.
+        first_run: the first repetition that the search did not use.
         runs: repetitions.
         trials: of the audit, under each hypothesis.
-        progress: told of every cell.
+        progress: shows every cell.
 
     Raises:
         FoltrAuditError: the folder cannot be written, or a worker died.
     """
-    grid = confirming_grid(base, point, limits, runs=runs, trials=trials)
+    grid = confirmation_grid(base, point, limits, runs=runs, trials=trials)
     cells = [
         _fresh(cell, limits, first_run)
         for cell in GridExpansion(grid, study, {}).cells()
@@ -64,17 +64,17 @@ def confirm(
 
 
 def _fresh(cell: CellPlan, limits: PrivacyLimits, first_run: int) -> CellPlan:
-    """A cell in repetitions of its own; without attacks where the observer has no single message."""
+    """A cell in a new repetition; without attacks where the observer sees no single message."""
     update: dict[str, Any] = {"repetition": first_run + cell.spec.repetition}
     if cell.kind == "attack" and not limits.single:
         update["attack"] = None
     return cell._replace(spec=cell.spec.model_copy(update=update))
 
 
-def confirming_grid(
+def confirmation_grid(
     base: Spec, point: CandidatePoint, limits: PrivacyLimits, *, runs: int, trials: int
 ) -> ComparisonGrid:
-    """The grid of one candidate beside no defense, on the test part."""
+    """The grid of one candidate and no defense, on the test part."""
     attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
     audit = AuditSpec(trials=trials, views=(limits.view,))
     table = ComparisonGrid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()

@@ -1,4 +1,4 @@
-"""What a recommended defense must keep to."""
+"""The limits that a recommended defense must keep."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.observer_views import without_lists
 
 LEAST_EPS = 1e-4
-"""The smallest limit on epsilon that is searched below."""
+"""The smallest limit on epsilon."""
 
 ROUNDING = 1.0 + 1e-9
-"""How many times its target a bound may be, as in `accounting.calibrate`."""
+"""How many times its target a bound may be, as in `auditing.noise_for_target`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class PrivacyLimits:
     """Limits on what one observer may learn.
 
     Attributes:
-        max_eps: most epsilon of one message for one interaction, as accounting proves it; infinite for none.
-        max_auc: most AUC of the best attack, kept by the upper end of its 95 % interval; None for none.
-        view: `individual`, a server that sees what each client sends: with secure aggregation that is the
-            sum; `aggregate`, one that gets sums only, because something outside of the chain adds up. With
-            `+lists` the epsilon has to hold for a server that sees the shown lists as well; attacks always
+        max_eps: the largest proven epsilon of one message for one interaction; infinite for no limit.
+        max_auc: the largest upper end of the best attack's 95 % interval of AUC; None for no limit.
+        view: `individual`, a server that sees what each client sends, which is the sum under secure
+            aggregation; `aggregate`, one that gets only sums, which something outside of the chain computes.
+            With `+lists` the epsilon must also hold for a server that sees the shown lists; attacks always
             see them.
         delta: of an epsilon that is not pure.
 
@@ -51,7 +51,7 @@ class PrivacyLimits:
         if not self.single and self.max_auc is not None:
             raise UsageError(
                 f"--max-attack-auc: attacks read single messages, and --view {self.view} grants none; "
-                "leave it out, or expected --view individual"
+                "expected none, or --view individual"
             )
 
     @property
@@ -66,7 +66,7 @@ class PrivacyLimits:
     def excess(self, auc_upper: float | None) -> float:
         """By how much the upper end of an attack's interval exceeds the limit; at most 0 within it.
 
-        Where attacks are limited and none could run, nothing is known of them: the most there can be.
+        Where attacks are limited and none could run, this is 1, the largest excess: nothing is known.
         """
         if self.max_auc is None:
             return -1.0

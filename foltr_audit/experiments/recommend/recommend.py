@@ -1,4 +1,4 @@
-"""A whole recommendation: proofs first, then the search on the validation part, then the test part once."""
+"""A whole recommendation: proofs, then the search on the validation part, then the test part once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult
-from foltr_audit.experiments.recommend.confirm import confirm, confirming_grid
+from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.search import best, search
 from foltr_audit.experiments.recommend.space import (
@@ -34,9 +34,9 @@ class SearchBudget:
     """How much is run.
 
     Attributes:
-        candidates: that are asked for.
-        search_runs: repetitions of each.
-        runs: repetitions that confirm the chosen one.
+        candidates: candidates of the search.
+        search_runs: repetitions of each candidate.
+        runs: repetitions that confirm the chosen candidate.
         trials: of its audit, under each hypothesis.
 
     Raises:
@@ -61,16 +61,16 @@ class SearchBudget:
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         base: the experiment without a defense.
-        limits: what had to be kept to.
+        limits: the limits of the search.
         effort: how much was run.
-        data: plain facts of the data, see `study.data_facts`.
-        refused: defenses of which nothing is proven within the limit, before any candidate was made.
-        judged: the candidates in the order of asking; a candidate may come twice.
-        chosen: number of the best one; None where none keeps to the limits.
+        data: plain facts of the data, see `runner.data_facts`.
+        refused: defenses that cannot be proven to keep the limit, with any amount of noise.
+        judged: the candidates in the order of the search; a candidate may occur twice.
+        chosen: index of the best candidate; None where none keeps the limits.
         lost: cells of the confirmation that could not be run.
     """
 
@@ -97,33 +97,27 @@ def recommend(
     workers: Workers,
     progress: Progress = SILENT,
 ) -> Recommendation:
-    """Search for the defense with the best nDCG@10 that keeps to limits, and confirm it.
+    """Search for the defense with the best nDCG@10 within limits, and confirm it.
 
-    What is run on the way is kept in the folder; the same Spec, limits and numbers find it there again.
+    The folder stores all cells; a search with the same Spec, limits and effort finds them there again.
 
     Args:
         base: the experiment, with its attack protocol; its own defense does not matter.
-        limits: what has to be kept to.
+        limits: the limits that the defense must keep.
         effort: how much is run.
-        folder: where cells are kept.
+        folder: where cells are stored.
         workers: who runs them.
-        progress: told of every cell.
+        progress: shows every cell.
 
     Raises:
         UsageError: messages that no bound is known for, or the extra is not installed.
         FoltrAuditError: the folder cannot be written, or no candidate at all could be run.
     """
     study = Runner(progress, with_undefended=False)
-    base = base.model_copy(
-        update={
-            "defense": ("none",),
-            "repetition": 0,
-            "trace": base.trace.model_copy(update={"every": 0}),
-        }
-    )
-    confirming_grid(
-        base, CandidatePoint("none"), limits, runs=effort.runs, trials=effort.trials
-    )  # or refuse it now
+    trace = base.trace.model_copy(update={"every": 0})
+    base = base.model_copy(update={"defense": ("none",), "repetition": 0, "trace": trace})
+    # An audit that cannot be confirmed in the end is refused before the search.
+    confirmation_grid(base, CandidatePoint("none"), limits, runs=effort.runs, trials=effort.trials)
     setup = study.setup(base)
     accountant = CandidateAccountant(setup, limits)
     space = SearchSpace.of(accountant)

@@ -1,7 +1,7 @@
-"""The search: batches of candidates from Optuna's tree-structured Parzen estimator, told in order.
+"""The search: batches of candidates from Optuna's tree-structured Parzen estimator, reported in order.
 
-Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna counts what
-breaks a limit among the bad candidates, the more the further it is beyond it.
+Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna ranks
+candidates that break a limit below all others, by how far they exceed it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.optional_dependencies import package, quiet
 
 BATCH = 4
-"""Candidates that are asked for before any of them is told: the same for any number of processes."""
+"""Candidates that are drawn before any score is reported; fixed, so that a seed gives the same search for any
+number of processes."""
 
 _EXCESS = "excess"
 
@@ -26,7 +27,7 @@ class CandidateScore:
 
     Attributes:
         utility: 0 to 1, higher is better.
-        excess: by how much it breaks a limit; at most 0 where it keeps to it, never above 1.
+        excess: by how much it breaks a limit; at most 0 where it keeps it, never above 1.
     """
 
     utility: float
@@ -34,7 +35,7 @@ class CandidateScore:
 
     @property
     def feasible(self) -> bool:
-        """Whether it keeps to the limit."""
+        """Whether it keeps the limit."""
         return self.excess <= 0
 
 
@@ -47,13 +48,13 @@ Judge = Callable[[Sequence[CandidatePoint]], Sequence[CandidateScore | None]]
 def search(
     space: SearchSpace, judge: Judge, candidates: int, streams: Streams
 ) -> list[tuple[CandidatePoint, CandidateScore | None]]:
-    """Ask for candidates in batches and have them judged; in the order of asking, the same for a seed.
+    """Draw candidates in batches and score them; the order is the same for a seed.
 
-    How it starts, see `SearchSpace.starts`. To the sampler a candidate that could not be scored is the worst
-    that can be.
+    `SearchSpace.starts` fixes the first candidates. The sampler sees a candidate without a score as the worst
+    possible one.
 
     Args:
-        space: what there is.
+        space: the candidates that exist.
         judge: called once per batch of at most `BATCH`.
         candidates: how many.
         streams: named random streams; the sampler's seed is drawn from one.
@@ -73,12 +74,12 @@ def search(
             study.enqueue_trial(parameters)
         while len(found) < candidates:
             trials = [study.ask() for _ in range(min(BATCH, candidates - len(found)))]
-            points = [space.suggested(trial) for trial in trials]
+            points = [space.suggest(trial) for trial in trials]
             scores = judge(points)
             for trial, score in zip(trials, scores, strict=True):
-                told = score or _WORST
-                trial.set_user_attr(_EXCESS, told.excess)
-                study.tell(trial, told.utility)
+                known = score or _WORST
+                trial.set_user_attr(_EXCESS, known.excess)
+                study.tell(trial, known.utility)
             found += zip(points, scores, strict=True)
     return found
 
@@ -88,10 +89,6 @@ def _constraints(trial: Any) -> tuple[float]:
 
 
 def best(found: Sequence[tuple[CandidatePoint, CandidateScore | None]]) -> int | None:
-    """Number of the best candidate that keeps to the limit, of equals the first; None where none does."""
-    numbers = [number for number, (_, score) in enumerate(found) if score is not None and score.feasible]
-    return max(numbers, key=lambda number: _utility(found[number][1]), default=None)
-
-
-def _utility(score: CandidateScore | None) -> float:
-    return -float("inf") if score is None else score.utility
+    """Index of the best candidate that keeps the limit, of equals the first; None where none does."""
+    utilities = {number: score.utility for number, (_, score) in enumerate(found) if score and score.feasible}
+    return max(utilities, key=utilities.__getitem__, default=None)

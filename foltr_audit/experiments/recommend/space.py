@@ -1,4 +1,4 @@
-"""What is searched: defenses that can be proven to keep to the limit on epsilon, and their parameters."""
+"""The search space: defenses that can be proven to keep the limit on epsilon, and their parameters."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from foltr_audit.simulation.setup import Setup
 
 SECURE = "secure-aggregation"
 CLIP_NORMS = (0.1, 10.0)
-"""Radii that models are clipped to, searched on a log scale."""
+"""Norms that models are clipped to, searched on a log scale."""
 
 USUAL_NORM = 1.5
-"""The published radius, where every mechanism is tried first."""
+"""The published norm, with which every mechanism is tried first."""
 
 EPS_SPAN = 30.0
 """The smallest target is the limit over this."""
 
 MOST_EPS = 100.0
-"""The largest target, whatever the limit."""
+"""The largest target, even if the limit is larger or infinite: the search needs an end on its log scale."""
 
 FAIR_SHARE = 0.75
-"""Share of the candidates that is dealt out to all defenses alike."""
+"""Share of the candidates that is divided equally among the defenses."""
 
-_DIGITS = 3
+_DIGITS = 3  # of searched numbers, so that chains stay readable
 
 
 class CandidatePoint(NamedTuple):
@@ -41,8 +41,8 @@ class CandidatePoint(NamedTuple):
 
     Attributes:
         alternative: which defense, see `foltr_audit.experiments.comparison.alternatives`.
-        eps: the epsilon that its noise is made for; None where it has none.
-        norm: the radius that models are clipped to; None where they are not.
+        eps: the epsilon that its noise is calibrated for; None without noise.
+        norm: the norm that models are clipped to; None without clipping.
     """
 
     alternative: str
@@ -56,11 +56,11 @@ class CandidatePoint(NamedTuple):
 
 
 class CandidateRejection(NamedTuple):
-    """A defense, or one candidate of it, that accounting keeps from being run.
+    """A defense, or one candidate of it, that accounting rejects.
 
     Attributes:
         alternative: which defense.
-        eps_proven: what is proven for it; infinite for nothing.
+        eps_proven: the proven epsilon; infinite where nothing is proven.
         why: in words.
     """
 
@@ -71,12 +71,12 @@ class CandidateRejection(NamedTuple):
 
 @dataclass(frozen=True)
 class CandidateProof:
-    """A candidate whose proven epsilon is within the limit, and what its noise is made for.
+    """A candidate whose proven epsilon is within the limit and the target of its noise.
 
     Attributes:
         point: the candidate.
-        defense: texts of its chain, as short as they can be.
-        upper: the bound that is proven for the limits' view, for one interaction in one message.
+        defense: texts of its chain.
+        upper: the proven bound in the limits' view, for one interaction in one message.
     """
 
     point: CandidatePoint
@@ -91,7 +91,7 @@ class CandidateAccountant:
         """`setup` is the experiment without a defense.
 
         Raises:
-            UsageError: messages that no bound is known for, or data of which nothing is held out.
+            UsageError: messages without a known bound, or data without a validation part.
         """
         if setup.learner.sends != "models":
             raise UsageError(
@@ -101,7 +101,7 @@ class CandidateAccountant:
         if not setup.alike_in_number:
             raise UsageError(
                 f"recommend: scenario {setup.spec.population.scenario}: clients have different numbers of "
-                "interactions, and so weights; audits are of equal clients: expected equal numbers"
+                "interactions, and so weights; audits assume equal clients: expected equal numbers"
             )
         if setup.intents > 1:
             raise UsageError(
@@ -112,8 +112,8 @@ class CandidateAccountant:
         self.setup = setup
         self.limits = limits
 
-    def proven(self, point: CandidatePoint) -> CandidateProof | CandidateRejection:
-        """What accounting says of a candidate."""
+    def prove(self, point: CandidatePoint) -> CandidateProof | CandidateRejection:
+        """The proof of a candidate, or why accounting rejects it."""
         try:
             chain = self.chain(point)
             defended = Setup(
@@ -155,12 +155,12 @@ class CandidateAccountant:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpace:
-    """The candidates that there are.
+    """The candidates that exist.
 
     Attributes:
         eps: smallest and largest target.
         defenses: alternatives, with whether each has a target and a clip.
-        refused: alternatives that are not among them, since nothing of theirs is within the limit.
+        refused: alternatives that have no candidate within the limit.
     """
 
     eps: tuple[float, float]
@@ -169,17 +169,17 @@ class SearchSpace:
 
     @classmethod
     def of(cls, accountant: CandidateAccountant) -> SearchSpace:
-        """Every mechanism with and without secure aggregation, where it can be proven at the limit itself.
+        """Every mechanism with and without secure aggregation that can be proven at the limit itself.
 
-        Whether a proof exists depends on the mechanism, the view and the wire, not on how much noise there
-        is: noise grows until the target is met, or no noise meets it.
+        One test per mechanism suffices: whether a proof exists depends on the mechanism, the view and the
+        message format, not on the target, since noise grows until the target is met or none meets it.
         """
         most = min(accountant.limits.max_eps, MOST_EPS)
         defenses: dict[str, tuple[bool, bool]] = {}
         refused: list[CandidateRejection] = []
         for text in alternatives():
             has_eps = DefenseAlternative(text).uses_epsilon
-            found = accountant.proven(
+            found = accountant.prove(
                 CandidatePoint(text, most if has_eps else None, USUAL_NORM if has_eps else None)
             )
             if isinstance(found, CandidateRejection):
@@ -190,12 +190,12 @@ class SearchSpace:
         return cls(eps=(most / EPS_SPAN, most), defenses=defenses, refused=tuple(refused))
 
     def starts(self, candidates: int) -> list[dict[str, Any]]:
-        """What is fixed of the first candidates, by names of parameters.
+        """The parameters that are fixed for the first candidates, by name.
 
-        Every defense once at the limit, usually clipped. Then its parameters are the sampler's, but the
-        defense is not, in turn, until `FAIR_SHARE` of the candidates are made: a sampler alone stays with
-        the defense that was lucky first (of ten searches of 40 candidates on an objective with two peaks it
-        found the higher one in three; so, and with parameters of its own for each defense, in nine).
+        First every defense once, at the limit and with the usual norm. Then the sampler chooses parameters,
+        but the defenses take turns, until `FAIR_SHARE` of the candidates are drawn: a sampler alone stays
+        with the defense that was lucky first. Of ten searches of 40 candidates on an objective with two
+        peaks it found the higher one in three; with turns and separate parameters for each defense, in nine.
         """
         found = []
         for text, (has_eps, clips) in self.defenses.items():
@@ -208,7 +208,7 @@ class SearchSpace:
         turns = islice(cycle(open_ones), more)
         return [*found, *({"defense": text} for text in turns)][:candidates]
 
-    def suggested(self, trial: Any) -> CandidatePoint:
+    def suggest(self, trial: Any) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         has_eps, clips = self.defenses[text]
@@ -216,8 +216,8 @@ class SearchSpace:
         norm = trial.suggest_float(_norm_of(text), *CLIP_NORMS, log=True) if clips else None
         return CandidatePoint(
             text,
-            None if eps is None else min(_rounded(eps), self.eps[1]),
-            None if norm is None else _rounded(norm),
+            None if eps is None else min(_round(eps), self.eps[1]),
+            None if norm is None else _round(norm),
         )
 
 
@@ -235,5 +235,5 @@ def alternatives() -> tuple[str, ...]:
     return ("none", SECURE, *several, *(f"{text}+{SECURE}" for text in several))
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")

@@ -16,8 +16,8 @@ from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes
 
 MODELS = ("parameters", "aggregate", "state")
-"""Columns of a recorded round that hold the server's model: before the round, after it, and what the server
-remembers beside it."""
+"""Columns of a recorded round that hold the server's model: before the round, after it, and the further state
+that its learner remembers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class FieldDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricPair:
-    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not take it."""
+    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not measure it."""
 
     metric: str
     a: float
@@ -44,13 +44,13 @@ class MetricPair:
 
     @property
     def equal(self) -> bool:
-        """Whether both are the same number, or neither is there."""
+        """Whether both are the same number, or both are missing."""
         return self.a == self.b or (math.isnan(self.a) and math.isnan(self.b))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDifference:
-    """Where the server's models part.
+    """Where the server's models begin to differ.
 
     Attributes:
         round: the first round whose models differ in a byte, from 0.
@@ -82,7 +82,7 @@ class RunDiff:
         a, b: the Runs, which need not be finished.
         fields: Spec fields that differ.
         metrics: every metric of the last round, and sum and mean of the online nDCG@10.
-        models: where the models part; None where all rounds that both have are the same.
+        models: where the models begin to differ; None where all common rounds have the same models.
         files: all files but Spec and results.
     """
 
@@ -97,25 +97,25 @@ class RunDiff:
     def of(cls, a: RunReader, b: RunReader) -> RunDiff:
         """Compare two Runs.
 
-        A trace that has lost its truth has no metrics.
+        A trace without its truth has no metrics.
 
         Raises:
             TraceError: a damaged Run.
         """
-        there, here = _digests(a), _digests(b)
-        mine, theirs = _metrics(a), _metrics(b)
+        digests_a, digests_b = _digests(a), _digests(b)
+        metrics_a, metrics_b = _metrics(a), _metrics(b)
         return cls(
             a=a,
             b=b,
             fields=_fields(a, b),
             metrics=[
-                MetricPair(metric=name, a=mine.get(name, math.nan), b=theirs.get(name, math.nan))
-                for name in {**mine, **theirs}
+                MetricPair(metric=name, a=metrics_a.get(name, math.nan), b=metrics_b.get(name, math.nan))
+                for name in {**metrics_a, **metrics_b}
             ],
             models=_models(a.trace, b.trace),
             files=[
-                FileComparison(name=name, found=_found(there.get(name), here.get(name)))
-                for name in {**there, **here}
+                FileComparison(name=name, found=_compare(digests_a.get(name), digests_b.get(name)))
+                for name in {**digests_a, **digests_b}
             ],
         )
 
@@ -139,20 +139,20 @@ def _metrics(run: RunReader) -> dict[str, float]:
 
 
 def _fields(a: RunReader, b: RunReader) -> list[FieldDifference]:
-    there, here = flat(a.spec.table()), flat(b.spec.table())
+    fields_a, fields_b = flat(a.spec.table()), flat(b.spec.table())
     return [
-        FieldDifference(field=name, a=there.get(name), b=here.get(name))
-        for name in {**there, **here}
-        if there.get(name) != here.get(name)
+        FieldDifference(field=name, a=fields_a.get(name), b=fields_b.get(name))
+        for name in {**fields_a, **fields_b}
+        if fields_a.get(name) != fields_b.get(name)
     ]
 
 
 def _models(a: Trace | None, b: Trace | None) -> ModelDifference | None:
     if a is None or b is None:
         return None
-    for number, (there, here) in enumerate(zip(_models_of(a), _models_of(b), strict=False)):
+    for number, (models_a, models_b) in enumerate(zip(_models_of(a), _models_of(b), strict=False)):
         for what in MODELS:
-            if there.get(what) != here.get(what):
+            if models_a.get(what) != models_b.get(what):
                 return ModelDifference(round=number, what=what)
     return None
 
@@ -167,7 +167,7 @@ def _models_of(trace: Trace) -> Iterator[dict[str, bytes]]:
 
 
 def _digests(run: RunReader) -> dict[str, tuple[str, ...]]:
-    """SHA-256 (hex) of each file by name; of a table of a trace those of all parts, which are checked."""
+    """SHA-256 (hex) of each file by name; of a table of a trace those of its parts, which are verified."""
     found: dict[str, tuple[str, ...]] = {}
     if (run.path / MODEL).is_file():
         found[MODEL] = (hashlib.sha256(file_bytes(run.path / MODEL, TraceError)).hexdigest(),)
@@ -185,7 +185,7 @@ def _digests(run: RunReader) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _found(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> str:
+def _compare(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> str:
     if a is None:
         return "only in B"
     if b is None:

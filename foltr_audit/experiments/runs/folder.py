@@ -14,17 +14,17 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.trace import Trace
 from foltr_audit.utils import atomic_files
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import file_text
 from foltr_audit.utils.reading.arrays import read_array
 
@@ -49,7 +49,7 @@ class RunFolder:
 
     Attributes:
         path: the folder.
-        resume: whether traces that were begun are gone on with.
+        resume: whether unfinished traces are resumed.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
@@ -58,10 +58,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, spec: Spec, *, resume: bool = False) -> RunFolder:
-        """Make the folder of a Spec, or with `resume` go on with what is there.
+        """Make the folder of a Spec, or with `resume` continue the Run in it.
 
         Raises:
-            UsageError: `resume` meets a Run of another Spec.
+            UsageError: the folder holds a Run of another Spec.
             FoltrAuditError: the folder cannot be written.
         """
         with writing(path):
@@ -125,7 +125,7 @@ class RunFolder:
         return {name: Trace.open(self.fresh(name)) for name in protocol.click_models}
 
     def problems(self) -> list[str]:
-        """What does not fit together: a damaged Spec, or traces that another Spec made."""
+        """Errors in words: a damaged Spec, or traces that another Spec made."""
         try:
             spec = self.spec
         except TraceError as error:
@@ -137,12 +137,12 @@ class RunFolder:
             try:
                 recorded = Trace.open(header.parent).header.spec_hash
             except TraceError:
-                continue  # validating the trace itself says what is wrong
+                continue  # the validation of the trace itself reports it
             if recorded != spec.hash:
                 found.append(f"{header.parent}: made by another Spec than {self.path / SPEC}")
         return found
 
-    def save_model(self, parameters: NDArray[np.float64]) -> None:
+    def save_model(self, parameters: Floats) -> None:
         """Write the trained global model, float64 (P,)."""
         buffer = io.BytesIO()
         np.save(buffer, parameters, allow_pickle=False)
@@ -150,7 +150,7 @@ class RunFolder:
             atomic_files.write_bytes(self.path / MODEL, buffer.getvalue())
 
 
-def load_model(path: Path, parameters: int) -> NDArray[np.float64]:
+def load_model(path: Path, parameters: int) -> Floats:
     """A global model from a `.npy` file or a Run folder, float64 (P,).
 
     Raises:
@@ -164,16 +164,16 @@ def load_model(path: Path, parameters: int) -> NDArray[np.float64]:
     if model.shape != (parameters,) or model.dtype.kind not in "fiu":
         raise UsageError(
             f"--init: {file}: an array of {model.dtype} and shape {model.shape}; "
-            f"expected {parameters} real numbers, one a parameter"
+            f"expected {parameters} real numbers, one per parameter"
         )
     if not np.all(np.isfinite(model)):
-        raise UsageError(f"--init: {file}: holds a number that is not finite")
+        raise UsageError(f"--init: {file}: holds a number that is not finite; expected finite ones")
     return model.astype(np.float64)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failing disk into one clear line.
+    """Report an error of the file system in one line.
 
     Raises:
         FoltrAuditError: the folder cannot be written, or the disk is full.
@@ -186,7 +186,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a folder, made if missing, for one process; the lock goes with the process, however it ends.
+    """Lock a folder, made if missing; the lock ends with the process, even if that is killed.
 
     Raises:
         UsageError: another process holds it, or it is a file.
@@ -208,7 +208,7 @@ def take_lock(path: Path) -> int | None:
     Raises:
         FoltrAuditError: it cannot be made, or its file system has no locks.
     """
-    import fcntl
+    import fcntl  # flock, not a lock file: the kernel releases it even if the process is killed
 
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -224,28 +224,44 @@ def take_lock(path: Path) -> int | None:
     return handle
 
 
-def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
-    """See to it that Runs may be written into a folder; what a killed writer left behind is removed.
+def held_files(
+    path: Path, is_part: Callable[[str], bool], whole: str, *, resume: bool, overwrite: bool
+) -> list[Path]:
+    """The files in an `--out` folder, relative to it; those of a killed writer are among them.
+
+    Args:
+        path: the folder, which may be missing.
+        is_part: whether a file of this relative path belongs there.
+        whole: what it belongs to, e.g. `a Run`.
+        resume: whether what is there may be continued.
+        overwrite: whether it may be replaced.
 
     Raises:
-        UsageError: it is not empty and neither `resume` nor `overwrite` is given, or it holds
-            something else than Runs.
-        FoltrAuditError: it cannot be written.
+        UsageError: it is not empty without `resume` or `overwrite`, or holds a foreign file.
     """
     held = [file.relative_to(path) for file in sorted(path.rglob("*")) if not file.is_dir()]
-    if not held:
-        return
-    if not (resume or overwrite):
+    if held and not (resume or overwrite):
         raise UsageError(
-            f"--out: {path} is not empty; give --resume to go on with it or --overwrite to replace it"
+            f"--out: {path} is not empty; give --resume to continue it or --overwrite to replace it"
         )
     option = "--overwrite" if overwrite else "--resume"
     for file in held:
         if not (is_part(file.as_posix()) or atomic_files.is_temporary(file.name)):
-            raise UsageError(f"{option}: {path} holds {str(file)!r}, which is no part of a Run")
+            raise UsageError(f"{option}: {path} holds {str(file)!r}, which is no part of {whole}")
+    return held
+
+
+def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """Check that Runs may be written into a folder, and remove what a killed writer left behind.
+
+    Raises:
+        UsageError: it is not empty without `resume` or `overwrite`, or holds something else than Runs.
+        FoltrAuditError: it cannot be written.
+    """
+    held = held_files(path, is_part, "a Run", resume=resume, overwrite=overwrite)
     for file in held:
         if file.name == SPEC:
-            _ = RunFolder(path / file.parent).spec  # something else of that name is not replaced
+            _ = RunFolder(path / file.parent).spec  # refuses to replace another kind of file with that name
     with writing(path):
         if overwrite:
             _empty(path, held)
@@ -255,12 +271,12 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
 
 
 def _empty(path: Path, files: Sequence[Path]) -> None:
-    """Remove all files; killed at any moment it leaves Runs that are shorter, and no damaged ones."""
+    """Remove all files, in an order that leaves shorter Runs and no damaged ones if it is killed."""
 
     def turn(file: Path) -> int:
         return 0 if file.name.startswith("part-") else {"trace.toml": 2, SPEC: 3, PLAN: 4}.get(file.name, 1)
 
-    for file in sorted(sorted(files, reverse=True), key=turn):  # the markers of later parts first
+    for file in sorted(sorted(files, reverse=True), key=turn):  # later parts first
         (path / file).unlink()
     for folder in sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True):
         folder.rmdir()

@@ -1,4 +1,4 @@
-"""Runs as they lie on disk, one or several in an `--out` folder, with the metrics of their rounds."""
+"""Reads stored Runs, one or several in an `--out` folder, with the metrics of their rounds."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FINAL = "final"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunReader:
-    """A Run and the trace of its training rounds; the rounds are read when they are asked for.
+    """A Run and the trace of its training rounds; the rounds are read on first use.
 
     Attributes:
         path: the Run folder.
         spec: its Spec.
-        trace: its training rounds; None where not one was begun.
+        trace: its training rounds; None before the first one.
     """
 
     path: Path
@@ -47,28 +47,28 @@ class RunReader:
             TraceError: it is damaged, or its trace was made by another Spec.
         """
         if (path / "trace.toml").exists() and not (path / SPEC).exists():
-            raise UsageError(f"{path}: a trace without its Run; expected a folder that --out has made")
+            raise UsageError(f"{path}: a trace without its Run; expected a folder that --out made")
         folder = RunFolder.open(path)
         spec = folder.spec
         trace = Trace.open(folder.training) if folder.training.is_dir() else None
         if trace is not None and trace.header.spec_hash != spec.hash:
             raise TraceError(f"{folder.training}: made by another Spec than {path / SPEC}")
         if trace is not None and trace.n_rounds > spec.train.rounds:
-            raise TraceError(f"{path}: {trace.n_rounds} rounds, where its Spec says {spec.train.rounds}")
+            raise TraceError(f"{path}: {trace.n_rounds} rounds; expected the {spec.train.rounds} of its Spec")
         return cls(path=path, spec=spec, trace=trace)
 
     @property
     def n_rounds(self) -> int:
-        """Number of rounds that were played."""
+        """Number of recorded rounds."""
         return 0 if self.trace is None else self.trace.n_rounds
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds of the Spec were played."""
+        """Whether all rounds of the Spec are recorded."""
         return self.n_rounds == self.spec.train.rounds
 
     def refuse_unfinished(self) -> None:
-        """Refuse a Run that is not at its end.
+        """Refuse an unfinished Run.
 
         Raises:
             UsageError: rounds are missing.
@@ -108,7 +108,7 @@ class RunReader:
         """A metric of `metrics`.
 
         Raises:
-            UsageError: no such metric, or it was not taken.
+            UsageError: no such metric, or it was not measured.
             TraceError: the trace is damaged.
         """
         if metric not in self.metrics:
@@ -135,7 +135,7 @@ def stored_runs(path: Path) -> list[RunReader]:
 
 
 def refuse_twice(runs: Sequence[RunReader]) -> None:
-    """Refuse a Run that is named more than once, be it by another path.
+    """Refuse a Run that is named more than once, even by another path.
 
     Raises:
         UsageError: one is.

@@ -1,4 +1,4 @@
-"""Systems to be compared: Runs that differ in repetition, fold and seed only, their name, and their pairs."""
+"""Systems to be compared: Runs that differ only in repetition, fold and seed, with their names and pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = {"None": "none", "True": "yes", "False": "no"}
 
 
 class RunKey(NamedTuple):
-    """What two Runs share to be a pair.
+    """What two Runs of a pair have in common.
 
     Attributes:
         fingerprint: of the data, before normalisation.
@@ -37,7 +37,7 @@ class RunKey(NamedTuple):
 
     @classmethod
     def of(cls, run: RunReader) -> RunKey:
-        """That of a Run with rounds."""
+        """The key of a Run with rounds."""
         spec = run.spec
         fingerprint = "" if run.trace is None else run.trace.header.dataset.fingerprint
         return cls(fingerprint, spec.data.fold, spec.seed, spec.repetition)
@@ -52,10 +52,10 @@ class RankingSystem:
     """Runs of one `--out` folder that repeat each other.
 
     Attributes:
-        name: the Spec fields in which the systems at hand differ, and the folder where these do not do.
+        name: the Spec fields in which the compared systems differ, and the folder where these do not suffice.
         folder: the `--out` folder.
-        fields: the Spec fields in which the systems at hand differ, with their whole values.
-        runs: the Runs, each of a repetition of its own.
+        fields: the Spec fields in which the compared systems differ, with their whole values.
+        runs: the Runs, each of its own repetition.
     """
 
     name: str
@@ -80,7 +80,7 @@ def systems_in(folders: Sequence[Path]) -> list[RankingSystem]:
     """The systems in some `--out` folders, in order.
 
     Raises:
-        UsageError: a folder without a Run, with one that is unfinished or given twice, or one system only.
+        UsageError: a folder without a Run, a Run that is unfinished or given twice, or only one system.
         TraceError: a damaged Run.
     """
     runs = [(folder, run) for folder in folders for run in stored_runs(folder)]
@@ -95,7 +95,7 @@ def systems_in(folders: Sequence[Path]) -> list[RankingSystem]:
         grouped.setdefault(key, []).append((folder, run))
     if len(grouped) < 2:
         raise UsageError(
-            f"{folders[0]}: one system only, of {len(runs)} Runs; expected two or more, as of two folders"
+            f"{folders[0]}: only one system, of {len(runs)} Runs; expected two or more, e.g. two folders"
         )
     owners = [members[0][0] for members in grouped.values()]
     differing = _differing(tables)
@@ -115,7 +115,7 @@ def matched(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) ->
     Args:
         a: a system.
         b: another one.
-        paired_only: leave Runs without a partner out, instead of refusing them.
+        paired_only: leave out Runs without a partner instead of refusing them.
 
     Raises:
         UsageError: a Run without a partner, other data, or fewer than two pairs.
@@ -123,7 +123,7 @@ def matched(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) ->
     both = [repetition for repetition in a.runs if repetition in b.runs]
     if not {one.fingerprint for one in a.runs} & {one.fingerprint for one in b.runs}:
         raise UsageError(
-            f"{a.name} and {b.name}: on other data, {a.data} and {b.data}; expected the same for pairs"
+            f"{a.name} and {b.name}: different data, {a.data} and {b.data}; expected the same for pairs"
         )
     if not paired_only:
         _refuse_unmatched(a, b)
@@ -148,7 +148,7 @@ def _refuse_unmatched(a: RankingSystem, b: RankingSystem) -> None:
 def _setting(run: RunReader) -> Fields:
     """The fields of a Spec that repetitions share, by dotted name, and whether it has the optional tables.
 
-    How much of a run is recorded changes none of its results.
+    How much of a run is recorded is left out, since it changes none of its results.
     """
     left_out = (*_OF_A_REPETITION, *_ONLY_RECORDED)
     table = {name: value for name, value in flat(run.spec.table()).items() if name not in left_out}
@@ -156,7 +156,7 @@ def _setting(run: RunReader) -> Fields:
 
 
 def _has(table: Fields, name: str) -> bool:
-    """Whether a field can be there; those of an optional table need the table."""
+    """Whether a field can be present; those of an optional table need the table."""
     top, _, inner = name.partition(".")
     return not inner or top not in _OPTIONAL or bool(table[top])
 
@@ -172,7 +172,7 @@ def _differing(tables: Sequence[Fields]) -> list[Fields]:
 
 
 def _names(tables: Sequence[Fields], folders: Sequence[Path]) -> list[str]:
-    """Different names: fields, and where these do not do the folder's name, or its whole path."""
+    """Unique names: fields, and where these do not suffice the folder's name, or its whole path."""
     labels = _labels(tables)
     used = Counter(labels)
     places = {folder.resolve() for folder in folders}
@@ -192,7 +192,7 @@ def _labels(tables: Sequence[Fields]) -> list[str]:
 
 
 def without_shared_parameters(texts: Sequence[str]) -> dict[str, str]:
-    """Texts of plug-ins, each without the parameters that all of its name share.
+    """Texts of plug-ins, each without the parameters that all plug-ins of its name share.
 
     >>> without_shared_parameters(["a:x=1,y=2", "a:x=1,y=3", "b:x=1"])
     {'a:x=1,y=2': 'a:y=2', 'a:x=1,y=3': 'a:y=3', 'b:x=1': 'b'}
