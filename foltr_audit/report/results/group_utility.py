@@ -1,28 +1,21 @@
-"""What a training was worth to each group of clients: rows of a report, and their table."""
+"""How well a training serves each group of clients, as rows of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records.population import Population
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import MetricEstimate
-from foltr_audit.judge.significance import FEWEST, mean_interval
+from foltr_audit.judge.significance import mean_interval
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row, groups
-from foltr_audit.report.results.settings import differing, heading, setting_text
-from foltr_audit.report.tables.layout import below, table
-from foltr_audit.utils.formatting import epsilon, short
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 LAST = 10
 """The last rounds are one in so many, and one at least."""
@@ -141,36 +134,3 @@ def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -
             MetricEstimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
         ),
     }
-
-
-def utility_groups_table(rows: Sequence[Row]) -> Table:
-    """Who was served worst, with all clients above; rows of all settings."""
-    several = max(row["runs"] for row in rows) >= FEWEST
-    intervals = "\nbelow each value: its 95 % interval over runs" if several else ""
-    found = table(
-        "nDCG@10 by group of clients, worst served first",
-        "online: mean of the rounds, and of their last tenth; of documents of a single grade it is 0 or 1\n"
-        f"- all: less that of all clients in the same run{intervals}",
-    )
-    apart = [name for name in differing(rows) if name != "trained_on"]
-    shown = {"online_mean": "online\nmean", "online_last": "online\nlast", "online_mean_difference": "- all"}
-    if any(row["ndcg@10"] is not None for row in rows):
-        shown |= {"ndcg@10": "own intent\noffline", "ndcg@10_difference": "- all"}
-    found.add_column("trained on")
-    for name in apart:
-        found.add_column(heading(name), overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    found.add_column("group", overflow="fold")
-    for text in shown.values():
-        found.add_column(text, justify="right", no_wrap=True)
-    for row in rows:
-        if row["place"] == 1:
-            named = (escape(setting_text(row, name, rows)) for name in apart)
-            every = (short(row[f"{name}_all"]) if name in _METRICS else "" for name in shown)
-            found.add_section()
-            found.add_row(
-                escape(row["trained_on"]), *named, epsilon(row["eps_claimed"]), "all clients", *every
-            )
-        cells = (below(row, name) for name in shown)
-        found.add_row("", *("" for _ in apart), "", escape(row["group"]), *cells)
-    return found

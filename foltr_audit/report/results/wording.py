@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.report.results.base import Row
 
@@ -32,6 +33,13 @@ def verdict_text(row: Row) -> str:
     """
     nothing = math.isinf(row["eps_claimed"]) and row["verdict"] == "not refuted"
     return "no claim" if nothing else str(row["verdict"])
+
+
+def verdict_style(row: Row) -> str:
+    """The style of a verdict on a terminal: red where a claim is false, green where it is proven."""
+    if row["verdict"] in (*FALSE, CONTRADICTION):
+        return "bold red"
+    return "green" if row["verdict"] == "proven" else ""
 
 
 def verdicts_on(row: Row) -> dict[str, str]:
@@ -92,3 +100,17 @@ def shortened(these: Sequence[object], most: int = _MOST) -> str:
     if len(names) <= most + 1:
         return "; ".join(names)
     return "; ".join(names[:most]) + f"; and {len(names) - most} more"
+
+
+def whole_percent(share: float | None) -> str:
+    """A share in a sentence; `none` where there is none.
+
+    >>> whole_percent(0.314), whole_percent(None)
+    ('31 %', 'none')
+    """
+    return "none" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def short_method(text: str) -> str:
+    """A method without its parameters, e.g. `map` for `map:guess=pattern`; random guesses keep theirs."""
+    return text if text.startswith("random:") else text.partition(":")[0]

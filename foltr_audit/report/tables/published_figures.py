@@ -1,4 +1,4 @@
-"""Published numbers of trained rankers beside what the cells of a preset found."""
+"""Published metrics of trained rankers compared with those that the cells of a preset found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foltr_audit.report.results.base import Row, groups, utility_rows
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
 from foltr_audit.report.results.twins import Ran, ran
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.tables.layout import Column, rows_table, short_column
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -71,33 +71,27 @@ class FigureComparison(PresetComparison):
 
     def _table(self) -> RichTable:
         metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in self.rows)
-        found = table(
-            escape(f"{self.preset.published.title}: {', '.join(metrics)} as published and found"),
-            escape(self._caption()),
-        )
-        places = list(dict.fromkeys(name for row in self.rows for name in row["where"]))
-        found.add_column("system", overflow="fold")
-        for name in places:
-            found.add_column(escape(name.rpartition(".")[2].replace("_", " ")), overflow="fold")
+        columns = [Column("system", lambda row: escape(row["cell"]), "fold")]
+        columns += [
+            _place_column(name) for name in dict.fromkeys(n for row in self.rows for n in row["where"])
+        ]
         if len(metrics) > 1:
-            found.add_column("metric", overflow="fold")
-        sums = any(row["metric"] == SUM for row in self.rows)
-        for text in ("published", "found", "difference", *(("a round:\npublished", "found") if sums else ())):
-            found.add_column(text, justify="right", no_wrap=True)
-        for row in self.rows:
-            found.add_row(
-                escape(row["cell"]),
-                *(escape(str(row["where"].get(name, ""))) for name in places),
-                *([row["metric"].replace("_", " ")] if len(metrics) > 1 else ()),
-                *_numbers(row),
-                *((short(row["published_a_round"]), short(row["found_a_round"])) if sums else ()),
-            )
-        return found
+            columns.append(Column("metric", lambda row: row["metric"].replace("_", " "), "fold"))
+        columns += [
+            Column("published", lambda row: f"{'~' * row['approximate']}{_number(row['published'], row)}"),
+            Column("found", lambda row: _number(row["found"], row)),
+            Column("difference", _difference),
+        ]
+        if any(row["metric"] == SUM for row in self.rows):
+            columns.append(short_column("a round:\npublished", "published_a_round"))
+            columns.append(short_column("found", "found_a_round"))
+        title = f"{self.preset.published.title}: {', '.join(metrics)} as published and found"
+        return rows_table(escape(title), escape(self._caption()), columns, self.rows)
 
     def _caption(self) -> str:
         lines = [f"published: of {self.preset.published.data}; found: on {self.extent}"]
         if any(row["approximate"] for row in self.rows):
-            lines.append("~: published as about so much")
+            lines.append("~: published as an approximate number")
         if any(row["metric"] == SUM for row in self.rows):
             lines.append("a round: the sum divided by that of the discounts of its rounds")
         if self.extent.scale < 1:
@@ -105,15 +99,18 @@ class FigureComparison(PresetComparison):
         return "\n".join(lines)
 
 
-def _numbers(row: Row) -> tuple[str, str, str]:
-    """Published, found, and their difference with its sign."""
-    published, found, difference = (_number(row[name], row) for name in ("published", "found", "difference"))
-    sign = "" if difference.startswith("-") else "+"
-    return f"{'~' if row['approximate'] else ''}{published}", found, f"{sign}{difference}"
+def _place_column(name: str) -> Column:
+    header = escape(name.rpartition(".")[2].replace("_", " "))
+    return Column(header, lambda row: escape(str(row["where"].get(name, ""))), "fold")
+
+
+def _difference(row: Row) -> str:
+    text = _number(row["difference"], row)
+    return text if text.startswith("-") else f"+{text}"
 
 
 def _number(value: float | None, row: Row) -> str:
-    """A number beside a published one: a count in full, a sum with two digits, all else with three."""
+    """A number next to a published one: counts in full, sums with two digits, all else with three."""
     if value is not None and abs(row["published"]) >= 1 and float(row["published"]).is_integer():
         return f"{value:,.0f}"
     return short(value, 2 if row["metric"] == SUM else 3)
