@@ -15,6 +15,7 @@ from foltr_audit.report.pictures.label_placement import PointLabel, place_labels
 from foltr_audit.report.pictures.style import COLOURS
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.pareto import CHANCE
+from foltr_audit.report.results.wording import short_method
 from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def known(row: Row, *names: str) -> bool:
 
 
 def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
-    """What each defense gives away against what it keeps: AUC of the best attack, and nDCG@10.
+    """What each defense leaks and what it keeps: AUC of the best attack against nDCG@10.
 
     Args:
         axis: an empty one.
@@ -122,11 +123,7 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
         axis.set_xlabel("claimed epsilon")
     else:
         names = [str(row["alternative"]).replace("+", "\n+ ") for row in shown]
-        slope: dict[str, Any] = {
-            "rotation": 35,
-            "rotation_mode": "anchor",
-            "horizontalalignment": "right",
-        }
+        slope: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
         axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
     axis.set_xlim(-0.5, len(shown) - 0.5)
     axis.set_ylim(-0.03, 1.03)
@@ -211,11 +208,6 @@ def draw_groups(
     axis.set_xlim(0.0, 1.18 * max([*values, everybody or 0.0, 0.1]))
     axis.set_xlabel(label)
     axis.grid(visible=False, axis="y")
-
-
-def short_method(text: str) -> str:
-    """An attack without the parameters that it has by itself, e.g. `map` of `map:guess=pattern`."""
-    return text if text.startswith("random:") else text.partition(":")[0]
 
 
 def _wrapped(text: str) -> str:

@@ -7,7 +7,6 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records.population import Population
@@ -16,9 +15,10 @@ from foltr_audit.judge.bootstrap import MetricEstimate
 from foltr_audit.judge.significance import mean_interval
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row, groups
+from foltr_audit.utils.arrays import Floats
 
 LAST = 10
-"""The last rounds are one in so many, and one at least."""
+"""The last tenth of the rounds counts as the last ones, at least one round."""
 
 _ONLINE, _OFFLINE = "online_ndcg@10", "offline_ndcg@10"
 _METRICS = ("online_mean", "online_last", "ndcg@10")
@@ -52,7 +52,7 @@ def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Row) -> lis
 
     `online_mean` is the mean of the rounds in which the group played, `online_last` that of the last tenth
     of the rounds, `ndcg@10` that of the trained model under the group's own intent where groups differ in
-    it. All are means over trainings. Beside each, `_all` is that of all clients in the same trainings and
+    it. All are means over trainings. Next to each, `_all` is that of all clients in the same trainings and
     `_difference` the group's less that; intervals are Student's over three or more trainings.
 
     Args:
@@ -110,7 +110,7 @@ def _last(rounds: Sequence[Mapping[str, float]]) -> int:
     return max(1, len(rounds) // LAST)
 
 
-def _values(rounds: Sequence[Mapping[str, float]], name: str) -> NDArray[np.float64]:
+def _values(rounds: Sequence[Mapping[str, float]], name: str) -> Floats:
     return np.array([row.get(name, np.nan) for row in rounds], dtype=np.float64)
 
 
@@ -118,11 +118,11 @@ def _final(rounds: Sequence[Mapping[str, float]], name: str) -> float:
     return float(rounds[-1].get(name, np.nan)) if rounds else float("nan")
 
 
-def _column(rows: Sequence[tuple[float, ...]], number: int) -> NDArray[np.float64]:
+def _column(rows: Sequence[tuple[float, ...]], number: int) -> Floats:
     return np.array([row[number] for row in rows], dtype=np.float64)
 
 
-def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -> Row:
+def _columns(name: str, mine: Floats, every: Floats) -> Row:
     """A metric of a group and of all clients in each training, both (runs,), as columns."""
     both = ~np.isnan(mine) & ~np.isnan(every)
     mine, every = mine[both], every[both]

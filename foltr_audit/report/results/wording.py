@@ -1,4 +1,4 @@
-"""What every form of a comparison says of its values: sentences that terminal and page share."""
+"""Words and numbers in text that the terminal and the page share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FRONT = (
     "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
     "(by the 95 % interval of the difference); an AUC below .5 counts as .5"
 )
-"""What the front is."""
+"""A definition of the front."""
 
 CHOSEN = "chosen on the lists that it is shown on, so a little high"
-"""What the values of the best attack are."""
+"""A note on the values of the best attack."""
 
 FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
 """What the intervals and p-values of offline nDCG@10 are over."""
@@ -26,7 +26,7 @@ _MOST = 4  # names in one sentence
 
 
 def verdict_text(row: Row) -> str:
-    """The verdict on a claim; `no claim` where nothing is claimed, since that is no merit.
+    """The verdict on a claim; `no claim` where none is made, since not to be refuted is then no merit.
 
     >>> verdict_text({"eps_claimed": math.inf, "verdict": "not refuted"})
     'no claim'
@@ -43,7 +43,7 @@ def verdict_style(row: Row) -> str:
 
 
 def verdicts_on(row: Row) -> dict[str, str]:
-    """The verdict on the claim of a row of results by audited view; only of views that it speaks of.
+    """The verdict on the claim of a row of results by audited view; only of views with a claim.
 
     >>> verdicts_on({"eps_claimed_individual": 1.2, "verdict_individual": "proven"})
     {'individual': 'proven'}
@@ -55,7 +55,7 @@ def verdicts_on(row: Row) -> dict[str, str]:
 
 
 def measured(confidence: float) -> str:
-    """What a measured epsilon is.
+    """A note on measured epsilons.
 
     Args:
         confidence: of each, e.g. .95.

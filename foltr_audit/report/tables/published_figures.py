@@ -17,7 +17,7 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.results.base import Row, groups, utility_rows
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
-from foltr_audit.report.results.twins import Ran, ran
+from foltr_audit.report.results.twins import SpecRuns, runs_by_spec
 from foltr_audit.report.tables.layout import Column, rows_table, short_column
 from foltr_audit.utils.formatting import short
 
@@ -34,14 +34,14 @@ PERIOD = "period"
 
 
 class FigureComparison(PresetComparison):
-    """One row per published number, with the mean of what was found in its place, None of nothing."""
+    """One row per published number, with the mean of the values found in its place, or None."""
 
     @classmethod
     def of(
         cls, preset: Preset, cells: Mapping[str, Sequence[RunResult]], extent: StudyExtent
     ) -> FigureComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
-        among = ran([cell for mine in cells.values() for cell in mine])
+        among = runs_by_spec([cell for mine in cells.values() for cell in mine])
         return cls.of_rows(preset, {name: list(_found(mine, among)) for name, mine in cells.items()}, extent)
 
     @classmethod
@@ -116,8 +116,8 @@ def _number(value: float | None, row: Row) -> str:
     return short(value, 2 if row["metric"] == SUM else 3)
 
 
-def _found(cells: Sequence[RunResult], among: Ran) -> Iterator[Row]:
-    """Rows of a cell's reports, beside the Spec fields of what they are of; among all that was run."""
+def _found(cells: Sequence[RunResult], among: SpecRuns) -> Iterator[Row]:
+    """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for group in groups(cells):
         fields = flat(group.cells[0].spec.table())
         for row in (*utility_rows(group.cells), *period_rows(group.cells, among)):
@@ -131,7 +131,7 @@ def _rounds(tables: Sequence[Table]) -> int | None:
 
 
 def _row(figure: PublishedFigure, found: Sequence[Row], full: int | None) -> Row:
-    """A number beside the mean of all rows that stand in its place; `full`: rounds at scale 1."""
+    """A published number and the mean of all rows in its place; `full`: rounds at scale 1."""
     there = [row for row in found if figure.metric in row and _is_at(row, figure.where)]
     values = [row[figure.metric] for row in there if row[figure.metric] is not None]
     value = sum(values) / len(values) if values else None
