@@ -57,7 +57,7 @@ def _named(text: str, name: str) -> str:
 def _themed(text: str) -> str:
     """Replace colours by variables of the page and its fonts, and drop white space.
 
-    matplotlib only accepts colours that it can draw, so CSS variables must be set afterwards. Texts between tags
+    matplotlib only accepts colours that it can draw, so CSS variables are set afterwards. Texts between tags
     stay as they are: a data set may be called `#000000`.
     """
 
