@@ -76,22 +76,19 @@ def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> 
             if row[f"{name}_ci95"] is not None:
                 ends = {**here, name: row[f"{name}_ci95"]}
                 axis.plot(ends["auc"], ends["ndcg@10"], color=look.colour, alpha=0.5, linewidth=0.8, zorder=2)
-        axis.plot(
-            [row["auc"]],
-            [row["ndcg@10"]],
-            linestyle="none",
-            marker=look.marker,
-            color=look.colour if row["pareto"] else "#ffffff",
-            markeredgecolor=look.colour,
-            markeredgewidth=1.3,
-            zorder=3,
-        )
+        _draw_point(axis, row["auc"], row["ndcg@10"], look.marker, look.colour, filled=bool(row["pareto"]))
         labels.append(PointLabel(row["auc"], row["ndcg@10"], _label(row, rows), look.colour))
     axis.set_xlabel("AUC of the best attack (lower is more private)")
     axis.set_ylabel("offline nDCG@10 (higher is better)")
     if rows:
         axis.margins(0.12, 0.16)
         place_labels(axis, labels)
+
+
+def _draw_point(axis: Axes, x: float, y: float, marker: str, colour: str, *, filled: bool) -> None:
+    face = colour if filled else "#ffffff"
+    look: dict[str, Any] = {"linestyle": "none", "marker": marker, "markeredgewidth": 1.3, "zorder": 3}
+    axis.plot([x], [y], color=face, markeredgecolor=colour, **look)
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:
@@ -136,10 +133,12 @@ def _draw_measure(
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
     shift = 0.09 * (look.number - 1)
     found = [(place, row) for place, row in enumerate(rows) if known(row, name)]
-    line = [(place + shift, row[name]) for place, row in found if place < joined]
-    axis.plot(*_columns(line), color=look.colour, linestyle=STYLES[look.number], zorder=2.5)
+    x, y = [place + shift for place, _ in found], [row[name] for _, row in found]
+    line = sum(place < joined for place, _ in found)  # those with an epsilon come first
+    axis.plot(x[:line], y[:line], color=look.colour, linestyle=STYLES[look.number], zorder=2.5)
     axis.plot(
-        *_columns([(place + shift, row[name]) for place, row in found]),
+        x,
+        y,
         linestyle="none",
         marker=look.marker,
         color=look.colour,
@@ -154,10 +153,6 @@ def _draw_measure(
             axis.plot([place + shift] * 2, ends, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
 
 
-def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in pairs], [y for _, y in pairs]
-
-
 def draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
     """AUC of every attack on one defense with its interval, highest on top; baselines hollow."""
     rows = sorted(
@@ -168,16 +163,8 @@ def draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
         colour = DIM if row["baseline"] else COLOURS[1]
         if row["auc_ci95"] is not None:
             axis.plot(row["auc_ci95"], [place, place], color=colour, linewidth=1.4, alpha=0.6, zorder=2)
-        axis.plot(
-            [row["auc"]],
-            [place],
-            linestyle="none",
-            marker="o" if row["baseline"] else "D",
-            color="#ffffff" if row["baseline"] else colour,
-            markeredgecolor=colour,
-            markeredgewidth=1.3,
-            zorder=3,
-        )
+        marker = "o" if row["baseline"] else "D"
+        _draw_point(axis, row["auc"], place, marker, colour, filled=not row["baseline"])
     axis.set_yticks(range(len(rows)), [short_method(row["method"]) for row in rows])
     axis.set_ylim(-0.7, max(len(rows), 1) - 0.3)
     low = min([CHANCE, *(row["auc"] for row in rows)])

@@ -22,7 +22,7 @@ from foltr_audit.report.tables.layout import (
     epsilon_column,
     group_by_world,
     in_method_order,
-    interval_column,
+    interval_columns,
     is_baseline,
     method_columns,
     percent,
@@ -30,7 +30,7 @@ from foltr_audit.report.tables.layout import (
     print_fitting,
     rows_table,
     setting_columns,
-    short_column,
+    short_columns,
     text_column,
 )
 from foltr_audit.utils.formatting import epsilon
@@ -156,10 +156,7 @@ def _results_table(rows: Sequence[Row], narrow: bool) -> Table:
     return rows_table(
         describe_world(rows[0]),
         _lists(rows),
-        [
-            *method_columns(narrow=narrow),
-            *(interval_column(header, name) for name, header in COLUMNS.items()),
-        ],
+        [*method_columns(narrow=narrow), *interval_columns(COLUMNS)],
         in_method_order(rows),
         space=0,
         dim=is_baseline,
@@ -191,10 +188,8 @@ def _utility_table(rows: Sequence[Row], words: str, narrow: bool) -> Table:
             text_column("trained on", "trained_on", "words"),
             *setting_columns(rows, apart),
             epsilon_column(),
-            short_column("untrained", "ndcg@10_untrained"),
-            short_column("trained", "ndcg@10"),
-            short_column("undefended", "ndcg@10_undefended"),
-            short_column("ceiling", "ndcg@10_ceiling"),
+            *short_columns({"untrained": "ndcg@10_untrained", "trained": "ndcg@10"}),
+            *short_columns({"undefended": "ndcg@10_undefended", "ceiling": "ndcg@10_ceiling"}),
             percent_column("clipped", "clipped"),
             text_column("runs", "runs", "number"),
         ],

@@ -14,7 +14,7 @@ from foltr_audit.report.tables.layout import (
     epsilon_column,
     group_by_world,
     in_method_order,
-    interval_column,
+    interval_columns,
     is_baseline,
     method_columns,
     percent,
@@ -90,10 +90,7 @@ def _metrics_table(
     return rows_table(
         title,
         caption,
-        [
-            *method_columns(narrow=narrow),
-            *(interval_column(header, name, "name", beside=not narrow) for name, header in metrics.items()),
-        ],
+        [*method_columns(narrow=narrow), *interval_columns(metrics, "name", beside=not narrow)],
         in_method_order(rows),
         space=0 if narrow else 1,
         dim=is_baseline,

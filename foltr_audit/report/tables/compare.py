@@ -31,6 +31,7 @@ from foltr_audit.report.tables.layout import (
     Column,
     bytes_text,
     interval_column,
+    interval_columns,
     loss_text,
     name_lines,
     print_fitting,
@@ -133,7 +134,7 @@ def _leaks(rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
         [
             *_names(rows, narrow=narrow),
             Column("best attack", attack, "name"),
-            *(interval_column(header, name) for name, header in _METRICS.items()),
+            *interval_columns(_METRICS),
             Column("without", without_message),
         ],
         rows,

@@ -14,7 +14,7 @@ from foltr_audit.report.tables.layout import (
     describe_world,
     group_by_world,
     in_method_order,
-    interval_column,
+    interval_columns,
     is_baseline,
     method_columns,
     reference_row,
@@ -88,7 +88,7 @@ def count_table(name: str, rows: Sequence[Row]) -> Table:
         "below each value: its 95 % interval over queries; errors are those of click-through rates\n"
         "constant: the best one in hindsight; prior: what is usual, without a sum"
     )
-    columns = [*method_columns(), *(interval_column(header, metric) for metric, header in _COUNTS.items())]
+    columns = [*method_columns(), *interval_columns(_COUNTS)]
     ordered = in_method_order(rows)
     return rows_table(f"click counts, {name}", caption, columns, ordered, space=2, dim=is_baseline)
 
@@ -130,8 +130,8 @@ def link_table(name: str, rows: Sequence[Row]) -> Table:
 
 
 def _metrics_table(title: str, caption: str, metrics: dict[str, str], rows: Sequence[Row]) -> Table:
-    columns = [interval_column(header, name, "name", beside=True) for name, header in metrics.items()]
-    return rows_table(title, caption, [*method_columns(), *columns], rows, dim=is_baseline)
+    columns = [*method_columns(), *interval_columns(metrics, "name", beside=True)]
+    return rows_table(title, caption, columns, rows, dim=is_baseline)
 
 
 def _guess(values: dict[str, float]) -> Row:

@@ -177,6 +177,11 @@ def short_column(header: str, name: str, digits: int = 3) -> Column:
     return Column(header, lambda row: short(row[name], digits))
 
 
+def short_columns(names: dict[str, str], digits: int = 3) -> list[Column]:
+    """Several fields as numbers, by their headers."""
+    return [short_column(header, name, digits) for header, name in names.items()]
+
+
 def percent_column(header: str, name: str) -> Column:
     """A field that is a share, as a percentage."""
     return Column(header, lambda row: percent(row[name]))
@@ -190,6 +195,13 @@ def epsilon_column() -> Column:
 def interval_column(header: str, name: str, align: Align = "number", *, beside: bool = False) -> Column:
     """A metric with its interval below it or `beside` it."""
     return Column(header, lambda row: with_interval(row, name, " " if beside else "\n"), align)
+
+
+def interval_columns(
+    metrics: dict[str, str], align: Align = "number", *, beside: bool = False
+) -> list[Column]:
+    """Several metrics with their intervals, their headers by their names."""
+    return [interval_column(header, name, align, beside=beside) for name, header in metrics.items()]
 
 
 def difference_interval_column(number: Callable[[float], str]) -> Column:

@@ -20,6 +20,7 @@ from foltr_audit.report.tables.layout import (
     rows_table,
     setting_columns,
     short_column,
+    short_columns,
     text_column,
 )
 from foltr_audit.report.tables.worlds import periods_table, population_table, twins_table
@@ -131,10 +132,8 @@ def _utility_table(rows: Sequence[Row], words: str, part: str, narrow: bool) -> 
             text_column("trained on", "trained_on", "words"),
             *setting_columns(rows, apart),
             epsilon_column(),
-            short_column("untrained", "ndcg@10_untrained"),
-            short_column("trained", "ndcg@10"),
-            short_column("ceiling", "ndcg@10_ceiling"),
-            short_column("online\nmean", "online_mean"),
+            *short_columns({"untrained": "ndcg@10_untrained", "trained": "ndcg@10"}),
+            *short_columns({"ceiling": "ndcg@10_ceiling", "online\nmean": "online_mean"}),
             short_column("online\nsum", "online_sum", 2),
             percent_column("clipped", "clipped"),
             text_column("runs", "runs", "number"),

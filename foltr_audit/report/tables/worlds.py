@@ -18,6 +18,7 @@ from foltr_audit.report.tables.layout import (
     rows_table,
     setting_columns,
     short_column,
+    short_columns,
     text_column,
 )
 from foltr_audit.simulation.intent_metrics import PERIOD
@@ -98,9 +99,7 @@ def twins_table(rows: Sequence[Row]) -> Table:
             text_column("twin", "twin"),
             Column("metric", lambda row: row["metric"].replace("_", " "), "fold"),
             text_column("pairs", "pairs", "number"),
-            short_column("run", "mean", 4),
-            short_column("twin", "mean_twin", 4),
-            short_column("difference", "difference", 4),
+            *short_columns({"run": "mean", "twin": "mean_twin", "difference": "difference"}, 4),
             difference_interval_column(lambda end: short(end, 4)),
             Column("p", lambda row: short(row["p_bonferroni"]) + row["stars"]),
         ],
