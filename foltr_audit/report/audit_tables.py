@@ -1,4 +1,4 @@
-"""The audit as a rich table on a terminal, with the reason of every verdict."""
+"""The report of `audit` as tables on a terminal, with the reason for every verdict."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.wording import verdict_text
+from foltr_audit.report.results.wording import verdict_style, verdict_text
 from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.layout import print_fitting, table
+from foltr_audit.report.tables.layout import Column, print_fitting, rows_table
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_STYLES = {
-    "refuted": "bold red",
-    "false by exact loss": "bold red",
-    BROKEN: "bold red",
-    "contradiction": "bold red",
-    "proven": "green",
-}
 _NUMBERS = {
     "claimed": "claimed",
     "upper": "proven",
@@ -55,37 +48,40 @@ def print_audit(report: AuditReport, console: Console) -> None:
 
 
 _LESS = ("ceiling", "exact", "claimed", "proven")
-"""What the table does without on a narrow terminal, first to last."""
+"""Columns that the table leaves out on a narrow terminal, first to last."""
 
 
 def _table(rows: Sequence[Row], narrow: bool) -> Table:
-    first, runs = rows[0], {row["run"] for row in rows}
+    first, several = rows[0], len({row["run"] for row in rows}) > 1
     delta = f", delta {first['delta']:g}" if first["delta"] else ""
     per = "one message" if first["messages"] == 1 else f"{first['messages']} messages of one client, pooled"
     behind = f"of {first['interactions']} interaction{'s' * (first['interactions'] > 1)}"
-    found = table(
+
+    def view(row: Row) -> str:
+        run = f"run {row['run']}\n" if several else ""
+        return f"{run}{row['sees']}\n{row['unit']}\n{row['canary']}"
+
+    def verdict(row: Row) -> Text:
+        words = verdict_text(row)
+        return Text(words.replace("by ", "by\n") if narrow else words, style=verdict_style(row))
+
+    return rows_table(
         escape(f"{first['defense']}\nepsilon of {per} {behind}{delta}"),
         "sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was played; "
         f"measured: shown by {first['trials']} trials per hypothesis, each at "
         f"{100 * first['confidence']:g} % confidence, and ceiling: the most that so many can show",
+        [
+            Column("sees", view, "name"),
+            *(Column(header, partial(_cell, name=name)) for name, header in _NUMBERS.items()),
+            Column("verdict", verdict, "name"),
+        ],
+        rows,
         space=1 if narrow else 2,
     )
-    found.add_column("sees", no_wrap=True)
-    for heading in _NUMBERS.values():
-        found.add_column(heading, justify="right", no_wrap=True)
-    found.add_column("verdict", no_wrap=True)
-    for row in rows:
-        run = f"run {row['run']}\n" if len(runs) > 1 else ""
-        audited = f"{run}{row['sees']}\n{row['unit']}\n{row['canary']}"
-        style = _STYLES.get(row["verdict"], "")
-        words = verdict_text(row)
-        verdict = Text(words.replace("by ", "by\n") if narrow else words, style=style)
-        found.add_row(audited, *(_cell(row, name) for name in _NUMBERS), verdict)
-    return found
 
 
 def _cell(row: Row, name: str) -> str:
-    """An epsilon of a row; one that is not bounded, or not claimed, is none at all."""
+    """An epsilon of a row; `none` where it is not bounded, or not claimed."""
     value = row[f"eps_{name}"]
     if name in ("claimed", "upper") and math.isinf(value):
         return "none"
@@ -100,14 +96,15 @@ def _number(value: float | None) -> str:
 
 
 def _block(row: Row, *, several: bool) -> Iterator[str]:
-    """One audited row in words: verdict and reason, pair, proof, and what told the inputs apart."""
+    """One audited row in words: verdict and reason, pair, proof, and the score that separates the inputs."""
     run = f"run {row['run']}, " if several else ""
-    style = _STYLES.get(row["verdict"], "bold")
+    style = verdict_style(row) or "bold"
     yield (
         f"{run}{row['sees']}, one {row['unit']} differs, {row['canary']}: "
         f"[{style}]{verdict_text(row)}[/]: {escape(row['why'])}"
     )
-    yield escape(f"  pair: {row['pair']}; {_model(row)}")
+    at = "a global model of another round each" if row["model"] == "rounds" else f"the {row['model']} model"
+    yield escape(f"  pair: {row['pair']}; at {at}")
     whole = f"; over all {row['rounds']} rounds of the run {_cell(row, 'upper_run')}"
     proven = f"{_cell(row, 'upper')}: {row['upper_how']}{whole if math.isfinite(row['eps_upper']) else ''}"
     yield escape(f"  proven {proven}")
@@ -117,50 +114,35 @@ def _block(row: Row, *, several: bool) -> Iterator[str]:
     yield escape(f"  measured {_number(row['eps_lower'])}: score {row['score']}, {row['estimator']}{assumed}")
 
 
-def _model(row: Row) -> str:
-    """At which global models a pair was played."""
-    if row["model"] == "rounds":
-        return "at a global model of another round each"
-    return f"at the {row['model']} model"
-
-
 def conclusions(results: Sequence[Row]) -> list[str]:
-    """What all rows of one chain say together: one sentence per kind of verdict."""
-    said = [f"Not proven where the server sees {_place(row)}: {row['why']}." for row in _of(results, BROKEN)]
-    false: dict[str, list[Row]] = {}
-    for row in _of(results, "refuted", "false by exact loss"):
-        false.setdefault(f"The claim of {row['eps_claimed']:g} is false: {_shown(row)}", []).append(row)
-    said += [f"{text} where the server sees {_places(rows)}." for text, rows in false.items()]
-    kinds = {
-        "Proven": _of(results, "proven"),
-        "Neither proven nor refuted": [row for row in _of(results, "not refuted") if _claims(row)],
-    }
-    said += [f"{text} where the server sees {_places(rows)}." for text, rows in kinds.items() if rows]
-    nothing = [row for row in _of(results, "not refuted") if not _claims(row)]
-    if nothing:
-        said.append(
-            f"Nothing is claimed where the server sees {_places(nothing)}; --claim E (and --delta D) states "
-            "a claim to check."
-        )
-    return list(dict.fromkeys(said))
+    """What all rows of one chain show together: one sentence per kind of verdict."""
+    broken = [row for row in results if row["verdict"] == BROKEN]
+    refuted = [row for row in results if row["verdict"] in ("refuted", "false by exact loss")]
+    proven = [row for row in results if row["verdict"] == "proven"]
+    # What claims nothing is last, whatever the order of the rows
+    open_ = [row for row in results if row["verdict"] == "not refuted"]
+    open_.sort(key=lambda row: math.isinf(row["eps_claimed"]))
+    found: dict[str, list[str]] = {}
+    for row in (*refuted, *proven, *open_):
+        found.setdefault(_conclusion(row), []).append(_place(row))
+    return [
+        *dict.fromkeys(f"Not proven where the server sees {_place(row)}: {row['why']}." for row in broken),
+        *(text.format("; ".join(dict.fromkeys(places))) for text, places in found.items()),
+    ]
 
 
-def _of(results: Sequence[Row], *verdicts: str) -> list[Row]:
-    return [row for row in results if row["verdict"] in verdicts]
-
-
-def _shown(row: Row) -> str:
-    """How much more than its claim a row gives away."""
+def _conclusion(row: Row) -> str:
+    """A sentence with room for what the server sees."""
+    if row["verdict"] == "proven":
+        return "Proven where the server sees {}."
+    if row["verdict"] == "not refuted":
+        if math.isinf(row["eps_claimed"]):
+            what = "--claim E (and --delta D) states a claim to check"
+            return f"Nothing is claimed where the server sees {{}}; {what}."
+        return "Neither proven nor refuted where the server sees {}."
     worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
-    return "no finite epsilon holds" if math.isinf(worst) else f"at least {worst:.3g} is lost"
-
-
-def _claims(row: Row) -> bool:
-    return not math.isinf(row["eps_claimed"])
-
-
-def _places(rows: Sequence[Row]) -> str:
-    return "; ".join(dict.fromkeys(map(_place, rows)))
+    shown = "no finite epsilon holds" if math.isinf(worst) else f"at least {worst:.3g} is lost"
+    return f"The claim of {row['eps_claimed']:g} is false: {shown} where the server sees {{}}."
 
 
 def _place(row: Row) -> str:

@@ -25,8 +25,8 @@ from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_s
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
-from foltr_audit.report.results.group_success import groups_table
 from foltr_audit.report.tables.attack import print_attack
+from foltr_audit.report.tables.group_tables import groups_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader

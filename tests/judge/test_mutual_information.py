@@ -29,7 +29,8 @@ from foltr_audit.judge.mutual_information import MutualInformation, held, inform
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.report.results.information import information_rows, information_table
+from foltr_audit.report.results.attack_rows import information_rows
+from foltr_audit.report.tables.attack_details import information_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats

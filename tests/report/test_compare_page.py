@@ -157,7 +157,12 @@ def test_large_comparisons_have_fewer_pictures_and_rows(monkeypatch: pytest.Monk
     found = report(setting("none", auc=0.9), setting("none", auc=0.9, click_model="informational"))
     reader = Reader(page_of(found))
     assert [tag for tag, _ in reader.tags].count("svg") == 1
-    told = ("1 of 2 are drawn", "2 pictures are left out", "see --to json", "The other cells (1) alike")
+    told = (
+        "1 of 2 are drawn",
+        "2 pictures are left out",
+        "see --to json",
+        "The other cells (1) are run in the same way",
+    )
     assert [words for words in told if words not in reader.text] == []
 
 

@@ -23,7 +23,7 @@ from foltr_audit.report.pictures.compare_panels import (
     trade_offs,
 )
 from foltr_audit.report.pictures.label_placement import PointLabel, place_labels
-from foltr_audit.report.pictures.style import looking
+from foltr_audit.report.pictures.style import picture_style
 from foltr_audit.report.pictures.svg import THEME, inline_svg
 from tests.fixtures.comparisons import report, setting, several, where
 
@@ -48,7 +48,7 @@ def titles(panels: object) -> list[str]:
 def test_panels_by_epsilon_are_by_defense_and_end_without_one() -> None:
     panels = list(by_epsilon(report(*many())))
     assert titles(panels) == ["a", "without an epsilon"]
-    with looking():
+    with picture_style():
         axis = figure_of(panels[0]).axes[0]
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1.2", "4.5", "10", "none"]
     recall = next(line for line in axis.get_lines() if line.get_label() == "recall")
@@ -67,7 +67,7 @@ def test_defenses_of_one_epsilon_stand_beside_each_other() -> None:
 
 def test_the_trade_off_has_a_point_for_each_known_row() -> None:
     (panel,) = trade_offs(report(*many()))
-    with looking():
+    with picture_style():
         axis = figure_of(panel).axes[0]
     marks = [line for line in axis.get_lines() if line.get_marker() not in ("None", "")]
     points = {
@@ -82,7 +82,7 @@ def test_the_trade_off_has_a_point_for_each_known_row() -> None:
 def test_ladders_show_every_attack_of_the_smallest_epsilon() -> None:
     panels = list(ladders(report(*many())))
     assert titles(panels) == ["none", "a, eps 1.2", "top-k"]
-    with looking():
+    with picture_style():
         axis = figure_of(panels[1]).axes[0]
     shown = [label.get_text() for label in axis.get_yticklabels()]
     assert shown == ["olsr", "random:k=3", "position-prior", "map", "relevance-prior"]
@@ -92,7 +92,7 @@ def test_learning_curves_leave_out_rounds_without_a_value() -> None:
     panels = list(learning(report(*many())))
     every = [f"{kind}, eps {eps}" for eps in ("1.2", "4.5", "10") for kind in ("offline", "online")]
     assert titles(panels) == every
-    with looking():
+    with picture_style():
         axis = figure_of(panels[0]).axes[0]
     assert [np.asarray(line.get_xdata()).tolist() for line in axis.get_lines()] == [[2, 3]] * 3
 
@@ -105,7 +105,7 @@ def test_groups_are_drawn_where_clients_differ() -> None:
     hit = [{**place, **best, "group": "rare", "place": 1}]
     panels = list(group_bars(replace(report(setting("none")), served=served, groups=hit)))
     assert titles(panels) == ["attacked: none", "served: none"]
-    with looking():
+    with picture_style():
         axis = figure_of(panels[1]).axes[0]
     assert [bar.get_width() for bar in axis.patches] == [0.2, 0.4]  # type: ignore[attr-defined]
 
@@ -151,6 +151,6 @@ def test_a_comparison_as_one_file(tmp_path: Path) -> None:
 
 
 def test_nothing_done_is_a_picture_that_says_so() -> None:
-    with looking():
+    with picture_style():
         figure = comparison_figure(report())
     assert figure.get_suptitle() == "Defenses: no cell is done"

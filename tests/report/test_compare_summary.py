@@ -10,9 +10,19 @@ import pytest
 
 from foltr_audit.report.render.compare_entries import at_a_glance
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.claim_sentences import claims_said, contradictions_said, lists_said
+from foltr_audit.report.results.claim_sentences import (
+    describe_claims,
+    describe_contradictions,
+    describe_lost_proofs,
+)
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import StrongestLeak, kept_said, leaks, leaks_said, summary
+from foltr_audit.report.results.compare_summary import (
+    StrongestLeak,
+    describe_leaks,
+    describe_most_useful,
+    find_leaks,
+    summarise,
+)
 from foltr_audit.report.results.compare_worlds import worlds
 from tests.fixtures.comparisons import (
     LEARNER,
@@ -30,7 +40,7 @@ from tests.fixtures.comparisons import (
 
 
 def said(found: CompareReport) -> str:
-    return " ".join(sentence for one in summary(found) for sentence in one.sentences)
+    return " ".join(sentence for one in summarise(found) for sentence in one.sentences)
 
 
 def changed(rows: list[Row], number: int, **values: Any) -> list[Row]:
@@ -115,7 +125,7 @@ def leak(auc: float | None, width: float = 0.02) -> StrongestLeak | None:
     place = where("a", 1.2)
     attacks = [*guesses(place), attack(place, "map", auc, width=width)]
     (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
-    return next(iter(leaks(world)), None)
+    return next(iter(find_leaks(world)), None)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +150,12 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
     best = attack(place, "map", 0.95) | {"auc_ci95": None}
     attacks = [*guesses(place), best]
     (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
-    (found,) = leaks(world)
+    (found,) = find_leaks(world)
     assert not found.held
     assert at_a_glance(world).rows[0][2].mark == ""
-    (sentence,) = leaks_said(world)
+    (sentence,) = describe_leaks(world)
     assert "has no interval, so that nothing is shown of it, under a, eps 1.2 (AUC .950)" in sentence
-    assert kept_said(world) == ""
+    assert describe_most_useful(world) == ""
     assert leak(None) is None
 
 
@@ -191,10 +201,10 @@ def test_what_claims_nothing_has_no_open_claim() -> None:
     best = setting("top-k", auc=0.5, ndcg=0.45, **against(0.01, 0.5), **nothing)
     text = said(report(best, setting("b", 1.2, auc=0.5, ndcg=0.43, **proven)))
     assert "Of the defenses under which it is not shown to beat a guess, top-k keeps the most" in text
-    assert "; it claims nothing. Of those with a proven claim, b, eps 1.2 keeps" in text
+    assert "; it makes no claim. Of those with a proven claim, b, eps 1.2 keeps" in text
     assert "neither refuted nor proven" not in text
     alone = said(report(best))
-    assert "; it claims nothing." in alone
+    assert "; it makes no claim." in alone
     assert "proven claim" not in alone
 
 
@@ -241,8 +251,8 @@ def test_the_worst_view_of_a_false_claim_is_told() -> None:
         ([finite, infinite, refuted], "a, eps 1.2: at least 2 measured, from the sum and lists"),
         ([worse, refuted], "a, eps 1.2: at least 1.9 measured, from the message"),
     ):
-        assert told in claims_said(rows)
-        assert told in claims_said(rows[::-1])
+        assert told in describe_claims(rows)
+        assert told in describe_claims(rows[::-1])
 
 
 def test_nothing_was_audited_attacked_or_claimed() -> None:
@@ -251,7 +261,7 @@ def test_nothing_was_audited_attacked_or_claimed() -> None:
     assert "No list with a click was attacked" in text
     assert "epsilon of" not in text
     assert "front" not in text
-    assert claims_said([claim(where("none"), "not refuted")]).startswith("No defense claims an epsilon")
+    assert describe_claims([claim(where("none"), "not refuted")]).startswith("No defense claims an epsilon")
 
 
 def test_without_the_undefended_run_nothing_is_compared_with_it() -> None:
@@ -271,7 +281,7 @@ def test_several_worlds_and_learners_are_told_apart() -> None:
         setting("none", auc=1.0, learner="foltr-es:p=1"),
         setting("none", auc=1.0, click_model="informational"),
     )
-    assert [one.world for one in summary(found)] == ["", "perfect clicks", "informational clicks"]
+    assert [one.world for one in summarise(found)] == ["", "perfect clicks", "informational clicks"]
     assert "foltr-es, none (AUC 1.000)" in said(found)
 
 
@@ -297,21 +307,26 @@ def test_proofs_that_do_not_reach_who_sees_lists_are_told() -> None:
         claim(other, "proven"),
         claim(other, "proven", view="individual+lists"),
     ]
-    assert lists_said(rows).startswith("Nothing is proven of laplace, eps 1.2 where the server sees")
-    assert lists_said(rows[2:]) == lists_said(rows[:1]) == ""
+    assert describe_lost_proofs(rows).startswith(
+        "Nothing is proven of laplace, eps 1.2 where the server sees"
+    )
+    assert describe_lost_proofs(rows[2:]) == describe_lost_proofs(rows[:1]) == ""
 
 
 def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
     rows = [claim(where("laplace", 1.2), "contradiction", exact=2.0), claim(where("b", 1.2), "proven")]
-    assert "Of 2 checked claims, none are false, 1 is proven (b, eps 1.2), and 1 is neither" in claims_said(
-        rows
+    assert (
+        "Of 2 checked claims, none are false, 1 is proven (b, eps 1.2), and 1 is neither"
+        in describe_claims(rows)
     )
-    assert contradictions_said(rows).startswith(
+    assert describe_contradictions(rows).startswith(
         "Proof and trials contradict each other for laplace, eps 1.2:"
     )
-    assert contradictions_said(rows[1:]) == ""
+    assert describe_contradictions(rows[1:]) == ""
 
 
 def test_a_link_that_does_less_than_it_declares_is_told() -> None:
     (row,) = [claim(where("laplace", 1.2), "declared law broken")]
-    assert "1 is false (laplace, eps 1.2: does less than it declares, from the message)" in claims_said([row])
+    assert "1 is false (laplace, eps 1.2: does less than it declares, from the message)" in describe_claims(
+        [row]
+    )

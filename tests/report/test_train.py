@@ -20,7 +20,7 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.stages import TrainResult
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.change_marks import IntentSpan, interrupted
+from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw, save_curves
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.settings import short_scenario
@@ -28,8 +28,8 @@ from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.twins import (
     SPECIFIC,
     fixed_intents,
-    held_against,
-    ran,
+    reference_specs,
+    runs_by_spec,
     specific_rankers,
     twin_rows,
 )
@@ -243,10 +243,10 @@ def test_the_single_ranker_beside_one_per_intent() -> None:
 
 def test_a_missing_ranker_leaves_no_ensemble() -> None:
     single, cells = cell("mixed", RUN), rankers()
-    assert specific_rankers(single, ran([single, *cells])) == cells
-    assert specific_rankers(single, ran([single, cells[1]])) == []
+    assert specific_rankers(single, runs_by_spec([single, *cells])) == cells
+    assert specific_rankers(single, runs_by_spec([single, cells[1]])) == []
     assert twin_rows([single, cells[1]]) == []
-    assert fixed_intents(single, ran([single, *cells])) == {}
+    assert fixed_intents(single, runs_by_spec([single, *cells])) == {}
 
 
 # --- populations ----------------------------------------------------------------------------------
@@ -295,28 +295,28 @@ def spec_text(text: str) -> str:
 
 def test_twins_of_one_intent_are_drawn_in_its_periods_and_not_by_themselves() -> None:
     cells = [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
-    assert held_against(cells) == {cells[1].spec, cells[2].spec}
+    assert reference_specs(cells) == {cells[1].spec, cells[2].spec}
     (main,) = curves.curves(cells, "offline_ndcg@10")
     assert main.mean.tolist() == [0.3, 0.8, 0.5, 0.6]
     assert main.spans == (IntentSpan(0.0, 2.0, 1), IntentSpan(2.0, 4.0, 2))
-    (twin,) = curves.curves_beside(cells, "offline_ndcg@10")
+    (twin,) = curves.reference_curves(cells, "offline_ndcg@10")
     assert (twin.beside, twin.label) == (0, "its leading intent alone")
     assert twin.mean.tolist() == [0.3, 0.8, 0.8, 0.8]
-    assert curves.curves_beside(cells, "online_ndcg@10") == []
+    assert curves.reference_curves(cells, "online_ndcg@10") == []
     assert len(curves.curves(cells[1:], "offline_ndcg@10")) == 2
-    assert curves.curves_beside(cells[:1], "offline_ndcg@10") == []
+    assert curves.reference_curves(cells[:1], "offline_ndcg@10") == []
 
 
 def test_one_ranker_per_intent_is_a_curve_in_both_panels() -> None:
     cells = [cell("mixed", RUN), *rankers()]
-    (offline,), (online,) = (curves.curves_beside(cells, metric) for metric in PANELS)
+    (offline,), (online,) = (curves.reference_curves(cells, metric) for metric in PANELS)
     assert offline.label == online.label == SPECIFIC
     np.testing.assert_allclose(offline.mean, [0.4, 0.7, 0.85, 0.9])
     np.testing.assert_allclose(online.mean, [0.34, 0.36, 0.5, 0.4])
 
 
 def test_a_line_is_interrupted_where_the_intent_changes() -> None:
-    x, y = interrupted(
+    x, y = insert_gaps(
         np.array([1, 2, 3, 4]),
         np.array([0.1, 0.2, 0.3, 0.4]),
         (IntentSpan(0, 2, 1), IntentSpan(2, 3.5, 2), IntentSpan(3.5, 4, 1)),
@@ -327,7 +327,7 @@ def test_a_line_is_interrupted_where_the_intent_changes() -> None:
 
 def drawn(cells: list[RunResult]) -> Any:
     panels = {
-        metric: [*curves.curves(cells, metric), *curves.curves_beside(cells, metric)] for metric in PANELS
+        metric: [*curves.curves(cells, metric), *curves.reference_curves(cells, metric)] for metric in PANELS
     }
     return draw(panels, DATA)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.experiments.runner import RunResult
+from foltr_audit.utils.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +65,7 @@ def mark_changes(axis: Axes, every: Sequence[tuple[IntentSpan, ...]]) -> None:
     axis.set_title(axis.get_title(), pad=16.0)
 
 
-def interrupted(
-    rounds: NDArray[np.int64], values: NDArray[np.float64], every: Sequence[IntentSpan]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def insert_gaps(rounds: Ints, values: Floats, every: Sequence[IntentSpan]) -> tuple[Floats, Floats]:
     """A line (T,) with a gap, NaN, at each change."""
     changes = np.array([span.first for span in every[1:]])
     places = np.searchsorted(rounds, changes, side="right")

@@ -78,7 +78,7 @@ def by_epsilon(report: CompareReport) -> Iterator[PanelPlot]:
 
 
 def _panels_of(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each defense with several epsilons; all others, but for none at all, beside each other."""
+    """The rows of each defense with epsilons; all others together, unless only no defense is left."""
     if len({row["eps"] for row in rows if row["eps"] is not None}) < 2:
         yield "all defenses", list(rows)
         return
@@ -138,7 +138,7 @@ def _draw_learning(axis: Axes, metric: str, found: Sequence[LearningCurve]) -> N
 
 
 def group_bars(report: CompareReport) -> Iterator[PanelPlot]:
-    """What groups of clients give away and how they are served, by world and defense, smallest epsilon."""
+    """How much each group of clients leaks and how it is served, at the smallest epsilon."""
     for world in worlds(report):
         for row in at_smallest(world.results):
             title = _title(world.called(row), world)
@@ -184,7 +184,7 @@ def draw_comparison(path: Path, report: CompareReport) -> None:
     """Draw attack against utility, and both against epsilon, into one file; same results, same bytes.
 
     Args:
-        path: a name that `report.curves.check_picture` accepts.
+        path: a name that `curves.check_picture` accepts.
         report: the comparison.
 
     Raises:

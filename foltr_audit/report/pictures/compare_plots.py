@@ -15,6 +15,7 @@ from foltr_audit.report.pictures.label_placement import PointLabel, place_labels
 from foltr_audit.report.pictures.style import COLOURS
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.pareto import CHANCE
+from foltr_audit.report.results.wording import short_method
 from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def known(row: Row, *names: str) -> bool:
 
 
 def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
-    """What each defense gives away against what it keeps: AUC of the best attack, and nDCG@10.
+    """What each defense leaks and what it keeps: AUC of the best attack against nDCG@10.
 
     Args:
         axis: an empty one.
@@ -75,22 +76,19 @@ def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> 
             if row[f"{name}_ci95"] is not None:
                 ends = {**here, name: row[f"{name}_ci95"]}
                 axis.plot(ends["auc"], ends["ndcg@10"], color=look.colour, alpha=0.5, linewidth=0.8, zorder=2)
-        axis.plot(
-            [row["auc"]],
-            [row["ndcg@10"]],
-            linestyle="none",
-            marker=look.marker,
-            color=look.colour if row["pareto"] else "#ffffff",
-            markeredgecolor=look.colour,
-            markeredgewidth=1.3,
-            zorder=3,
-        )
+        _draw_point(axis, row["auc"], row["ndcg@10"], look.marker, look.colour, filled=bool(row["pareto"]))
         labels.append(PointLabel(row["auc"], row["ndcg@10"], _label(row, rows), look.colour))
     axis.set_xlabel("AUC of the best attack (lower is more private)")
     axis.set_ylabel("offline nDCG@10 (higher is better)")
     if rows:
         axis.margins(0.12, 0.16)
         place_labels(axis, labels)
+
+
+def _draw_point(axis: Axes, x: float, y: float, marker: str, colour: str, *, filled: bool) -> None:
+    face = colour if filled else "#ffffff"
+    look: dict[str, Any] = {"linestyle": "none", "marker": marker, "markeredgewidth": 1.3, "zorder": 3}
+    axis.plot([x], [y], color=face, markeredgecolor=colour, **look)
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:
@@ -122,11 +120,7 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
         axis.set_xlabel("claimed epsilon")
     else:
         names = [str(row["alternative"]).replace("+", "\n+ ") for row in shown]
-        slope: dict[str, Any] = {
-            "rotation": 35,
-            "rotation_mode": "anchor",
-            "horizontalalignment": "right",
-        }
+        slope: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
         axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
     axis.set_xlim(-0.5, len(shown) - 0.5)
     axis.set_ylim(-0.03, 1.03)
@@ -139,10 +133,12 @@ def _draw_measure(
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
     shift = 0.09 * (look.number - 1)
     found = [(place, row) for place, row in enumerate(rows) if known(row, name)]
-    line = [(place + shift, row[name]) for place, row in found if place < joined]
-    axis.plot(*_columns(line), color=look.colour, linestyle=STYLES[look.number], zorder=2.5)
+    x, y = [place + shift for place, _ in found], [row[name] for _, row in found]
+    line = sum(place < joined for place, _ in found)  # those with an epsilon come first
+    axis.plot(x[:line], y[:line], color=look.colour, linestyle=STYLES[look.number], zorder=2.5)
     axis.plot(
-        *_columns([(place + shift, row[name]) for place, row in found]),
+        x,
+        y,
         linestyle="none",
         marker=look.marker,
         color=look.colour,
@@ -157,10 +153,6 @@ def _draw_measure(
             axis.plot([place + shift] * 2, ends, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
 
 
-def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in pairs], [y for _, y in pairs]
-
-
 def draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
     """AUC of every attack on one defense with its interval, highest on top; baselines hollow."""
     rows = sorted(
@@ -171,16 +163,8 @@ def draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
         colour = DIM if row["baseline"] else COLOURS[1]
         if row["auc_ci95"] is not None:
             axis.plot(row["auc_ci95"], [place, place], color=colour, linewidth=1.4, alpha=0.6, zorder=2)
-        axis.plot(
-            [row["auc"]],
-            [place],
-            linestyle="none",
-            marker="o" if row["baseline"] else "D",
-            color="#ffffff" if row["baseline"] else colour,
-            markeredgecolor=colour,
-            markeredgewidth=1.3,
-            zorder=3,
-        )
+        marker = "o" if row["baseline"] else "D"
+        _draw_point(axis, row["auc"], place, marker, colour, filled=not row["baseline"])
     axis.set_yticks(range(len(rows)), [short_method(row["method"]) for row in rows])
     axis.set_ylim(-0.7, max(len(rows), 1) - 0.3)
     low = min([CHANCE, *(row["auc"] for row in rows)])
@@ -211,11 +195,6 @@ def draw_groups(
     axis.set_xlim(0.0, 1.18 * max([*values, everybody or 0.0, 0.1]))
     axis.set_xlabel(label)
     axis.grid(visible=False, axis="y")
-
-
-def short_method(text: str) -> str:
-    """An attack without the parameters that it has by itself, e.g. `map` of `map:guess=pattern`."""
-    return text if text.startswith("random:") else text.partition(":")[0]
 
 
 def _wrapped(text: str) -> str:

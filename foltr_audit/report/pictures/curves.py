@@ -12,17 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.report.pictures.change_marks import IntentSpan, interrupted, mark_changes, spans
+from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps, mark_changes, spans
 from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
 from foltr_audit.report.results.base import Row, RunGroup, groups
 from foltr_audit.report.results.settings import setting_label
-from foltr_audit.report.results.twins import SPECIFIC, beside, held_against, ran, specific_rankers
+from foltr_audit.report.results.twins import (
+    SPECIFIC,
+    reference_specs,
+    reference_values,
+    runs_by_spec,
+    specific_rankers,
+)
 from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.utils.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +42,7 @@ STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5,
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 """Styles of lines and marks of points, in the order of the colours."""
 
-_MARKS = 10
+_MARKS = 10  # markers on a long line: one per point would hide it
 _LEGEND = 120  # letters that fit side by side below the panels
 
 
@@ -52,15 +58,15 @@ class LearningCurve:
         deviation: standard deviation over the runs, divisor runs - 1, 0 for a single run; float64 (T,).
         part: which queries an offline metric is of.
         spans: when which intent leads; empty where that does not change.
-        beside: number of the curve that it is held against; None of a curve by itself.
+        beside: number of the curve that it is compared with; None of a curve of its own.
         number: number of its colour and mark; None for its place among the curves.
     """
 
     label: str
     runs: int
-    rounds: NDArray[np.int64]
-    mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
+    rounds: Ints
+    mean: Floats
+    deviation: Floats
     part: str = "the test part"
     spans: tuple[IntentSpan, ...] = ()
     beside: int | None = None
@@ -73,13 +79,7 @@ class LearningCurve:
         return cls.over(label, values, group.cells[0])
 
     @classmethod
-    def over(
-        cls,
-        label: str,
-        values: NDArray[np.float64],
-        cell: RunResult,
-        beside: int | None = None,
-    ) -> LearningCurve:
+    def over(cls, label: str, values: Floats, cell: RunResult, beside: int | None = None) -> LearningCurve:
         """The curve of values of each round, NaN where there is none, float64 (runs, rounds).
 
         `cell` is one of the runs.
@@ -105,23 +105,23 @@ class LearningCurve:
 def curves(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
     """One curve for each group of cells that differ in repetition and fold only.
 
-    Rankers of one intent that others are held against have no curve of their own: `curves_beside` has them.
+    Rankers of one intent that others are compared with have no curve here: `reference_curves` has them.
     """
     found = _shown(cells)
     settings = [group.setting for group in found]
     return [LearningCurve.of(setting_label(group.setting, settings), group, metric) for group in found]
 
 
-def curves_beside(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
-    """For each of the `curves` with trained twins of one intent the curve of these, as far as they are seen.
+def reference_curves(cells: Sequence[RunResult], metric: str) -> list[LearningCurve]:
+    """The curve of the trained twins of one intent, for each of the `curves` that has them.
 
     Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
     figures 2 to 4 (each twin in the periods of its intent) and figure 7 (one ranker per intent).
     """
-    shown, among, found = _shown(cells), ran(cells), []
+    shown, among, found = _shown(cells), runs_by_spec(cells), []
     settings = [group.setting for group in shown]
     for number, group in enumerate(shown):
-        values = [beside(cell, metric, among) for cell in group.cells]
+        values = [reference_values(cell, metric, among) for cell in group.cells]
         known = [each for each in values if each is not None]
         if known:
             first = group.cells[0]
@@ -132,12 +132,12 @@ def curves_beside(cells: Sequence[RunResult], metric: str) -> list[LearningCurve
 
 
 def _shown(cells: Sequence[RunResult]) -> list[RunGroup]:
-    hidden = held_against(cells)
+    hidden = reference_specs(cells)
     return groups([cell for cell in cells if cell.spec not in hidden])
 
 
 def check_picture(path: Path, runs: Path | None = None) -> None:
-    """Refuse a picture that could not be written, before there is anything to draw.
+    """Refuse a picture that could not be written, before anything is computed.
 
     Args:
         path: where the picture is to go.
@@ -154,7 +154,7 @@ def check_picture(path: Path, runs: Path | None = None) -> None:
     if path.is_dir():
         raise UsageError(f"--plot: {path} is a folder; expected the name of a file")
     if runs is not None and runs.resolve() in path.resolve().parents:
-        raise UsageError(f"--plot: {path}: {runs} is kept for Runs; expected a name outside of it")
+        raise UsageError(f"--plot: {path}: {runs} is reserved for Runs; expected a name outside of it")
 
 
 def save_curves(path: Path, cells: Sequence[RunResult], dataset: Row) -> None:
@@ -168,7 +168,7 @@ def save_curves(path: Path, cells: Sequence[RunResult], dataset: Row) -> None:
     Raises:
         FoltrAuditError: the file cannot be written.
     """
-    panels = {metric: [*curves(cells, metric), *curves_beside(cells, metric)] for metric in PANELS}
+    panels = {metric: [*curves(cells, metric), *reference_curves(cells, metric)] for metric in PANELS}
     save_picture(path, lambda: draw(panels, dataset))
 
 
@@ -210,7 +210,7 @@ def draw_panel(axis: Axes, metric: str, found: Sequence[LearningCurve]) -> None:
     for place, curve in enumerate(found):
         number = place if curve.number is None else curve.number
         if curve.beside is not None:
-            x, y = interrupted(curve.rounds, curve.mean, curve.spans)
+            x, y = insert_gaps(curve.rounds, curve.mean, curve.spans)
             colour = COLOURS[curve.beside % len(COLOURS)]
             axis.plot(x, y, label=curve.label, color=colour, linestyle="dashed", linewidth=1.0, zorder=2.5)
             continue
@@ -224,7 +224,7 @@ def draw_panel(axis: Axes, metric: str, found: Sequence[LearningCurve]) -> None:
             markeredgecolor="white",
             markeredgewidth=0.7,
             marker=MARKERS[number % len(MARKERS)],
-            markevery=_marked(curve.rounds.size, number),
+            markevery=_marker_points(curve.rounds.size, number),
             zorder=3,
         )
         if curve.runs > 1:
@@ -232,8 +232,8 @@ def draw_panel(axis: Axes, metric: str, found: Sequence[LearningCurve]) -> None:
             axis.fill_between(curve.rounds, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def _marked(points: int, number: int) -> slice:
-    """Which points of a long line carry its marker: about ten, others on each line."""
+def _marker_points(points: int, number: int) -> slice:
+    """Which points of a long line carry its marker: about ten, shifted so that lines do not hide them."""
     step = max(points // _MARKS, 1)
     return slice(step * (number % 4) // 4, None, step)
 
@@ -250,6 +250,6 @@ def _bands(found: Sequence[LearningCurve]) -> list[Patch]:
     return [Patch(facecolor="#777777", alpha=0.3, linewidth=0, label=text)]
 
 
-def _values(cell: RunResult, metric: str) -> NDArray[np.float64]:
+def _values(cell: RunResult, metric: str) -> Floats:
     """A metric of every round, NaN where it was not taken, float64 (rounds,)."""
     return np.array([row.get(metric, np.nan) for row in cell.trained.rounds], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Labels beside points where they hide neither points nor each other, as far as there is room."""
+"""Labels next to points, placed so that they hide neither points nor each other, as far as there is room."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from foltr_audit.utils.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SIZE = 7.5  # points, of the letters
-_LETTER, _LINE = 0.62, 1.25  # of that size: about what a letter and a line take
+_SIZE = 7.5  # points, height of the letters
+_LETTER, _LINE = 0.62, 1.25  # about the width of a letter and the height of a line, relative to _SIZE
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 _NEAR = 7.0  # points from the middle of a mark
 
@@ -41,9 +42,9 @@ class _LabelBox(NamedTuple):
 
 
 def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
-    """Write each label at the side of its point where least is in its way; limits are kept from now on.
+    """Write each label at the side of its point where least is in its way, and fix the limits of the axes.
 
-    Positions are estimates, since letters are only measured when they are drawn.
+    Sizes are estimates, since matplotlib measures letters only when it draws them.
     """
     axis.set_xlim(axis.get_xlim())
     axis.set_ylim(axis.get_ylim())
@@ -59,7 +60,7 @@ def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
             sum(box.shared(other) for other in taken)
             + _outside(box, width, height)
             + _mistaken(box, x, y, others)
-            + 0.02 * number
+            + 0.02 * number  # of equal places the first: right before left, near before far
             for number, box in enumerate(boxes)
         ]
         best = boxes[int(np.argmin(cost))]
@@ -83,7 +84,7 @@ def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
         )
 
 
-def _in_points(axis: Axes, labels: Sequence[PointLabel]) -> tuple[NDArray[np.float64], tuple[float, float]]:
+def _in_points(axis: Axes, labels: Sequence[PointLabel]) -> tuple[Floats, tuple[float, float]]:
     """Where the labelled points lie on the axes, in points (n, 2), and how large these are."""
     (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
     figure, box = axis.get_figure(root=True), axis.bbox
@@ -111,10 +112,10 @@ def _outside(box: _LabelBox, width: float, height: float) -> float:
     return 10 * (area - box.shared(_LabelBox(0.0, 0.0, width, height)))
 
 
-def _mistaken(box: _LabelBox, x: float, y: float, others: NDArray[np.float64]) -> float:
-    """A price for a label that lies nearer to another point (n, 2) than to its own, if that is elsewhere."""
+def _mistaken(box: _LabelBox, x: float, y: float, others: Floats) -> float:
+    """The cost of a label that lies nearer to another point (n, 2) than to its own."""
 
-    def away(point: NDArray[np.float64]) -> float:
+    def away(point: Floats) -> float:
         beside = np.clip(point, (box.left, box.bottom), (box.right, box.top))
         return float(np.hypot(*(point - beside)))
 

@@ -1,4 +1,4 @@
-"""How every picture looks and is written: as a whole or not at all, and the same figure as the same bytes."""
+"""How pictures look and are written: atomically, and with the same bytes for the same figure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FORMATS = (".svg", ".png", ".pdf")
 """What the name of a picture may end in."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours that the colour-blind tell apart (Okabe & Ito 2008, "Color universal design")."""
+"""Colours that colour-blind readers can tell apart (Okabe & Ito 2008, "Color universal design")."""
 
 _LOOK: Mapping[Any, Any] = {
-    "svg.hashsalt": "foltr-audit",
+    "svg.hashsalt": "foltr-audit",  # without it ids in the file are random
     "pdf.fonttype": 42,
     "text.parse_math": False,
     "font.size": 9.0,
@@ -51,15 +51,15 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
         FoltrAuditError: the file cannot be written.
     """
     picture, suffix = io.BytesIO(), path.suffix.lower()
-    with looking():
+    with picture_style():
         draw().savefig(picture, format=suffix[1:], dpi=200, metadata=dict(UNDATED[suffix]))
     with writing(path):
         atomic_files.write_bytes(path, picture.getvalue())
 
 
 @contextmanager
-def looking(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
-    """The settings that a picture depends on, whatever a user's own are, and `more`; put back afterwards."""
+def picture_style(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
+    """The settings of matplotlib for a picture, with `more`; a user's own are restored afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():

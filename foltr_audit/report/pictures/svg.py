@@ -1,4 +1,4 @@
-"""Pictures as SVG inside a page: their colours are the page's, so that they read well in light and dark."""
+"""Pictures as SVG inside a page, in the colours of the page, so that they fit its light and dark themes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit.report.pictures.style import COLOURS, UNDATED, looking
+from foltr_audit.report.pictures.style import COLOURS, UNDATED, picture_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ THEME = {
     "#777777": "var(--dim)",
     "#b0b0b0": "var(--grid)",
 }
-"""What each colour of a picture is called in the page's style."""
+"""The CSS variable of the page for each colour of a picture."""
 
 _LOOK: Mapping[str, Any] = {"svg.fonttype": "none", "savefig.transparent": True}
 
@@ -30,11 +30,11 @@ def inline_svg(draw: Callable[[], Figure], title: str, name: str) -> str:
 
     Args:
         draw: makes the figure, in colours of `THEME` only.
-        title: what it shows, for who does not see it.
-        name: sets its names of parts apart from other pictures of the page; letters, digits and `-`.
+        title: what it shows, for screen readers.
+        name: prefix of its ids, which must be unique in the page; letters, digits and `-`.
     """
     buffer = io.BytesIO()
-    with looking(_LOOK):
+    with picture_style(_LOOK):
         draw().savefig(buffer, format="svg", metadata=UNDATED[".svg"])
     text = buffer.getvalue().decode("utf-8")
     text = text[text.index("<svg") :]
@@ -46,7 +46,7 @@ def inline_svg(draw: Callable[[], Figure], title: str, name: str) -> str:
 
 
 def _named(text: str, name: str) -> str:
-    """The parts that others refer to with a name of their own, the others without one."""
+    """Prefix the ids that other parts refer to, and drop the others."""
     used = set(re.findall(r"(?:url\(#|href=\"#)([\w.-]+)", text))
     text = re.sub(
         r' id="([^"]*)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text
@@ -55,9 +55,10 @@ def _named(text: str, name: str) -> str:
 
 
 def _themed(text: str) -> str:
-    """Colours as names of the page's style, its letters instead of matplotlib's; less white space.
+    """Replace colours by variables of the page and its fonts, and drop white space.
 
-    Only inside of tags: what users called their data stays as it is.
+    matplotlib only accepts colours that it can draw, so CSS variables are set afterwards. Texts between tags
+    stay as they are: a data set may be called `#000000`.
     """
 
     def themed(tag: re.Match[str]) -> str:

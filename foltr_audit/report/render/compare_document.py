@@ -1,4 +1,4 @@
-"""A comparison as a document: the summary first, then pictures, tables, and how to make it again."""
+"""A comparison as a document: the summary first, then pictures, tables, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from foltr_audit.report.render.document import (
     TableEntry,
 )
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import cells_done, summary
+from foltr_audit.report.results.compare_summary import cells_done, summarise
 from foltr_audit.report.results.compare_worlds import worlds
 from foltr_audit.report.results.provenance import Provenance
 from foltr_audit.report.results.wording import CHOSEN, FRONT, evaluated_part
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_DRAWN = 1_400_000
-"""Letters of all pictures of a document: more slow a reader down."""
+"""Letters of all pictures of a document: a browser shows a page with more of them slowly."""
 
 MOST_CELLS = 200
-"""Cells whose commands are told one by one."""
+"""Cells whose commands are listed."""
 
 MOST_ATTACKS = 1000
 """Rows of the tables of every attack; more are in JSON only."""
@@ -67,8 +67,8 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
     """The document of a comparison.
 
     Args:
-        report: what it found.
-        provenance: how to make it again.
+        report: the comparison.
+        provenance: how to reproduce it.
         pictures: whether it has pictures, and tables with all columns.
     """
     drawer = _PictureDrawer() if pictures else None
@@ -98,11 +98,11 @@ def _summary(report: CompareReport) -> Iterator[Block]:
     if report.dataset.get("synthetic"):
         yield Paragraph("The data are synthetic: what holds here need not hold for real users.")
     several = len(worlds(report)) > 1
-    for said in summary(report):
-        if several and said.world:
-            yield Subheading(said.world)
-        if said.sentences:
-            yield BulletList(said.sentences)
+    for one in summarise(report):
+        if several and one.world:
+            yield Subheading(one.world)
+        if one.sentences:
+            yield BulletList(one.sentences)
 
 
 def _glance(report: CompareReport, *, marked: bool) -> list[Block]:
@@ -111,21 +111,21 @@ def _glance(report: CompareReport, *, marked: bool) -> list[Block]:
 
 def _pictures(report: CompareReport, drawer: _PictureDrawer) -> Iterator[DocumentSection]:
     defenses, at = panels.defense_keys(report), _smallest(report)
-    drawn = drawer.drawn("trade-off", panels.trade_offs(report), _TRADE_OFF, defenses, wide=True)
+    drawn = drawer.draw("trade-off", panels.trade_offs(report), _TRADE_OFF, defenses, wide=True)
     yield DocumentSection("Privacy against utility", "trade-off", drawn)
-    drawn = drawer.drawn("epsilon", panels.by_epsilon(report), _BY_EPSILON, panels.measure_keys())
+    drawn = drawer.draw("epsilon", panels.by_epsilon(report), _BY_EPSILON, panels.measure_keys())
     yield DocumentSection("What epsilon buys", "epsilon", drawn)
     yield DocumentSection(
-        "Attack ladder", "ladder", drawer.drawn("ladder", panels.ladders(report), _LADDER + at, _GUESSES)
+        "Attack ladder", "ladder", drawer.draw("ladder", panels.ladders(report), _LADDER + at, _GUESSES)
     )
     caption = _LEARNING.format(part=evaluated_part(report.results))
-    drawn = drawer.drawn("learning", panels.learning(report), caption, defenses)
+    drawn = drawer.draw("learning", panels.learning(report), caption, defenses)
     yield DocumentSection("Learning curves", "learning", drawn)
 
 
 def _groups(report: CompareReport, drawer: _PictureDrawer | None) -> list[Block]:
     caption = f"By group of clients, worst first.{_smallest(report)}"
-    bars = [] if drawer is None else drawer.drawn("groups", panels.group_bars(report), caption, _BAR)
+    bars = [] if drawer is None else drawer.draw("groups", panels.group_bars(report), caption, _BAR)
     return [*bars, *(table for table in map(sheets.groups, worlds(report)) if table is not None)]
 
 
@@ -140,7 +140,7 @@ class _PictureDrawer:
     def __init__(self) -> None:
         self.left = MOST_DRAWN
 
-    def drawn(
+    def draw(
         self,
         name: str,
         found: Iterable[PanelPlot],
@@ -164,7 +164,9 @@ class _PictureDrawer:
             return []
         if not drawn:
             return [
-                Paragraph(f"{len(several)} pictures are left out for their size; the tables tell the same.")
+                Paragraph(
+                    f"{len(several)} pictures are left out for their size; the tables have the numbers."
+                )
             ]
         if len(drawn) < len(several):
             caption += f" {len(drawn)} of {len(several)} are drawn, for their size; the tables have all."
@@ -177,18 +179,18 @@ def _figure(panel: PanelPlot, width: float) -> Callable[[], Figure]:
 
 def _tables(report: CompareReport, *, every: bool) -> list[Block]:
     found: list[Block] = []
-    told = every and len(report.attacks) <= MOST_ATTACKS
+    shown = every and len(report.attacks) <= MOST_ATTACKS
     for world in worlds(report):
         found.append(sheets.everything(world))
-        if told and world.attacks:
+        if shown and world.attacks:
             found.append(sheets.attacks(world))
-    if found and not told:
+    if found and not shown:
         found.append(Paragraph("Every attack, and not only the best one: see --to json."))
     return found
 
 
 def _gaps(report: CompareReport) -> list[Block]:
-    return list(sheets.notes_of(report).values())
+    return list(sheets.notes_of(report))
 
 
 def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
@@ -212,17 +214,17 @@ def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
         "those that made this report."
     )
     yield _plain_table("Versions", ["package", "version"], [[*pair] for pair in provenance.versions.items()])
-    yield Subheading("Make it again")
+    yield Subheading("Reproduce it")
     yield Paragraph("Inside of the folder of the comparison; the same seed gives the same numbers.")
     yield CodeBlock(provenance.command)
     yield Paragraph("Its configuration, grid.toml:")
     yield CodeBlock(provenance.grid)
-    yield Paragraph("One cell by itself, with all that the command has to say on it:")
+    yield Paragraph("One cell on its own, with the whole output of its command:")
     rows = [[one.name, one.command] for one in provenance.cells[:MOST_CELLS]]
     yield _plain_table("Cells", ["cell", "command"], rows)
     if len(provenance.cells) > MOST_CELLS:
         more = len(provenance.cells) - MOST_CELLS
-        yield Paragraph(f"The other cells ({more}) alike; comparison.json names them.")
+        yield Paragraph(f"The other cells ({more}) are run in the same way; comparison.json names them.")
 
 
 def _plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> DocumentTable:

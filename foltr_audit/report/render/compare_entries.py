@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.privacy.observer_views import VIEWS, sees
-from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.render.document import ColumnHeading, DocumentTable, Mark, TableEntry
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, leaks, p_text, p_value
+from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, p_text, p_value
 from foltr_audit.report.results.compare_worlds import WorldRows
 from foltr_audit.report.results.wording import (
     CHOSEN,
@@ -20,6 +18,7 @@ from foltr_audit.report.results.wording import (
     claimed_delta,
     evaluated_part,
     measured,
+    short_method,
     verdict_text,
     verdicts_on,
 )
@@ -33,34 +32,32 @@ BEST = {
     "auc": "AUC",
     "tpr_at_1": "TPR at 1 % FPR",
 }
-"""What is shown of the best attack."""
+"""The metrics that are shown of the best attack."""
 
 NONE = TableEntry("-", mark="dim")
 
 
 def at_a_glance(world: WorldRows, *, marked: bool = True) -> DocumentTable:
-    """One row per defense: its claim, what the best attack reads, and what it keeps.
+    """One row per defense: its claim, what the best attack reads, and the quality of the ranker.
 
     Args:
-        world: whose defenses.
-        marked: whether marks are seen as colours.
+        world: the world of the defenses.
+        marked: whether marks are shown as colours.
     """
-    reading = {(leak.row["learner"], leak.row["name"]): leak for leak in leaks(world)}
+    reading = {(leak.row["learner"], leak.row["name"]): leak for leak in find_leaks(world)}
     corrected = world.corrected()
-    rows = []
-    for row in world.results:
-        key = (row["learner"], row["name"])
-        rows.append(
-            [
-                _name(world, row),
-                _claim(row),
-                _auc(row, reading.get(key)),
-                with_interval(row, "ndcg@10"),
-                _difference(row, "ndcg@10", corrected.get(key)),
-                _bytes(row),
-                _front(world, row),
-            ]
-        )
+    rows = [
+        [
+            _name(world, row),
+            _claim(row),
+            _auc(row, reading.get((row["learner"], row["name"]))),
+            with_interval(row, "ndcg@10"),
+            _difference(row, "ndcg@10", corrected.get((row["learner"], row["name"]))),
+            _bytes(row),
+            _front(world, row),
+        ]
+        for row in world.results
+    ]
     headings = [
         ColumnHeading("defense", numeric=False),
         ColumnHeading("its claim", numeric=False),
@@ -117,8 +114,8 @@ def everything(world: WorldRows) -> DocumentTable:
     notes = (
         "Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over queries, of "
         f"online nDCG@10 over runs. The best attack is {CHOSEN}. An epsilon is of what the server sees. "
-        "Measured: with the ceiling that so many trials could show. Each holds by itself, not corrected for "
-        "several. "
+        "Measured: with the ceiling that this number of trials could show. Each holds on its own, not "
+        "corrected for several. "
         "Differences are to no defense. Offline nDCG@10 is of "
         f"{evaluated_part(world.results)}; its intervals and p (paired t-test, Bonferroni-corrected for the "
         f"tests of this table) are {FIXED}; online p: over runs, not corrected."
@@ -316,36 +313,25 @@ def _eps(row: Row, what: str, view: str) -> TableEntry:
     )
 
 
-def notes_of(report: CompareReport) -> dict[str, DocumentTable]:
-    """What went wrong or was left out, by kind; only what there is."""
-    found: dict[str, tuple[Sequence[Row], dict[str, str]]] = {
-        "Warnings": (report.warnings, {"name": "defense", "warning": "warning"}),
-        "Left out": (
-            report.left_out,
-            {"defense": "defense", "learner": "learner", "why": "why it cannot be"},
-        ),
-        "Failed": (
-            report.failed,
-            {"defense": "defense", "learner": "learner", "click_model": "clicks", "run": "run", "why": "why"},
-        ),
-        "Not done yet": (
-            report.unfinished,
-            {
-                "name": "defense",
-                "kind": "kind",
-                "click_model": "clicks",
-                "scenario": "scenario",
-                "done": "done",
-                "cells": "of",
-            },
-        ),
-    }
-    return {
-        title: DocumentTable(
+_WHERE = {"defense": "defense", "learner": "learner"}
+_CELLS = {"name": "defense", "kind": "kind", "click_model": "clicks", "scenario": "scenario"}
+_NOTES = {
+    "Warnings": ("warnings", {"name": "defense", "warning": "warning"}),
+    "Left out": ("left_out", {**_WHERE, "why": "why it cannot be"}),
+    "Failed": ("failed", {**_WHERE, "click_model": "clicks", "run": "run", "why": "why"}),
+    "Not done yet": ("unfinished", {**_CELLS, "done": "done", "cells": "of"}),
+}
+"""Tables of what went wrong or is missing: the rows of a report, and the headings of their columns."""
+
+
+def notes_of(report: CompareReport) -> list[DocumentTable]:
+    """What went wrong or was left out; only what there is."""
+    return [
+        DocumentTable(
             caption=title,
             headings=[ColumnHeading(text, numeric=False) for text in columns.values()],
             rows=[[TableEntry(str(row[name])) for name in columns] for row in rows],
         )
-        for title, (rows, columns) in found.items()
-        if rows
-    }
+        for title, (kind, columns) in _NOTES.items()
+        if (rows := getattr(report, kind))
+    ]

@@ -11,14 +11,14 @@ from foltr_audit.report.results.base import Row
 from foltr_audit.utils.formatting import json_ready
 
 _ENDS = "_ci95"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the start of one
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with these a spreadsheet starts a formula
 
 
 def csv_text(rows: Sequence[Row]) -> str:
     """One line per row below the names of all columns.
 
-    An interval is two columns, `_low` and `_high`; names in a list are joined by `; `. Nothing known: empty.
-    Texts that a spreadsheet would take for a formula begin with `'`.
+    An interval is two columns, `_low` and `_high`; names in a list are joined by `; `. Unknown values are
+    empty. Texts that a spreadsheet would take for a formula begin with `'`.
     """
     flat = [dict(_flat(row)) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))

@@ -29,7 +29,7 @@ class TableEntry(NamedTuple):
     Attributes:
         text: the value.
         below: smaller, e.g. its interval.
-        mark: how it is set off.
+        mark: how it is highlighted.
     """
 
     text: str
@@ -79,7 +79,7 @@ class PicturePanel(NamedTuple):
     """One picture.
 
     Attributes:
-        svg: an inline SVG, see `report.svg`; it has a title of its own.
+        svg: an inline SVG, see `pictures.svg`; it has a title of its own.
         title: what it shows.
     """
 
@@ -107,21 +107,36 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Paragraph:
+class TextBlock:
+    """A block that is one text."""
+
+    kind: ClassVar[str]
+
+    text: str
+
+
+class Paragraph(TextBlock):
     """A paragraph."""
 
-    kind: ClassVar[str] = "words"
-
-    text: str
+    kind = "words"
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(TextBlock):
     """A paragraph that nobody should miss."""
 
-    kind: ClassVar[str] = "notice"
+    kind = "notice"
 
-    text: str
+
+class CodeBlock(TextBlock):
+    """Commands, or a file."""
+
+    kind = "code"
+
+
+class Subheading(TextBlock):
+    """A heading below a section's."""
+
+    kind = "part"
 
 
 @dataclass(frozen=True)
@@ -131,24 +146,6 @@ class BulletList:
     kind: ClassVar[str] = "items"
 
     texts: Sequence[str]
-
-
-@dataclass(frozen=True)
-class CodeBlock:
-    """Commands, or a file."""
-
-    kind: ClassVar[str] = "code"
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Subheading:
-    """A heading below a section's."""
-
-    kind: ClassVar[str] = "part"
-
-    title: str
 
 
 Block = DocumentTable | Pictures | Paragraph | Notice | BulletList | CodeBlock | Subheading
@@ -175,7 +172,7 @@ class ReportDocument:
 
     Attributes:
         title: its heading.
-        subtitle: what it is of, in one line.
+        subtitle: the data, in one line.
         sections: those without a block are left out.
         made_by: the last line.
     """

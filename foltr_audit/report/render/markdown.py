@@ -20,7 +20,7 @@ from foltr_audit.report.render.document import (
 
 
 def markdown(document: ReportDocument) -> str:
-    """The text; what it quotes is shown as it is, and never as markup."""
+    """The text; what it quotes is shown literally, never as markup."""
     lines = [f"# {quoted(document.title)}", "", quoted(document.subtitle), ""]
     for section in document.shown:
         if all(isinstance(block, Pictures) for block in section.blocks):
@@ -33,7 +33,7 @@ def markdown(document: ReportDocument) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Text that Markdown takes for nothing else.
+    r"""Text that Markdown shows literally.
 
     >>> quoted("a|b<c>*d*")
     'a\\|b&lt;c&gt;\\*d\\*'
@@ -66,7 +66,7 @@ def _lines(block: Block) -> Iterator[str]:
     elif isinstance(block, BulletList):
         yield from (f"- {quoted(text)}" for text in block.texts)
     elif isinstance(block, Subheading):
-        yield f"### {quoted(block.title)}"
+        yield f"### {quoted(block.text)}"
     elif isinstance(block, Notice):
         yield f"**{quoted(block.text)}**"
     elif isinstance(block, Paragraph):

@@ -1,4 +1,4 @@
-"""What an attack run found: one row per method, click model, claimed epsilon and view."""
+"""The report of `attack`: one row per method, click model, claimed epsilon and view."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores
-from foltr_audit.report.results import attack_rows as beside
+from foltr_audit.report.results import attack_rows as details
 from foltr_audit.report.results.base import (
     Report,
     Row,
@@ -27,7 +27,6 @@ from foltr_audit.report.results.base import (
 from foltr_audit.report.results.doubts import doubt_rows
 from foltr_audit.report.results.group_success import group_rows
 from foltr_audit.report.results.group_utility import utility_group_rows
-from foltr_audit.report.results.information import information_rows
 from foltr_audit.report.results.inquiries import inquiry_rows
 from foltr_audit.rng import Streams
 
@@ -45,7 +44,7 @@ KINDS = (
 """The kinds of rows that come from evidence."""
 
 INQUIRIES = ("counts", "intent_inference", "linkage", "query_identification")
-"""The kinds of rows of attacks that ask for something else than clicks."""
+"""The kinds of rows of attacks on something other than clicks."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +58,14 @@ class AttackReport(Report):
         facts: of a recorded trace, whether its declared facts explain its messages; one row per trace.
         groups: one row per guesser and group of clients, hit hardest first; left out where clients do not
             differ.
-        identifiability: one row per setting: what its messages can tell whatever attack reads them.
-        intent_inference: one row per attack that told the intents of clients.
+        identifiability: one row per setting: what its messages can reveal to any attack.
+        intent_inference: one row per attack on the intents of clients.
         places: one row per guesser and place of a list in its message, followed by other lists or the last
             one; left out where a message has one list.
-        linkage: one row per attack that told a client's next message from others', simple ones first.
+        linkage: one row per attack that links a client's messages, simple ones first.
         information: one row per attack that weighs click patterns: bits of a list's clicks in its message.
         queries: one row per attack and attacked list of the named queries.
-        query_identification: one row per attack that told queries from others.
+        query_identification: one row per attack that identifies queries.
         refused: one row per attack that could not run, and why.
         results: one row per method, click model, claimed epsilon and view; baselines first.
     """
@@ -148,18 +147,18 @@ def attack_rows(
         click_model: how the attacked users click.
         setting: columns that name what was run.
         streams: named random streams, of which the bootstrap is one.
-        queries: names of queries whose attacked lists are told one by one.
+        queries: names of queries whose attacked lists get a row each.
     """
     where, resamples = _where(click_model, setting), QueryBootstrap(evidence.query, streams)
     return {
-        "any_click": list(beside.any_click_rows(evidence, where, resamples)),
-        "calibration": list(beside.calibration_rows(evidence, where, resamples)),
+        "any_click": list(details.any_click_rows(evidence, where, resamples)),
+        "calibration": list(details.calibration_rows(evidence, where, resamples)),
         "groups": list(group_rows(evidence, where, streams)),
-        "identifiability": [beside.identifiability_row(evidence, where)],
-        "information": list(information_rows(evidence, where, resamples)),
+        "identifiability": [details.identifiability_row(evidence, where)],
+        "information": list(details.information_rows(evidence, where, resamples)),
         "places": list(group_rows(evidence.by_followers(), where, streams)),
-        "queries": list(beside.query_rows(evidence, where, queries)),
-        "refused": list(beside.refused_rows(evidence, where)),
+        "queries": list(details.query_rows(evidence, where, queries)),
+        "refused": list(details.refused_rows(evidence, where)),
         "results": list(result_rows(evidence, click_model, setting, streams)),
     }
 

@@ -1,4 +1,4 @@
-"""Rows beside an attack's results: any click, calibration, what can be told at all, named queries."""
+"""Rows that go with an attack's results: any click, calibration, identifiability, named queries."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
 from foltr_audit.judge.calibration import calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.mutual_information import information
 from foltr_audit.judge.scoring import any_click_scores
 from foltr_audit.report.results.base import Row
+from foltr_audit.utils.arrays import Bools
 
 
 def any_click_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
@@ -58,7 +59,7 @@ def calibration_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootst
 
 
 def identifiability_row(evidence: ClickEvidence, where: Row) -> Row:
-    """What the messages can tell at all, whatever attack reads them.
+    """What the messages can reveal at all, whatever attack reads them.
 
     Ranks and unknowns are those of messages: equations that are no combination of others, and documents.
     Shares are of all shown documents: `not_observed` were in no pair, `not_told` are combinations of others
@@ -85,6 +86,30 @@ def identifiability_row(evidence: ClickEvidence, where: Row) -> Row:
     }
 
 
+def information_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
+    """One row per attack that weighs click patterns, over all lists; `resamples` of their queries.
+
+    Baselines read no message and have none. See `Information` for the columns.
+    """
+    for found in information(evidence, resamples):
+        if found.method in evidence.baselines:
+            continue
+        yield {
+            "method": found.method,
+            "baseline": False,
+            **where,
+            "lists": found.lists,
+            "queries": int(resamples.names.size),
+            **columns("bits", found.bits),
+            **columns("entropy", found.entropy),
+            **columns("share", found.share),
+            "exact_posterior": found.exact,
+            "bias_bound": known(found.bias_bound),
+            "impossible": found.impossible,
+            "wrong_prior": found.wrong_prior,
+        }
+
+
 def query_rows(evidence: ClickEvidence, where: Row, queries: Sequence[str]) -> Iterator[Row]:
     """One row per attacked list of the named queries and attack.
 
@@ -96,14 +121,14 @@ def query_rows(evidence: ClickEvidence, where: Row, queries: Sequence[str]) -> I
         lists = np.flatnonzero(evidence.query == name).tolist()
         for number in lists:
             for label in evidence.guessed:
-                yield _named(evidence, where, number, label)
+                yield _query_row(evidence, where, number, label)
         if not lists:
             nothing: Row = {"shown": [], "clicked": [], "guessed": [], "scores": [], "exact": None}
             beside = {"query": name, "method": None, "baseline": False}
             yield {**beside, **where, "list": None, "message": None, **nothing}
 
 
-def _named(evidence: ClickEvidence, where: Row, number: int, label: str) -> Row:
+def _query_row(evidence: ClickEvidence, where: Row, number: int, label: str) -> Row:
     here, answer = evidence.is_document[number], evidence.guessed[label]
     clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
     return {
@@ -133,11 +158,11 @@ def columns(name: str, score: MetricEstimate) -> Row:
     return {name: known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
 
 
-def known(value: float) -> float | None:
+def known(value: float | None) -> float | None:
     """A number, or None for NaN, which JSON does not have."""
-    return None if isnan(value) else value
+    return None if value is None or isnan(value) else value
 
 
-def _share(which: NDArray[np.bool_], among: NDArray[np.bool_]) -> float | None:
+def _share(which: Bools, among: Bools) -> float | None:
     count: Any = among.sum()
     return float((which & among).sum() / count) if count else None

@@ -1,4 +1,4 @@
-"""What every report holds: configuration, data, utility; and its forms as table, JSON and data frame."""
+"""What every report holds: configuration, data, utility; and its form as table, JSON or data frame."""
 
 from __future__ import annotations
 
@@ -22,8 +22,37 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Report:
-    """A result as plain rows; a subclass adds its own rows as the last field.
+class PlainReport:
+    """A result as plain rows, the fields of a subclass, of which the last one holds its main rows.
+
+    Attributes:
+        SCHEMA: name and version of its JSON.
+        BY_GROUP: fields that the JSON leaves out where they hold no row.
+    """
+
+    SCHEMA: ClassVar[str]
+    BY_GROUP: ClassVar[tuple[str, ...]] = ()
+
+    def table(self) -> Row:
+        """Everything as one plain table with its schema."""
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        filled = {name: value for name, value in every.items() if value or name not in self.BY_GROUP}
+        return {"schema": self.SCHEMA, **filled}
+
+    def json(self, more: Row | None = None) -> str:
+        """Everything as one JSON object, with the fields of `more` after it."""
+        return json_text({**self.table(), **(more or {})})
+
+    def to_frame(self) -> pl.DataFrame:
+        """The main rows as a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(getattr(self, fields(self)[-1].name), infer_schema_length=None)
+
+
+@dataclass(frozen=True)
+class Report(PlainReport):
+    """The result of a command that runs a plan; a subclass adds its own rows as the last field.
 
     Attributes:
         config: the plan as a plain table.
@@ -31,10 +60,9 @@ class Report:
         utility: one row per trained-on click model, claimed epsilon and chain.
         utility_groups: one row per setting and group of clients, worst served first; left out where clients
             do not differ.
-        warnings: wrong pairings in the chains that were run, one row per chain and pairing.
+        warnings: incompatible defenses in the chains that were run, one row per chain and warning.
     """
 
-    SCHEMA: ClassVar[str]
     BY_GROUP: ClassVar[tuple[str, ...]] = ("utility_groups",)
 
     config: Row
@@ -42,22 +70,6 @@ class Report:
     utility: list[Row]
     utility_groups: list[Row] = field(default_factory=list, kw_only=True)
     warnings: list[Row] = field(default_factory=list, kw_only=True)
-
-    def table(self) -> Row:
-        """Everything as one plain table with its schema; the fields `BY_GROUP` only where they hold a row."""
-        every = {each.name: getattr(self, each.name) for each in fields(self)}
-        told = {name: value for name, value in every.items() if value or name not in self.BY_GROUP}
-        return {"schema": self.SCHEMA, **told}
-
-    def json(self, beside: Row | None = None) -> str:
-        """Everything as one JSON object, with more fields `beside` it."""
-        return json_text({**self.table(), **(beside or {})})
-
-    def to_frame(self) -> pl.DataFrame:
-        """The report's own rows as a polars data frame."""
-        import polars as pl
-
-        return pl.DataFrame(getattr(self, fields(self)[-1].name), infer_schema_length=None)
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,7 @@ def setting(cell: RunResult) -> Row:
 
 
 def dataset_table(facts: Sequence[Row]) -> Row:
-    """What several folds have in common, and `folds` with the rest of each."""
+    """What several folds have in common, and in `folds` the rest of each."""
     shared = ("source", "intents", "intents_from", "synthetic", "normalised", "features")
     folds = {fold["fingerprint"]: fold for fold in facts}
     return {
@@ -123,7 +135,7 @@ def dataset_table(facts: Sequence[Row]) -> Row:
 
 
 def warning_rows(cells: Sequence[RunResult]) -> list[Row]:
-    """Each wrong pairing of each chain, once."""
+    """Each warning about each chain, once."""
     found: dict[tuple[str, str], Row] = {}
     for cell in cells:
         chain = "+".join(cell.spec.defense)

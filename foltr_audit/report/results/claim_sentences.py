@@ -1,4 +1,4 @@
-"""What a comparison found of claims, in plain sentences."""
+"""The claims of a comparison in plain sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.wording import counted, is_or_are, shortened
 
 
-def claims_said(claims: Sequence[Row]) -> str:
+def describe_claims(claims: Sequence[Row]) -> str:
     """How many of the checked claims are false or proven, and which."""
     claimed = [row for row in claims if not math.isinf(row["eps_claimed"])]
     if not claims:
@@ -21,16 +21,16 @@ def claims_said(claims: Sequence[Row]) -> str:
     false = [row for row in claimed if row["verdict"] in FALSE]
     proven = [row for row in claimed if row["verdict"] == "proven"]
     rest = len(claimed) - len(false) - len(proven)
-    parts = [f"Of {counted(len(claimed), 'checked claim')}, "]
-    parts.append(f"{len(false) or 'none'} {is_or_are(len(false))} false")
-    if false:
-        parts.append(f" ({shortened(_false(false))})")
-    parts.append(f", {'' if rest else 'and '}{len(proven) or 'none'} {is_or_are(len(proven))} proven")
-    if proven:
-        parts.append(f" ({shortened(list(dict.fromkeys(row['name'] for row in proven)))})")
-    if rest:
-        parts.append(f", and {rest} {is_or_are(rest)} neither: trials that refute nothing are no proof")
-    return "".join(parts) + "."
+    which = f" ({shortened(_false(false))})" if false else ""
+    names = f" ({shortened(list(dict.fromkeys(row['name'] for row in proven)))})" if proven else ""
+    neither = (
+        f", and {rest} {is_or_are(rest)} neither: trials that refute nothing are no proof" if rest else ""
+    )
+    return (
+        f"Of {counted(len(claimed), 'checked claim')}, {len(false) or 'none'} {is_or_are(len(false))} false"
+        f"{which}, {'' if rest else 'and '}{len(proven) or 'none'} {is_or_are(len(proven))} proven{names}"
+        f"{neither}."
+    )
 
 
 def _false(rows: Sequence[Row]) -> list[str]:
@@ -38,12 +38,12 @@ def _false(rows: Sequence[Row]) -> list[str]:
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row["learner"], row["name"])
-        if key not in found or _badness(row) > _badness(found[key]):
+        if key not in found or _severity(row) > _severity(found[key]):
             found[key] = row
     return [f"{row['name']}: {_shown(row)}, from {with_article(row['sees'])}" for row in found.values()]
 
 
-def _badness(row: Row) -> tuple[bool, bool, float]:
+def _severity(row: Row) -> tuple[bool, bool, float]:
     """Refuted is worse than false by exact loss, then an infinite loss than a finite, then more than less."""
     infinite = row["eps_exact"] is not None and math.isinf(row["eps_exact"])
     shown = row["eps_lower"] if row["verdict"] == "refuted" else row["eps_exact"]
@@ -59,8 +59,8 @@ def _shown(row: Row) -> str:
     return "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
 
 
-def lists_said(claims: Sequence[Row]) -> str:
-    """Of which proofs nothing is left where the server sees the shown lists too."""
+def describe_lost_proofs(claims: Sequence[Row]) -> str:
+    """Which proofs fail where the server sees the shown lists too."""
     without = (row["name"] for row in claims if not sees_lists(row["view"]) and row["verdict"] == "proven")
     lost = {row["name"] for row in claims if sees_lists(row["view"]) and math.isinf(row["eps_upper"])}
     both = [name for name in dict.fromkeys(without) if name in lost]
@@ -72,7 +72,7 @@ def lists_said(claims: Sequence[Row]) -> str:
     )
 
 
-def contradictions_said(claims: Sequence[Row]) -> str:
+def describe_contradictions(claims: Sequence[Row]) -> str:
     """Which proofs and findings cannot both be right."""
     wrong = list(dict.fromkeys(row["name"] for row in claims if row["verdict"] == CONTRADICTION))
     if not wrong:

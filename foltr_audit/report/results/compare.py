@@ -1,22 +1,21 @@
-"""What a comparison found: one row per defense and world, and what stands behind it."""
+"""The report of `compare`: one row per defense and world, and the rows behind it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from math import isnan
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
-from foltr_audit.experiments.comparison.cells import CellRecord
-from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
+from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.privacy.observer_views import sees
-from foltr_audit.report.results.base import Row, dataset_table
+from foltr_audit.report.results.attack_rows import known
+from foltr_audit.report.results.base import PlainReport, Row, dataset_table
 from foltr_audit.report.results.compare_rows import (
     CellGroup,
     attack_rows_of,
@@ -31,31 +30,28 @@ from foltr_audit.report.results.wording import verdicts_on
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 
-if TYPE_CHECKING:
-    import polars as pl
-
 WORLD = ("data", "scenario", "click_model")
-"""Columns that rows must share to be held against each other."""
+"""Columns that rows must share to be compared with each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareReport:
+class CompareReport(PlainReport):
     """The result of `compare`, as plain rows.
 
     Attributes:
         config: the grid as a plain table.
         dataset: source, fingerprints and sizes of the data.
         cells: how many cells of each kind were asked for.
-        sensitivities: Deltas that were tried on the validation part, see `--sensitivity-grid`.
-        unfinished: settings of which cells are not done yet, one row per kind; see `partial` of `of`.
-        left_out: combinations that cannot be, and why.
+        sensitivities: values of Delta that were tried on the validation part, see `--sensitivity-grid`.
+        unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
+        left_out: combinations that are impossible, and why.
         failed: cells that could not be run, and why; with `partial` those of the last run too.
-        warnings: wrong pairings in the chains, one row per defense and warning.
+        warnings: incompatible defenses in the chains, one row per defense and warning.
         claims: one row per audited view, unit and canary of every defense; `sees` is the view in words.
         attacks: one row per guesser and setting, baselines first.
         refused: one row per attack and setting in which it could not run, and why.
         groups: attack success by group of clients; empty where clients do not differ.
-        served: online nDCG@10 by group of clients; likewise.
+        served: online nDCG@10 by group of clients; empty where clients do not differ.
         curves: nDCG@10 by round, one row per setting.
         results: one row per world, learner and defense.
     """
@@ -112,40 +108,20 @@ class CompareReport:
             left_out=[one._asdict() for one in folder.left_out()],
             failed=[failed_row(one.spec, one.why) for one in failed]
             + _failed_before(folder, cells, set(done)),
-            warnings=builder.warnings,
-            claims=builder.claims,
-            attacks=builder.attacks,
-            refused=builder.refused,
-            groups=builder.groups,
-            served=builder.served,
-            curves=builder.curves,
+            **builder.rows,
             results=with_front(builder.results, builder.ndcg),
         )
 
-    def table(self) -> Row:
-        """Everything as one plain table with its schema."""
-        return {"schema": self.SCHEMA, **{each.name: getattr(self, each.name) for each in fields(self)}}
-
-    def json(self) -> str:
-        """As one JSON object."""
-        return json_text(self.table())
-
-    def to_frame(self) -> pl.DataFrame:
-        """The results as a polars data frame."""
-        import polars as pl
-
-        return pl.DataFrame(self.results, infer_schema_length=None)
-
 
 def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
-    """Refuse cells of one fold that were made from different data; what they find is not comparable."""
+    """Refuse cells of one fold that were made from different data: their results are not comparable."""
     found: dict[Any, str] = {}
     for row in facts:
         first = found.setdefault(row["fold"], row["fingerprint"])
         if first != row["fingerprint"]:
             raise TraceError(
                 f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
-                f"{row['fingerprint'][:12]} of one fold; expected one, make it anew with --overwrite"
+                f"{row['fingerprint'][:12]} of one fold; expected one, make it again with --overwrite"
             )
 
 
@@ -170,16 +146,12 @@ def with_front(rows: Sequence[Row], ndcg: Sequence[ByQuery]) -> list[Row]:
 def _choice(row: Row, ndcg: ByQuery) -> ParetoChoice:
     ends = row["auc_ci95"]
     return ParetoChoice(
-        leak=_number(row["auc"]),
-        utility=_number(row["ndcg@10"]),
+        leak=known(row["auc"]),
+        utility=known(row["ndcg@10"]),
         leak_ends=None if ends is None else (ends[0], ends[1]),
         queries=ndcg,
         refuted=bool({*FALSE, CONTRADICTION} & set(verdicts_on(row).values())),
     )
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or isnan(value) else value
 
 
 def _named(row: Row, *, several: bool) -> str:
@@ -187,7 +159,7 @@ def _named(row: Row, *, several: bool) -> str:
 
 
 def rows_by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows that may be held against each other, in order."""
+    """Rows that may be compared with each other, in order."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in WORLD), []).append(row)
@@ -206,10 +178,10 @@ def failed_row(spec: Spec, why: str) -> Row:
 
 
 def _failed_before(folder: ComparisonFolder, cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Row]:
-    """Cells that are not done, and that the results that were written last call failed."""
+    """Cells that are not done and that failed in the last run, by the results that it wrote."""
     missing = [cell for cell in cells if cell not in done]
-    told = folder.results().get("failed") if missing else None
-    reasons = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    stored = folder.results().get("failed") if missing else None
+    reasons = [row for row in stored if isinstance(row, dict)] if isinstance(stored, list) else []
     rows = []
     for cell in missing:
         blank = failed_row(cell.spec, "")
@@ -220,23 +192,19 @@ def _failed_before(folder: ComparisonFolder, cells: Sequence[CellPlan], done: se
 
 
 def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Row]:
-    rows = []
-    for group in _pooled(cells):
-        finished = sum(cell in done for cell in group)
-        if finished < len(group):
-            first = group[0]
-            rows.append(
-                {
-                    "kind": first.kind,
-                    "scenario": first.spec.population.scenario,
-                    "click_model": first.spec.train.click_model,
-                    "learner": first.spec.train.learner,
-                    "name": first.label.text,
-                    "cells": len(group),
-                    "done": finished,
-                }
-            )
-    return rows
+    return [
+        {
+            "kind": group[0].kind,
+            "scenario": group[0].spec.population.scenario,
+            "click_model": group[0].spec.train.click_model,
+            "learner": group[0].spec.train.learner,
+            "name": group[0].label.text,
+            "cells": len(group),
+            "done": finished,
+        }
+        for group in _pooled(cells)
+        if (finished := sum(cell in done for cell in group)) < len(group)
+    ]
 
 
 def _pooled(cells: Sequence[CellPlan]) -> list[list[CellPlan]]:
@@ -265,13 +233,7 @@ class _CompareReportBuilder:
         self.folder = folder
         self.asked = asked
         self.data: list[Row] = []
-        self.warnings: list[Row] = []
-        self.claims: list[Row] = []
-        self.attacks: list[Row] = []
-        self.refused: list[Row] = []
-        self.groups: list[Row] = []
-        self.served: list[Row] = []
-        self.curves: list[Row] = []
+        self.rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
         self.results: list[Row] = []
         self.ndcg: list[ByQuery] = []
         self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
@@ -308,40 +270,42 @@ class _CompareReportBuilder:
         row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
         row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
         self.data += [cell.facts["data"] for cell in setting.cells]
-        self.attacks += rows
-        self.refused += refused_rows_of(setting)
-        self.groups += groups
-        self.served += served_rows(setting)
-        self.curves.append(curve_row(setting))
+        self.rows["attacks"] += rows
+        self.rows["refused"] += refused_rows_of(setting)
+        self.rows["groups"] += groups
+        self.rows["served"] += served_rows(setting)
+        self.rows["curves"].append(curve_row(setting))
         self.results.append(row)
         self.ndcg.append(setting.query_ndcg())
-        self._add_claims(setting)
-        self._add_warnings(setting.cells[0], setting.label)
-
-    def _add_claims(self, setting: CellGroup) -> None:
-        named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
-        for finding in setting.findings:
-            row = {**named, **_claim_row(finding)}
-            if row not in self.claims:
-                self.claims.append(row)
-
-    def _add_warnings(self, cell: CellRecord, label: DefenseLabel) -> None:
-        for warning in cell.facts["warnings"]:
-            row = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
-            row |= {"learner": cell.facts["learner"], "warning": warning}
-            if row not in self.warnings:
-                self.warnings.append(row)
+        # Cells of several click models share an audit and a chain, so the same row comes again
+        for kind, found in (("claims", _claim_rows(setting)), ("warnings", _warning_rows(setting))):
+            self.rows[kind] += [row for row in found if row not in self.rows[kind]]
 
 
+_KINDS = ("warnings", "claims", "attacks", "refused", "groups", "served", "curves")
 _SAME_WORLD = ("train.learner", "population.scenario", "train.click_model")
 
 
 def _hit_hardest(groups: Sequence[Row], attack: str | None) -> Row:
-    first = next((row for row in groups if row["method"] == attack and row["place"] == 1), None)
-    return {
-        "worst_attacked_group": None if first is None else first["group"],
-        "worst_attacked_auc": None if first is None else first["auc"],
-    }
+    first = next((row for row in groups if row["method"] == attack and row["place"] == 1), {})
+    return {"worst_attacked_group": first.get("group"), "worst_attacked_auc": first.get("auc")}
+
+
+def _warning_rows(setting: CellGroup) -> list[Row]:
+    label, facts = setting.label, setting.cells[0].facts
+    named = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
+    return [
+        {**named, "learner": facts["learner"], "warning": text} for text in dict.fromkeys(facts["warnings"])
+    ]
+
+
+def _claim_rows(setting: CellGroup) -> list[Row]:
+    named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
+    rows: list[Row] = []
+    for finding in setting.findings:
+        row = {**named, **_claim_row(finding)}
+        rows += [row] if row not in rows else []
+    return rows
 
 
 def _claim_row(finding: Row) -> Row:

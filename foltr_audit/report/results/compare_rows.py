@@ -1,4 +1,4 @@
-"""One row of a comparison: what one defense claims, gives away and costs, in one world."""
+"""One row of a comparison: what one defense claims, leaks and costs, in one world."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.ranking_metrics import mean_of_rounds
@@ -22,8 +21,10 @@ from foltr_audit.report.results.attack import result_rows
 from foltr_audit.report.results.attack_rows import columns, refused_rows
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.group_success import group_rows
+from foltr_audit.report.results.pareto import ByQuery
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.utils.arrays import Floats
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""
@@ -70,7 +71,7 @@ class CellGroup:
         }
 
     def _claimed(self) -> float:
-        """What a chain is proven for if its name promises a proof, else what its parts claim."""
+        """The epsilon that a chain is proven for if its name promises a proof, else what its parts claim."""
         promised = DefenseAlternative(self.label.alternative).proven(self.label.eps, 0.0)
         return float(self.cells[0].facts["eps_claimed"] if promised is None else promised["claim"])
 
@@ -89,7 +90,7 @@ class CellGroup:
         values = [cell.facts[name] for cell in self.cells]
         return None if None in values else float(np.mean([float(value) for value in values]))
 
-    def column(self, name: str) -> NDArray[np.float64]:
+    def column(self, name: str) -> Floats:
         """A fact of each repetition."""
         return np.array([float(cell.facts[name]) for cell in self.cells])
 
@@ -105,7 +106,7 @@ class CellGroup:
     def _by_run(self) -> dict[tuple[int, int], CellRecord]:
         return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
 
-    def query_ndcg(self) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    def query_ndcg(self) -> ByQuery:
         """Names of the evaluated queries that count, by fold, and their nDCG, a mean over repetitions."""
         found: dict[str, list[float]] = {}
         for cell in self.cells:
@@ -122,7 +123,7 @@ def setting_row(setting: CellGroup, attacks: Sequence[Row], base: CellGroup | No
     Args:
         setting: its cells.
         attacks: its rows of `attack_rows_of`.
-        base: the setting without a defense that it is held against; None if there is none.
+        base: the setting without a defense to compare it with; None if there is none.
     """
     return {
         **setting.where,
@@ -171,7 +172,7 @@ def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def _badness(finding: Mapping[str, Any]) -> tuple[int, float, float]:
-    """How bad a finding is: a false claim above an open one above a proven one, then by its bounds."""
+    """How bad a finding is: false claims before open ones before proven ones, then by their bounds."""
     verdict = finding["verdict"]
     place = 2 if verdict in (*FALSE, CONTRADICTION) else 0 if verdict == "proven" else 1
     return place, float(finding["upper"]["epsilon"]), float(finding["lower"]["epsilon"])
@@ -181,16 +182,12 @@ def _best(attacks: Sequence[Row]) -> Row:
     """The attack with the highest AUC, and the guess without a message with the highest."""
     real = [row for row in attacks if not row["baseline"]]
     without = [row for row in attacks if row["baseline"]]
-    best = max(real, key=_auc, default=None)
-    baseline = max(without, key=_auc, default=None)
-    row: Row = {"attack": None if best is None else best["method"], "attacks": len(real)}
+    best, baseline = (max(rows, key=_auc, default={}) for rows in (real, without))
+    row: Row = {"attack": best.get("method"), "attacks": len(real)}
     for name in BEST:
-        row[name] = None if best is None else best[name]
-        row[f"{name}_ci95"] = None if best is None else best[f"{name}_ci95"]
-    row["lists"] = None if best is None else best["lists"]
-    row["baseline"] = None if baseline is None else baseline["method"]
-    row["baseline_auc"] = None if baseline is None else baseline["auc"]
-    return row
+        row |= {name: best.get(name), f"{name}_ci95": best.get(f"{name}_ci95")}
+    row |= {"lists": best.get("lists"), "baseline": baseline.get("method")}
+    return row | {"baseline_auc": baseline.get("auc")}
 
 
 def _auc(row: Row) -> float:
@@ -205,11 +202,8 @@ def _utility(setting: CellGroup, base: CellGroup | None) -> Row:
     three or more runs.
     """
     names, values = setting.query_ndcg()
-    offline = (
-        QueryBootstrap(names, setting.streams).share(values)
-        if names.size
-        else MetricEstimate(float("nan"), None)
-    )
+    nothing = MetricEstimate(float("nan"), None)
+    offline = QueryBootstrap(names, setting.streams).share(values) if names.size else nothing
     row = {
         **columns("ndcg@10", offline),
         "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
@@ -221,13 +215,13 @@ def _utility(setting: CellGroup, base: CellGroup | None) -> Row:
         "clipped": setting.mean("clipped"),
     }
     if base is None or base.cells[0].spec == setting.cells[0].spec:
-        nothing = dict.fromkeys(("difference", "difference_ci95", "p"))
-        return row | {f"{name}_{what}": None for name in ("ndcg@10", "online_mean") for what in nothing}
+        tested = ("difference", "difference_ci95", "p")
+        return row | {f"{name}_{what}": None for name in ("ndcg@10", "online_mean") for what in tested}
     return row | _differences(*setting.paired(base))
 
 
 def _differences(setting: CellGroup, base: CellGroup) -> Row:
-    """What a setting is above no defense, over the same repetitions of both; nothing where there is none."""
+    """How much better a setting is than no defense, over the repetitions that both have."""
     if not setting.cells:
         empty = np.empty(0)
         return _tested("ndcg@10", empty, empty) | _tested("online_mean", empty, empty)
@@ -239,7 +233,7 @@ def _differences(setting: CellGroup, base: CellGroup) -> Row:
     return _tested("ndcg@10", mine, theirs) | _tested("online_mean", *online)
 
 
-def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -> Row:
+def _tested(name: str, mine: Floats, theirs: Floats) -> Row:
     """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs.
 
     The interval is one within -1 and 1, of `FEWEST` or more pairs.
@@ -254,7 +248,7 @@ def _tested(name: str, mine: NDArray[np.float64], theirs: NDArray[np.float64]) -
     return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
 
 
-def _over_runs(values: NDArray[np.float64]) -> MetricEstimate:
+def _over_runs(values: Floats) -> MetricEstimate:
     """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
     values = values[np.isfinite(values)]
     return MetricEstimate(float(values.mean()) if values.size else float("nan"), mean_interval(values))
@@ -263,10 +257,10 @@ def _over_runs(values: NDArray[np.float64]) -> MetricEstimate:
 def _worst_group(setting: CellGroup) -> Row:
     """The group of clients that is served worst."""
     rows = served_rows(setting)
-    worst = rows[0] if rows else None
+    worst = rows[0] if rows else {}
     return {
-        "worst_served_group": None if worst is None else worst["group"],
-        "worst_served_online": None if worst is None else worst["online_mean"],
+        "worst_served_group": worst.get("group"),
+        "worst_served_online": worst.get("online_mean"),
         "groups": len(rows) or None,
     }
 

@@ -1,4 +1,4 @@
-"""What a comparison found, in plain sentences whose every number is taken from its rows."""
+"""The results of a comparison in plain sentences; every number is taken from its rows."""
 
 from __future__ import annotations
 
@@ -7,21 +7,32 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.claim_sentences import claims_said, contradictions_said, lists_said
+from foltr_audit.report.results.claim_sentences import (
+    describe_claims,
+    describe_contradictions,
+    describe_lost_proofs,
+)
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.meaning import sure_auc
-from foltr_audit.report.results.wording import counted, is_or_are, listed, shortened, verdicts_on
+from foltr_audit.report.results.wording import (
+    counted,
+    is_or_are,
+    listed,
+    short_method,
+    shortened,
+    verdicts_on,
+    whole_percent,
+)
 from foltr_audit.utils.formatting import epsilon, short
 
 LEAST = 0.05
 """Corrected p-values below this make a difference."""
 
 _KNOWS_GRADES = "relevance-prior"
-"""The guess of a server that has the grades of the documents; the others know positions at most."""
+"""The guess of a server that has the grades of the documents; the other guesses use positions at most."""
 
 
 class WorldSummary(NamedTuple):
@@ -36,20 +47,21 @@ class WorldSummary(NamedTuple):
     sentences: list[str]
 
 
-def summary(report: CompareReport) -> list[WorldSummary]:
+def summarise(report: CompareReport) -> list[WorldSummary]:
     """The sentences, those on everything first."""
     claims = report.claims
-    first = [scope(report), *progress_of(report), claims_said(claims), lists_said(claims)]
-    first.append(contradictions_said(claims))
-    said = [WorldSummary("", [sentence for sentence in first if sentence])]
+    first = [describe_scope(report), *describe_progress(report), describe_claims(claims)]
+    first += [describe_lost_proofs(claims), describe_contradictions(claims)]
+    found = [WorldSummary("", [sentence for sentence in first if sentence])]
     for world in worlds(report):
-        sentences = [*leaks_said(world), kept_said(world), front_said(world), groups_said(world)]
-        said.append(WorldSummary(world.name, [sentence for sentence in sentences if sentence]))
-    return said
+        sentences = [*describe_leaks(world), describe_most_useful(world), describe_front(world)]
+        sentences.append(describe_groups(world))
+        found.append(WorldSummary(world.name, [sentence for sentence in sentences if sentence]))
+    return found
 
 
-def scope(report: CompareReport) -> str:
-    """What was compared on what; that nothing is done where nothing is."""
+def describe_scope(report: CompareReport) -> str:
+    """What was compared, and on which data."""
     rows = report.results
     if not rows:
         return "No cell of this comparison is done, so nothing can be said yet."
@@ -68,22 +80,22 @@ def scope(report: CompareReport) -> str:
     return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
 
 
-def progress_of(report: CompareReport) -> list[str]:
+def describe_progress(report: CompareReport) -> list[str]:
     """What is not done and what could not be done."""
     asked, done = cells_done(report)
-    found = []
+    failed, left_out, found = len(report.failed), len(report.left_out), []
     if done < asked:
         found.append(
             f"{done} of {asked} cells are done: what follows is of these and will change. "
-            "compare --resume ends the rest."
+            "compare --resume runs the others."
         )
-    if report.failed:
-        found.append(f"{counted(len(report.failed), 'cell')} could not be run and are left out (see below).")
-    if report.left_out:
-        found.append(f"{counted(len(report.left_out), 'combination')} cannot be (see below).")
-    return [
-        text.replace("1 cell could not be run and are", "1 cell could not be run and is") for text in found
-    ]
+    if failed:
+        found.append(
+            f"{counted(failed, 'cell')} could not be run and {is_or_are(failed)} left out (see below)."
+        )
+    if left_out:
+        found.append(f"{counted(left_out, 'combination')} cannot be (see below).")
+    return found
 
 
 def cells_done(report: CompareReport) -> tuple[int, int]:
@@ -93,10 +105,10 @@ def cells_done(report: CompareReport) -> tuple[int, int]:
 
 
 class StrongestLeak(NamedTuple):
-    """What the best attack on one setting tells beyond guesses without a message.
+    """What the best attack on one setting reveals beyond guesses without a message.
 
     Attributes:
-        row: of the results.
+        row: the row of the results.
         name: what the setting is called.
         bound: the weakest guess that the attack is not shown to beat; None where it beats them all.
     """
@@ -113,14 +125,33 @@ class StrongestLeak(NamedTuple):
     @property
     def held(self) -> bool:
         """Whether the attack is not shown to do better than a guess by position, or at random."""
-        return self.known and self.bound is not None and self.bound["method"] != _KNOWS_GRADES
+        return self.kind == "guess"
+
+    @property
+    def kind(self) -> str:
+        """Which sentence of `_LEAKS` is true of it."""
+        if not self.known:
+            return "unknown"
+        if self.bound is None:
+            return "reads"
+        return "grades" if self.bound["method"] == _KNOWS_GRADES else "guess"
 
     def __str__(self) -> str:
         return f"{self.name} (AUC {short(self.row['auc'])})"
 
 
-def leaks(world: WorldRows) -> list[StrongestLeak]:
-    """The settings of a world that an attack ran on."""
+_LEAKS = {
+    "reads": "The best attack reads clicks that no guess without a message finds under {defenses}.",
+    "grades": "It reveals more than positions do, but is not shown to beat a server that knows the grades of "
+    f"the documents ({_KNOWS_GRADES}), under {{defenses}}.",
+    "guess": "It is not shown to do better than a guess that needs no message ({guesses}) under {defenses}.",
+    "unknown": "The best attack has no interval, so that nothing is shown of it, under {defenses}.",
+}
+"""What the best attack is shown to do, in the order of the sentences."""
+
+
+def find_leaks(world: WorldRows) -> list[StrongestLeak]:
+    """The settings of a world that an attack ran on, with the guesses that it does not beat."""
     found = []
     for row in world.results:
         rows = world.attacks_on(row)
@@ -139,7 +170,7 @@ def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
     found: dict[tuple[str, str], list[StrongestLeak]] = {}
     for leak in several:
         found.setdefault((str(leak.row["learner"]), str(leak.row["alternative"])), []).append(leak)
-    return [_together(leaks) if len(leaks) > 1 else str(leaks[0]) for leaks in found.values()]
+    return [_together(mine) if len(mine) > 1 else str(mine[0]) for mine in found.values()]
 
 
 def _together(several: Sequence[StrongestLeak]) -> str:
@@ -163,80 +194,64 @@ def _beats(best: Row, guess: Row, choices: int) -> bool:
     return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])
 
 
-def leaks_said(world: WorldRows) -> list[str]:
+def describe_leaks(world: WorldRows) -> list[str]:
     """Under which defenses the best attack reads clicks, and under which it does no better than a guess."""
-    found = leaks(world)
+    found = find_leaks(world)
     if not found:
         return ["No list with a click was attacked, so nothing can be said on attacks."]
-    read = [leak for leak in found if leak.known and leak.bound is None]
-    between = [leak for leak in found if leak.known and leak.bound is not None and not leak.held]
-    held = [leak for leak in found if leak.held]
     sentences = []
-    if read:
-        first = next((leak for leak in read if leak.row["alternative"] != "none"), read[0])
-        row = first.row
-        sentences.append(
-            f"The best attack reads clicks that no guess without a message finds under "
-            f"{shortened(_by_defense(read))}. Under {first.name}, {short_method(row['attack'])} finds "
-            f"{_percent(row['recall'])} of the clicks, and {_percent(row['precision'])} of what it names was "
-            "clicked."
-        )
-    if between:
-        sentences.append(
-            f"It tells more than positions do, but is not shown to beat a server that knows the grades of "
-            f"the documents ({_KNOWS_GRADES}), under {shortened(_by_defense(between))}."
-        )
-    if held:
-        guesses = dict.fromkeys(str(leak.bound["method"]) for leak in held if leak.bound is not None)
+    for kind, text in _LEAKS.items():
+        mine = [leak for leak in found if leak.kind == kind]
+        guesses = dict.fromkeys(str(leak.bound["method"]) for leak in mine if leak.bound is not None)
         names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
-        sentences.append(
-            f"It is not shown to do better than a guess that needs no message ({listed(names, 'or')}) under "
-            f"{shortened(_by_defense(held))}."
-        )
-    unknown = [leak for leak in found if not leak.known]
-    if unknown:
-        sentences.append(
-            "The best attack has no interval, so that nothing is shown of it, under "
-            f"{shortened(_by_defense(unknown))}."
-        )
+        if mine:
+            which = shortened(_by_defense(mine))
+            sentences.append(text.format(defenses=which, guesses=listed(names, "or") if names else ""))
+        if mine and kind == "reads":
+            first = next((leak for leak in mine if leak.row["alternative"] != "none"), mine[0])
+            row = first.row
+            sentences[-1] += (
+                f" Under {first.name}, {short_method(row['attack'])} finds {whole_percent(row['recall'])} of "
+                f"the clicks, and {whole_percent(row['precision'])} of what it names was clicked."
+            )
     few = few_lists([leak.row["lists"] for leak in found])
     return [*sentences, few.strip()] if few else sentences
 
 
-def kept_said(world: WorldRows) -> str:
-    """Which defense under which no attack is shown to beat a guess keeps the most nDCG@10, at what price.
+def describe_most_useful(world: WorldRows) -> str:
+    """Which defense that holds the best attack off keeps the most nDCG@10, and at what price.
 
     If its claim was checked and is not proven, the best one with a proven claim too.
     """
-    found = [leak for leak in leaks(world) if leak.row["alternative"] != "none"]
+    found = [leak for leak in find_leaks(world) if leak.row["alternative"] != "none"]
     held = [leak for leak in found if leak.held and leak.row["ndcg@10"] is not None]
     if not held:
-        none = bool(found) and all(leak.known and not leak.held for leak in found)
+        none = bool(found) and all(leak.kind in ("reads", "grades") for leak in found)
         return "None of these defenses keeps the best attack from reading clicks." if none else ""
-    best = _most_useful(held)
+    best = max(held, key=_ndcg)
     text = f"Of the defenses under which it is not shown to beat a guess, {_price(best, world)}"
-    claim = _claim_said(best.row)
+    claim = _describe_claim(best.row)
     if not claim:
         return f"{text}."
     proven = [leak for leak in held if set(verdicts_on(leak.row).values()) == {"proven"}]
     if proven:
-        return f"{text}; {claim}. Of those with a proven claim, {_price(_most_useful(proven), world)}."
+        return f"{text}; {claim}. Of those with a proven claim, {_price(max(proven, key=_ndcg), world)}."
     checked = any(verdicts_on(leak.row) for leak in held)
     return f"{text}; {claim}." + (" None of these has a proven claim." if checked else "")
 
 
-def _claim_said(row: Row) -> str:
+def _ndcg(leak: StrongestLeak) -> float:
+    return float(leak.row["ndcg@10"])
+
+
+def _describe_claim(row: Row) -> str:
     """What to know of the claim of a setting; nothing where it is proven or was not checked."""
     verdicts = set(verdicts_on(row).values())
     if math.isinf(row["eps_claimed"]):
-        return "it claims nothing"
+        return "it makes no claim"
     if verdicts <= {"proven"}:
         return ""
     return "but its claim is false" if verdicts & set(FALSE) else "its claim is neither refuted nor proven"
-
-
-def _most_useful(several: Sequence[StrongestLeak]) -> StrongestLeak:
-    return max(several, key=lambda leak: float(leak.row["ndcg@10"]))
 
 
 def _price(leak: StrongestLeak, world: WorldRows) -> str:
@@ -246,11 +261,13 @@ def _price(leak: StrongestLeak, world: WorldRows) -> str:
         return f"{text}; there is no run without a defense to compare it with"
     p = world.corrected().get((row["learner"], row["name"]))
     test = "not tested" if p is None else f"{'a' if p < LEAST else 'no'} significant difference, {p_text(p)}"
-    return f"{text}, which is {_apart(difference)} no defense ({test})"
+    size = short(abs(difference))
+    apart = "within .001 of" if size == ".000" else f"{size} {'below' if difference < 0 else 'above'}"
+    return f"{text}, which is {apart} no defense ({test})"
 
 
-def front_said(world: WorldRows) -> str:
-    """Which settings no other beats in both privacy and utility."""
+def describe_front(world: WorldRows) -> str:
+    """Which settings no other setting beats in both privacy and utility."""
     known = [row for row in world.results if row["pareto"] is not None]
     if len(known) < 2:
         return ""
@@ -262,8 +279,8 @@ def front_said(world: WorldRows) -> str:
     return f"On the front of attack AUC and nDCG@10: {shortened(front, 8) or 'no row'}{rest}."
 
 
-def groups_said(world: WorldRows) -> str:
-    """Which group of clients is served worst, under the first defense that tells."""
+def describe_groups(world: WorldRows) -> str:
+    """Which group of clients is served worst, under the first defense for which this is known."""
     rows = [row for row in world.results if row["worst_served_group"] is not None]
     if not rows:
         return ""
@@ -293,14 +310,3 @@ def p_value(p: float | None) -> str:
     ('.032', '< .001', '-')
     """
     return "-" if p is None or math.isnan(p) else p_text(p).removeprefix("p ").removeprefix("= ")
-
-
-def _apart(difference: float) -> str:
-    text = short(abs(difference))
-    if text == ".000":
-        return "within .001 of"
-    return f"{text} {'below' if difference < 0 else 'above'}"
-
-
-def _percent(share: float | None) -> str:
-    return "none" if share is None or math.isnan(share) else f"{100 * share:.0f} %"

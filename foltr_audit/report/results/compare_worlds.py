@@ -1,4 +1,4 @@
-"""The rows of a comparison by world: what may be held against each other, and what each row is called."""
+"""The rows of a comparison by world, within which they may be compared, and the names of rows."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def worlds(report: CompareReport) -> list[WorldRows]:
 
 
 def families(report: CompareReport) -> list[str]:
-    """The defenses as they were asked for, in order; rows of several epsilons are of one family."""
+    """The defenses as given, in order; rows of several epsilons belong to one family."""
     return list(dict.fromkeys(row["alternative"] for row in report.results))
 
 

@@ -1,4 +1,4 @@
-"""What in the rows of an attack cannot be if the declared facts are right."""
+"""Warnings about results of an attack that are impossible if the declared facts are right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foltr_audit.utils.formatting import short
 def doubt_rows(results: Sequence[Row]) -> list[Row]:
     """Warnings about attacks that are worse than they can be, a row each.
 
-    An AUC significantly below one half is no guessing. `map` weighs every click pattern by the declared
+    An AUC significantly below one half is not due to chance. `map` weighs every click pattern by the declared
     step; where `lad`, which knows less, is clearly right more often on the same lists, that step is wrong.
     """
     attacks = [row for row in results if not row["baseline"] and not math.isnan(row["auc"])]

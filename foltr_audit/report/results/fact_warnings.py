@@ -1,4 +1,4 @@
-"""Whether declared facts explain messages: in lines, and as warnings."""
+"""Whether the declared facts explain the messages, as lines and as warnings."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def print_facts(rows: Sequence[Row], console: Console) -> None:
-    """One line per trace; what must not be overlooked is told again as a warning."""
+    """One line per trace; what must not be overlooked is repeated as a warning."""
     for row in rows:
-        console.print(escape(_of_one(row, rows) + row["text"]), highlight=False)
+        console.print(escape(_click_prefix(row, rows) + row["text"]), highlight=False)
 
 
 def fact_warnings(rows: Sequence[Row]) -> list[Row]:
-    """What of the facts must not be overlooked, a row each."""
-    return [{"warning": _of_one(row, rows) + text} for row in rows for text in row["warnings"]]
+    """What must not be overlooked about the facts, a row each."""
+    return [{"warning": _click_prefix(row, rows) + text} for row in rows for text in row["warnings"]]
 
 
 def facts_lines(rows: Sequence[Row]) -> Iterator[str]:
     """The lines and the warnings without style."""
     for row in rows:
-        told = [] if row["text"] in row["warnings"] else [row["text"]]
-        yield from (*told, *(f"warning: {text}" for text in row["warnings"]))
+        facts = [] if row["text"] in row["warnings"] else [row["text"]]
+        yield from (*facts, *(f"warning: {text}" for text in row["warnings"]))
 
 
-def _of_one(row: Row, rows: Sequence[Row]) -> str:
+def _click_prefix(row: Row, rows: Sequence[Row]) -> str:
     return f"{row['click_model']} clicks: " if len(rows) > 1 else ""

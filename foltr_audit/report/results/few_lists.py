@@ -1,11 +1,11 @@
-"""What is said of conclusions that rest on few attacked lists."""
+"""A sentence for conclusions that rest on few attacked lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 FEW_LISTS = 30
-"""With fewer lists than these a sentence says how many there are."""
+"""With fewer lists than this a sentence says how many there are."""
 
 
 def few_lists(counts: Sequence[int]) -> str:

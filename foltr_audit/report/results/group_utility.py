@@ -1,31 +1,24 @@
-"""What a training was worth to each group of clients: rows of a report, and their table."""
+"""How well a training serves each group of clients, as rows of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import mean_of_rounds
 from foltr_audit.core.records.population import Population
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import MetricEstimate
-from foltr_audit.judge.significance import FEWEST, mean_interval
+from foltr_audit.judge.significance import mean_interval
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row, groups
-from foltr_audit.report.results.settings import differing, heading, setting_text
-from foltr_audit.report.tables.layout import below, table
-from foltr_audit.utils.formatting import epsilon, short
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from foltr_audit.utils.arrays import Floats
 
 LAST = 10
-"""The last rounds are one in so many, and one at least."""
+"""The last tenth of the rounds counts as the last ones, at least one round."""
 
 _ONLINE, _OFFLINE = "online_ndcg@10", "offline_ndcg@10"
 _METRICS = ("online_mean", "online_last", "ndcg@10")
@@ -59,7 +52,7 @@ def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Row) -> lis
 
     `online_mean` is the mean of the rounds in which the group played, `online_last` that of the last tenth
     of the rounds, `ndcg@10` that of the trained model under the group's own intent where groups differ in
-    it. All are means over trainings. Beside each, `_all` is that of all clients in the same trainings and
+    it. All are means over trainings. Next to each, `_all` is that of all clients in the same trainings and
     `_difference` the group's less that; intervals are Student's over three or more trainings.
 
     Args:
@@ -117,7 +110,7 @@ def _last(rounds: Sequence[Mapping[str, float]]) -> int:
     return max(1, len(rounds) // LAST)
 
 
-def _values(rounds: Sequence[Mapping[str, float]], name: str) -> NDArray[np.float64]:
+def _values(rounds: Sequence[Mapping[str, float]], name: str) -> Floats:
     return np.array([row.get(name, np.nan) for row in rounds], dtype=np.float64)
 
 
@@ -125,11 +118,11 @@ def _final(rounds: Sequence[Mapping[str, float]], name: str) -> float:
     return float(rounds[-1].get(name, np.nan)) if rounds else float("nan")
 
 
-def _column(rows: Sequence[tuple[float, ...]], number: int) -> NDArray[np.float64]:
+def _column(rows: Sequence[tuple[float, ...]], number: int) -> Floats:
     return np.array([row[number] for row in rows], dtype=np.float64)
 
 
-def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -> Row:
+def _columns(name: str, mine: Floats, every: Floats) -> Row:
     """A metric of a group and of all clients in each training, both (runs,), as columns."""
     both = ~np.isnan(mine) & ~np.isnan(every)
     mine, every = mine[both], every[both]
@@ -141,36 +134,3 @@ def _columns(name: str, mine: NDArray[np.float64], every: NDArray[np.float64]) -
             MetricEstimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
         ),
     }
-
-
-def utility_groups_table(rows: Sequence[Row]) -> Table:
-    """Who was served worst, with all clients above; rows of all settings."""
-    several = max(row["runs"] for row in rows) >= FEWEST
-    intervals = "\nbelow each value: its 95 % interval over runs" if several else ""
-    found = table(
-        "nDCG@10 by group of clients, worst served first",
-        "online: mean of the rounds, and of their last tenth; of documents of a single grade it is 0 or 1\n"
-        f"- all: less that of all clients in the same run{intervals}",
-    )
-    apart = [name for name in differing(rows) if name != "trained_on"]
-    shown = {"online_mean": "online\nmean", "online_last": "online\nlast", "online_mean_difference": "- all"}
-    if any(row["ndcg@10"] is not None for row in rows):
-        shown |= {"ndcg@10": "own intent\noffline", "ndcg@10_difference": "- all"}
-    found.add_column("trained on")
-    for name in apart:
-        found.add_column(heading(name), overflow="fold")
-    found.add_column("eps", justify="right", no_wrap=True)
-    found.add_column("group", overflow="fold")
-    for text in shown.values():
-        found.add_column(text, justify="right", no_wrap=True)
-    for row in rows:
-        if row["place"] == 1:
-            named = (escape(setting_text(row, name, rows)) for name in apart)
-            every = (short(row[f"{name}_all"]) if name in _METRICS else "" for name in shown)
-            found.add_section()
-            found.add_row(
-                escape(row["trained_on"]), *named, epsilon(row["eps_claimed"]), "all clients", *every
-            )
-        cells = (below(row, name) for name in shown)
-        found.add_row("", *("" for _ in apart), "", escape(row["group"]), *cells)
-    return found

@@ -1,4 +1,4 @@
-"""One sentence that says what the numbers of an attack mean, every number taken from the rows."""
+"""One sentence on what the results of an attack mean; every number is taken from the rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foltr_audit.core.spec.attack import STRONGEST
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.few_lists import few_lists
-from foltr_audit.report.results.wording import listed
+from foltr_audit.report.results.wording import listed, whole_percent
 from foltr_audit.utils.formatting import epsilon
 
 
@@ -25,7 +25,7 @@ def meaning(results: Sequence[Row]) -> str:
     smallest = min(row["eps_claimed"] for row in rows)
     rows = [row for row in rows if row["eps_claimed"] == smallest]
     sure = [row for row in rows if sure_auc(row, len(rows)) > 0.5]
-    row = max(sure or rows, key=lambda row: (float(row["auc"]), _named_rightly(row)))
+    row = max(sure or rows, key=lambda row: (float(row["auc"]), _recall_and_precision(row)))
     claimed = f"At a claimed epsilon of {epsilon(smallest)}"
     claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
     backwards = reads_backwards(rows)
@@ -35,15 +35,16 @@ def meaning(results: Sequence[Row]) -> str:
         return f"{claim}, {_not_shown(row, rows)}"
     guess = next(other for other in results if other["method"] == "random:k=3" and same_setting(other, row))
     return (
-        f"{claim}, a server that sees {_several(row['sees'])} finds {_percent(row['recall'])} of the "
-        f"{row['click_model']} users' clicks with {row['method']}, and {_percent(row['precision'])} of what "
-        f"it names was clicked (three random guesses: {_percent(guess['recall'])} and "
-        f"{_percent(guess['precision'])}).{few_lists([row['lists']])}"
+        f"{claim}, a server that sees {_plural(row['sees'])} finds {whole_percent(row['recall'])} of the "
+        f"{row['click_model']} users' clicks with {row['method']}, and "
+        f"{whole_percent(row['precision'])} of what it names was clicked (three random guesses: "
+        f"{whole_percent(guess['recall'])} and {whole_percent(guess['precision'])})."
+        f"{few_lists([row['lists']])}"
     )
 
 
 def reads_backwards(rows: Sequence[Row]) -> str | None:
-    """What of the rows of attacks is significantly worse than guessing, the worst of them; or None."""
+    """A warning about the worst attack if it is significantly worse than guessing; else None."""
     worse = [row for row in rows if sure_auc(_mirrored(row), len(rows)) > 0.5]
     if not worse:
         return None
@@ -55,14 +56,14 @@ def reads_backwards(rows: Sequence[Row]) -> str | None:
 
 
 def _mirrored(row: Row) -> Row:
-    """The row of an attack that orders all documents the other way round."""
+    """The row of an attack that orders all documents in reverse."""
     ci95 = row["auc_ci95"]
     other = None if ci95 is None else [1 - ci95[1], 1 - ci95[0]]
     return {**row, "auc": 1 - row["auc"], "auc_ci95": other}
 
 
 def _not_shown(row: Row, rows: Sequence[Row]) -> str:
-    """That no attack is shown to be better than guessing, and which attacks that is said of."""
+    """No attack is shown to be better than guessing, with the names of those that ran."""
     ran = list(dict.fromkeys(str(one["method"]) for one in rows))
     numbers = f"an AUC of {row['auc']:.2f} ({_interval(row)}) on {row['lists']} lists"
     if len(ran) == 1:
@@ -80,7 +81,7 @@ def _not_shown(row: Row, rows: Sequence[Row]) -> str:
     return found + few_lists([row["lists"]])
 
 
-def _several(sees: str) -> str:
+def _plural(sees: str) -> str:
     """What a server sees of many clients: `messages and lists`."""
     return sees.replace("message", "messages").replace("sum", "sums")
 
@@ -114,14 +115,10 @@ def same_setting(one: Row, other: Row) -> bool:
     return all(one.get(name) == other.get(name) for name in (*names, *(n for n in one if "." in n)))
 
 
-def _named_rightly(row: Row) -> float:
+def _recall_and_precision(row: Row) -> float:
     """Recall and precision together, which tell attacks of equal AUC apart; 0 where nothing was named."""
     both = float(row["recall"]) + float(row["precision"])
     return 0.0 if math.isnan(both) else both
-
-
-def _percent(share: float) -> str:
-    return "none" if math.isnan(share) else f"{100 * share:.0f} %"
 
 
 def _interval(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""What each period of a changing intent brought: one row per setting and period, means over its runs."""
+"""The metrics of each period of a changing intent: one row per setting and period, means over its runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import numpy as np
 
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.results.base import Row, groups
-from foltr_audit.report.results.twins import Ran, fixed_intents, ran
+from foltr_audit.report.results.twins import SpecRuns, fixed_intents, runs_by_spec
 from foltr_audit.simulation.intent_metrics import deltas, drops, offline_ends, online_means
 from foltr_audit.utils.arrays import Floats
 
 
-def period_rows(cells: Sequence[RunResult], among: Ran | None = None) -> list[Row]:
+def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> list[Row]:
     """One row per group and period where the leading intent changes; the first period has no drop.
 
-    Twins are looked for `among` all that was run, or else among the cells themselves.
-
+    Twins are searched `among` all runs, or else among the cells themselves.
     Each metric is the mean over the runs that have it, and `delta_runs` counts those with the twin.
     """
-    among, rows = ran(cells) if among is None else among, []
+    among, rows = runs_by_spec(cells) if among is None else among, []
     for group in groups(cells):
         environment = group.cells[0].environment
         if environment is None or not environment.change_points:
@@ -44,7 +43,7 @@ def period_rows(cells: Sequence[RunResult], among: Ran | None = None) -> list[Ro
     return rows
 
 
-def _of_run(cell: RunResult, among: Ran) -> Mapping[str, Floats]:
+def _of_run(cell: RunResult, among: SpecRuns) -> Mapping[str, Floats]:
     """Every metric of `intent_metrics.PERIOD` of one run, float64 (periods,) each."""
     if cell.environment is None:
         return {}

@@ -1,4 +1,4 @@
-"""Where the numbers of a comparison come from: versions, seeds, and the commands that repeat them."""
+"""Where the numbers of a comparison come from: versions, seeds, and commands that reproduce them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PACKAGES = (
 
 
 class CellCommand(NamedTuple):
-    """How one cell is run by itself.
+    """How one cell is run on its own.
 
     Attributes:
         name: its defense and run.
         kind: `attack` or `audit`.
-        command: inside of the comparison's folder.
+        command: inside the comparison's folder.
     """
 
     name: str
@@ -33,13 +33,13 @@ class CellCommand(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What is needed to make a comparison again.
+    """What is needed to reproduce a comparison.
 
     Attributes:
         grid: its grid, TOML.
         seeds: of its cells.
         versions: of packages here, where the report is made.
-        cells: how each cell is run by itself.
+        cells: how each cell is run on its own.
     """
 
     grid: str
@@ -79,7 +79,7 @@ class Provenance:
 
     @property
     def command(self) -> str:
-        """What repeats the whole comparison, inside of its folder."""
+        """The command that repeats the whole comparison, inside its folder."""
         return f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER"
 
 

@@ -1,4 +1,4 @@
-"""What published figures stand beside: the study, how much of it was run, and on which data."""
+"""Comparisons with published figures: the study, how much of it was run, and on which data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StudyExtent:
 
     @property
     def label(self) -> str:
-        """What the title of every table has to say; empty of the study as it is, on real data."""
+        """A note for the title of every table; empty for the unchanged study on real data."""
         return ", ".join([*(["synthetic data"] if self.synthetic else []), *self._changes()])
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class StudyExtent:
 
 @dataclass(frozen=True, kw_only=True)
 class PresetComparison:
-    """Published figures beside those found; a subclass finds the rows and prints them.
+    """Published figures and those found; a subclass finds the rows and prints them.
 
     Attributes:
         preset: the study.

@@ -1,47 +1,46 @@
-"""What a search for a defense recommends, on which evidence, and what came next to it."""
+"""The report of `recommend`: the chosen defense, its evidence, and the other candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recommend.candidates import CandidateResult
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import Recommendation
-from foltr_audit.report.results.base import Row, dataset_table
+from foltr_audit.report.results.base import PlainReport, Row, dataset_table
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
-from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 
 NEXT = 5
-"""How many candidates stand beside the recommended one: the best of as many other defenses."""
+"""How many other candidates are reported: the best one of each of that many other defenses."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecommendReport:
+class RecommendReport(PlainReport):
     """The result of `recommend`, as plain rows.
 
     Attributes:
         config: limits, effort, and the experiment without a defense as a plain table.
         dataset: source, fingerprints and sizes of the data.
-        confirmed: whether the recommended defense kept to the limits on the test part too.
+        confirmed: whether the recommended defense stays within the limits on the test part too.
         sentence: the answer in words.
-        broken: limits that it broke there, in words.
-        search: how many candidates were asked for, run, refused, failed, above a limit.
-        recommended: the chosen candidate on the validation part; None where none keeps to the limits.
+        broken: the limits that it broke there, in words.
+        search: how many candidates were run, refused, failed or above a limit.
+        recommended: the chosen candidate on the validation part; None if none stays within the limits.
         evidence: its row of a comparison: test part, fresh repetitions, audited; None without one.
         without: the same of no defense.
         attacks: one row per guesser on the test part, baselines first, of the recommended one.
         claims: one row per audited view of the recommended one.
-        runners_up: the best candidate of each other defense that keeps to the limits, best first.
+        runners_up: the best candidate of each other defense within the limits, best first.
         nearest: where none does: the nearest candidate of each defense, nearest first.
-        refused: defenses of which nothing is proven within the limit, before any was run.
-        candidates: every candidate in the order of asking.
+        refused: defenses without a proof within the limit; they were not run.
+        candidates: every candidate in the order of the search.
         failed: cells of the confirmation that could not be run, and why.
-        warnings: wrong pairings in the recommended chain.
+        warnings: incompatible defenses in the recommended chain.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/recommend/1"
@@ -81,11 +80,7 @@ class RecommendReport:
         search = _counts(rows, found)
         nearest = [] if shown else _of_each([row for row in rows if row["excess"] is not None], "excess")
         return cls(
-            config={
-                "limits": asdict(limits),
-                "effort": asdict(found.effort),
-                "spec": found.base.table(),
-            },
+            config={"limits": asdict(limits), "effort": asdict(found.effort), "spec": found.base.table()},
             dataset=dataset_table([found.data]),
             confirmed=shown is not None and not broken,
             sentence=sentence(shown, evidence, broken, nearest, search, limits),
@@ -104,14 +99,9 @@ class RecommendReport:
             warnings=_named(confirmation.warnings if confirmation else (), evidence),
         )
 
-    def json(self) -> str:
-        """As one JSON object."""
-        table = {each.name: getattr(self, each.name) for each in fields(self)}
-        return json_text({"schema": self.SCHEMA, **table})
-
 
 def candidate_rows(judged: Sequence[CandidateResult], limits: PrivacyLimits) -> list[Row]:
-    """One row per candidate: what is proven for it, and what it gave on the validation part."""
+    """One row per candidate: what is proven for it, and its results on the validation part."""
     return [_candidate_row(number, one, limits) for number, one in enumerate(judged, start=1)]
 
 

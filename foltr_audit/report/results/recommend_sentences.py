@@ -1,4 +1,4 @@
-"""A recommendation in words, and the limits that it broke on the test part."""
+"""A recommendation in words, with the limits that it breaks on the test part."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from foltr_audit.utils.formatting import epsilon, short
 
 
 def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: PrivacyLimits) -> list[str]:
-    """What the confirmation shows against a recommended defense, in words; empty where nothing.
+    """What the confirmation shows against a recommended defense, in words; empty if nothing.
 
     Args:
         report: of the confirming cells; None where nothing was recommended.
         evidence: the row of the recommended defense; None where its cells could not be run.
-        limits: what has to be kept to.
+        limits: the limits of the search.
     """
     if report is None:
         return []
@@ -64,12 +64,12 @@ def sentence(
     """The answer in words.
 
     Args:
-        chosen: the row of the recommended candidate; None where none keeps to the limits.
+        chosen: the row of the recommended candidate; None if none stays within the limits.
         evidence: its row on the test part.
         broken: see `broken_on_test`.
         nearest: candidates that come nearest, where none is chosen.
         search: counts of candidates.
-        limits: what has to be kept to.
+        limits: the limits of the search.
     """
     if chosen is None:
         return _none(nearest, search, limits)
@@ -81,18 +81,18 @@ def sentence(
     if evidence is None:
         return f"{start}, but {'; '.join(broken)}."
     loss = evidence["ndcg@10_difference"]
-    beside = "" if loss is None else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
+    compared = "" if loss is None else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
     eps = evidence.get(f"eps_proven_{limits.view}")
     if eps is not None and math.isfinite(eps):
         observer = with_article(sees(limits.view))
         start += f", and an epsilon of {eps:.4g} is proven where the server sees {observer}"
-    told = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{beside}"
+    text = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{compared}"
     if evidence["auc"] is not None:
-        told += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
+        text += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
     few = few_lists([evidence["lists"]]) if evidence["lists"] is not None else ""
     if broken:
-        return f"{told}. It is not confirmed: {'; '.join(broken)}.{few}"
-    return f"{told}. The limits hold there too.{few}"
+        return f"{text}. It is not confirmed: {'; '.join(broken)}.{few}"
+    return f"{text}. The limits hold there too.{few}"
 
 
 def _none(nearest: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:

@@ -1,4 +1,4 @@
-"""The report of attacks on what was recorded before: a Run folder, or a trace of any system."""
+"""The report of attacks on recorded messages: those of a Run folder, or a trace of any system."""
 
 from __future__ import annotations
 
@@ -37,11 +37,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         pieces.append(
             rows_of(judged.clicks, judged.inquiries, judged.click_model, facts, streams, protocol.queries)
         )
-    config: Row = {
-        "trace": str(recorded.path),
-        "seed": recorded.used_seed,
-        "methods": list(recorded.methods),
-    }
+    config: Row = {"trace": str(recorded.path), "seed": recorded.used_seed, "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()
     utility, utility_groups = _utility(recorded)

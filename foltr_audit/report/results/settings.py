@@ -1,4 +1,4 @@
-"""What tells the rows of a report apart: the settings that they differ in, and these as short text."""
+"""The settings in which the rows of a report differ, and their values as short text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def differing(rows: Sequence[Row]) -> list[str]:
 
 
 def setting_text(row: Row, name: str, rows: Sequence[Row]) -> str:
-    """The value of a setting as short text: of a plug-in without parameters that all of its name share."""
+    """The value of a setting as short text: a plug-in without the parameters that all of its name share."""
     value = row.get(name)
     if value is None:
         return "-"

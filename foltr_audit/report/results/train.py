@@ -1,4 +1,4 @@
-"""What a training run showed: one row per run and round."""
+"""The report of `train`: one row per run and round."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TrainReport(Report):
     Attributes:
         population: where clients differ, who they are: `clients`, `strengths`, and a row for each group.
         periods: one row per setting and period of a leading intent, see `period_rows`.
-        twins: one row per setting, metric and twin that was trained beside it, see `twin_rows`.
+        twins: one row per setting, metric and twin that was trained too, see `twin_rows`.
         rounds: one row per run and round.
     """
 
@@ -89,14 +89,14 @@ class TrainReport(Report):
 
 @dataclass(frozen=True)
 class TrainSpeed:
-    """What the clock says of the rounds, start-up and reading excluded.
+    """How long the rounds took, without start-up and reading.
 
-    No part of the report, which has the same bytes each time: it is printed beside it.
+    It is printed next to the report but is no part of it: a report has the same bytes each time.
 
     Attributes:
         interactions: interactions played here.
-        seconds: what they took.
-        later: interactions after each first round, for which kernels may be compiled, and what these took.
+        seconds: their duration.
+        later: interactions after each first round, in which kernels may be compiled, and their duration.
     """
 
     interactions: int
@@ -117,7 +117,7 @@ class TrainSpeed:
 
     @property
     def rate(self) -> float | None:
-        """Interactions a second after the first round; None where nothing was left to play."""
+        """Interactions a second after the first round; None if there was no later round."""
         return self.later[0] / self.later[1] if self.later[0] and self.later[1] else None
 
     def __str__(self) -> str:

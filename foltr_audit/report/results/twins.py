@@ -1,4 +1,4 @@
-"""Runs beside their twins: the same Spec in a world that it is held against."""
+"""Runs compared with their twins, which ran the same Spec in another world."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
@@ -22,29 +21,29 @@ from foltr_audit.simulation.intent_metrics import (
     specific_offline,
     specific_online,
 )
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 SPECIFIC = "one ranker per intent"
-"""What the rankers together are called of which each learns one intent alone."""
+"""The name of rankers of which each learns one intent only."""
 
-Ran = Mapping[Spec, RunResult]
-"""Every Spec that was run."""
+SpecRuns = Mapping[Spec, RunResult]
+"""The result of every Spec that was run."""
 
 
-def ran(cells: Sequence[RunResult]) -> Ran:
+def runs_by_spec(cells: Sequence[RunResult]) -> SpecRuns:
     """The cells by their Spec."""
     return {cell.spec: cell for cell in cells}
 
 
-def fixed_intents(cell: RunResult, among: Ran) -> dict[int, RunResult]:
-    """Of a cell whose leading intent changes the twins with one intent all along, by the intent, from 0."""
+def fixed_intents(cell: RunResult, among: SpecRuns) -> dict[int, RunResult]:
+    """The twins with a constant intent of a cell whose leading intent changes, by the intent, from 0."""
     if cell.environment is None or not cell.environment.change_points:
         return {}
     twins = [among[spec] for spec in cell.twins.values() if spec in among]
     return {intent: twin for twin in twins if (intent := _only_intent(twin.environment)) is not None}
 
 
-def specific_rankers(cell: RunResult, among: Ran) -> list[RunResult]:
+def specific_rankers(cell: RunResult, among: SpecRuns) -> list[RunResult]:
     """The rankers that learn each intent of a cell alone, in the order of intents; none if one is missing."""
     twins = [among[spec] for spec in cell.twins.values() if spec in among]
     kept = {
@@ -62,8 +61,8 @@ def _only_intent(environment: Environment | None) -> int | None:
     return environment.periods[0].intent
 
 
-def beside(cell: RunResult, metric: str, among: Ran) -> Floats | None:
-    """What a cell's metric is drawn beside, or None: that of its rankers of one intent, float64 (rounds,).
+def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | None:
+    """The metric of the rankers of one intent that a cell is compared with, float64 (rounds,); or None.
 
     Where intents take turns it is the twin of the leading one, NaN without; where they are mixed, all of them
     together.
@@ -71,7 +70,11 @@ def beside(cell: RunResult, metric: str, among: Ran) -> Floats | None:
     specific = specific_rankers(cell, among)
     if specific:
         rows = [each.trained.rounds for each in specific]
-        return specific_offline(rows) if metric == OFFLINE else specific_online(rows, played(specific))
+        return (
+            specific_offline(rows)
+            if metric == OFFLINE
+            else specific_online(rows, count_interactions(specific))
+        )
     twins = fixed_intents(cell, among)
     if metric != OFFLINE or not twins or cell.environment is None:
         return None
@@ -85,15 +88,15 @@ def beside(cell: RunResult, metric: str, among: Ran) -> Floats | None:
     return found
 
 
-def held_against(cells: Sequence[RunResult]) -> set[Spec]:
-    """The Specs that are nothing but what others are drawn beside."""
-    among = ran(cells)
+def reference_specs(cells: Sequence[RunResult]) -> set[Spec]:
+    """The Specs that only serve for comparison with others."""
+    among = runs_by_spec(cells)
     twins = [twin for cell in cells for twin in fixed_intents(cell, among).values()]
     rankers = [ranker for cell in cells for ranker in specific_rankers(cell, among)]
     return {each.spec for each in (*twins, *rankers)}
 
 
-def played(rankers: Sequence[RunResult]) -> NDArray[np.int64]:
+def count_interactions(rankers: Sequence[RunResult]) -> Ints:
     """Interactions that each ranker played in each round, int64 (I, rounds)."""
     counts = [[row.get(PLAYED, ranker.per_round) for row in ranker.trained.rounds] for ranker in rankers]
     return np.array(counts, dtype=np.int64)
@@ -103,7 +106,7 @@ def played(rankers: Sequence[RunResult]) -> NDArray[np.int64]:
 
 
 class TwinPair(NamedTuple):
-    """Final offline and mean online nDCG@10 of a run and of what it is held against."""
+    """Final offline and mean online nDCG@10 of a run and of its twin."""
 
     name: str
     ours: Mapping[str, float]
@@ -112,21 +115,21 @@ class TwinPair(NamedTuple):
 
 def twin_rows(cells: Sequence[RunResult]) -> list[Row]:
     """One row per group, twin and metric, with a paired t-test over its runs where there are two or more."""
-    among, rows = ran(cells), []
+    among, rows = runs_by_spec(cells), []
     for group in groups(cells):
         pairs = [pair for cell in group.cells for pair in _pairs(cell, among)]
         for name in dict.fromkeys(pair.name for pair in pairs):
             chosen = [pair for pair in pairs if pair.name == name]
             rows += [_row(group, name, metric, chosen) for metric in (OFFLINE, "online_mean")]
-    for metric in (OFFLINE, "online_mean"):
+    for metric in (OFFLINE, "online_mean"):  # Bonferroni counts the tests of one metric
         _correct([row for row in rows if row["metric"] == metric and row["p"] is not None])
     return rows
 
 
-def _pairs(cell: RunResult, among: Ran) -> Iterator[TwinPair]:
+def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
     rankers, ours = specific_rankers(cell, among), _own(cell)
     if rankers:
-        rows, counts = [each.trained.rounds for each in rankers], played(rankers)
+        rows, counts = [each.trained.rounds for each in rankers], count_interactions(rankers)
         online = np.array([[row[ONLINE] for row in each] for each in rows])
         known = np.where(np.isnan(online), 0, counts)
         mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))

@@ -1,10 +1,11 @@
-"""What every form of a comparison says of its values: sentences that terminal and page share."""
+"""Words and numbers in text that the terminal and the page share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.report.results.base import Row
 
@@ -12,10 +13,10 @@ FRONT = (
     "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
     "(by the 95 % interval of the difference); an AUC below .5 counts as .5"
 )
-"""What the front is."""
+"""A definition of the front."""
 
 CHOSEN = "chosen on the lists that it is shown on, so a little high"
-"""What the values of the best attack are."""
+"""A note on the values of the best attack."""
 
 FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
 """What the intervals and p-values of offline nDCG@10 are over."""
@@ -25,7 +26,7 @@ _MOST = 4  # names in one sentence
 
 
 def verdict_text(row: Row) -> str:
-    """The verdict on a claim; `no claim` where nothing is claimed, since that is no merit.
+    """The verdict on a claim; `no claim` where none is made, since not to be refuted is then no merit.
 
     >>> verdict_text({"eps_claimed": math.inf, "verdict": "not refuted"})
     'no claim'
@@ -34,8 +35,15 @@ def verdict_text(row: Row) -> str:
     return "no claim" if nothing else str(row["verdict"])
 
 
+def verdict_style(row: Row) -> str:
+    """The style of a verdict on a terminal: red where a claim is false, green where it is proven."""
+    if row["verdict"] in (*FALSE, CONTRADICTION):
+        return "bold red"
+    return "green" if row["verdict"] == "proven" else ""
+
+
 def verdicts_on(row: Row) -> dict[str, str]:
-    """The verdict on the claim of a row of results by audited view; only of views that it speaks of.
+    """The verdict on the claim of a row of results by audited view; only of views with a claim.
 
     >>> verdicts_on({"eps_claimed_individual": 1.2, "verdict_individual": "proven"})
     {'individual': 'proven'}
@@ -47,7 +55,7 @@ def verdicts_on(row: Row) -> dict[str, str]:
 
 
 def measured(confidence: float) -> str:
-    """What a measured epsilon is.
+    """A note on measured epsilons.
 
     Args:
         confidence: of each, e.g. .95.
@@ -92,3 +100,17 @@ def shortened(these: Sequence[object], most: int = _MOST) -> str:
     if len(names) <= most + 1:
         return "; ".join(names)
     return "; ".join(names[:most]) + f"; and {len(names) - most} more"
+
+
+def whole_percent(share: float | None) -> str:
+    """A share in a sentence; `none` where there is none.
+
+    >>> whole_percent(0.314), whole_percent(None)
+    ('31 %', 'none')
+    """
+    return "none" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def short_method(text: str) -> str:
+    """A method without its parameters, e.g. `map` for `map:guess=pattern`; random guesses keep theirs."""
+    return text if text.startswith("random:") else text.partition(":")[0]

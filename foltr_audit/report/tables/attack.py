@@ -1,4 +1,4 @@
-"""Results as rich tables on a terminal."""
+"""The report of `attack` as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from rich.markup import escape
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.fact_warnings import print_facts
-from foltr_audit.report.results.group_success import groups_table
-from foltr_audit.report.results.group_utility import utility_groups_table
-from foltr_audit.report.results.information import comparison_table, information_table
 from foltr_audit.report.results.meaning import meaning
-from foltr_audit.report.results.settings import differing, heading, setting_text
-from foltr_audit.report.tables import attack_details as beside_results
+from foltr_audit.report.results.settings import differing
+from foltr_audit.report.tables import attack_details as details
+from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
 from foltr_audit.report.tables.inquiries import print_inquiries
 from foltr_audit.report.tables.layout import (
-    below,
-    by_method,
-    method_table,
-    method_text,
-    of_world,
+    describe_world,
+    epsilon_column,
+    group_by_world,
+    in_method_order,
+    interval_columns,
+    is_baseline,
+    method_columns,
     percent,
+    percent_column,
     print_fitting,
-    table,
-    world,
+    rows_table,
+    setting_columns,
+    short_columns,
+    text_column,
 )
-from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,13 +51,13 @@ COLUMNS = {
 
 
 def print_attack(report: AttackReport, console: Console) -> None:
-    """The whole report: data, results with what stands beside them, utility, named queries, meaning."""
+    """The whole report: data, results and their details, utility, named queries, and what it all means."""
     console.print(dataset_line(report.dataset, report.config, report.results or report.counts))
     print_facts(report.facts, console)
-    for name in dict.fromkeys(world(row) for row in report.results):
-        _print_world(report, name, console)
+    for name, rows in group_by_world(report.results).items():
+        _print_world(report, name, rows, console)
     if len({row["learner"] for row in report.information}) > 1:
-        console.print(comparison_table(report.information))
+        console.print(details.learners_table(report.information))
         console.print()
     if report.utility:
         words = no_relevant(report.config)
@@ -71,44 +74,41 @@ def print_attack(report: AttackReport, console: Console) -> None:
         console.print(escape(meaning(report.results)), style="bold", highlight=False)
 
 
-def _print_world(report: AttackReport, name: str, console: Console) -> None:
+def _print_world(report: AttackReport, name: str, rows: Sequence[Row], console: Console) -> None:
     """The tables and lines of one click model and view."""
-    rows = of_world(report.results, name)
+
+    def here(kind: Sequence[Row]) -> list[Row]:
+        return group_by_world(kind).get(name, [])
+
     print_fitting(partial(_results_table, rows), _LESS_OF_RESULTS, console)
     console.print()
-    print_fitting(partial(beside_results.scores_table, rows), beside_results.LESS_OF_SCORES, console)
+    print_fitting(partial(details.scores_table, rows), details.LESS_OF_SCORES, console)
     console.print()
-    any_click = of_world(report.any_click, name)
+    any_click = here(report.any_click)
     if any(row["auc"] is not None for row in any_click):
-        said = partial(beside_results.any_click_table, any_click)
-        print_fitting(said, beside_results.LESS_OF_ANY_CLICK, console)
+        print_fitting(partial(details.any_click_table, any_click), details.LESS_OF_ANY_CLICK, console)
         console.print()
-    by_group = of_world(report.groups, name)
-    if by_group:
-        console.print(groups_table(by_group))
-        console.print()
-    by_place = of_world(report.places, name)
-    if by_place:
-        console.print(groups_table(by_place, "lists"))
-        console.print()
-    told = of_world(report.information, name)
-    if told:
-        console.print(information_table(told))
+    for kind, of in ((report.groups, "clients"), (report.places, "lists")):
+        if mine := here(kind):
+            console.print(groups_table(mine, of))
+            console.print()
+    if learned := here(report.information):
+        console.print(details.information_table(learned))
         console.print()
     for line in (
-        *beside_results.identifiability_lines(of_world(report.identifiability, name)),
-        *beside_results.calibration_lines(of_world(report.calibration, name)),
-        *beside_results.refused_lines(of_world(report.refused, name)),
+        *details.identifiability_lines(here(report.identifiability)),
+        *details.calibration_lines(here(report.calibration)),
+        *details.refused_lines(here(report.refused)),
     ):
         console.print(line, highlight=False)
     console.print()
 
 
 def _print_queries(report: AttackReport, console: Console) -> None:
-    for table_of_queries in beside_results.query_tables(report.queries):
-        console.print(table_of_queries)
+    for found in details.query_tables(report.queries):
+        console.print(found)
         console.print()
-    for line in beside_results.not_attacked_lines(report.queries):
+    for line in details.not_attacked_lines(report.queries):
         console.print(line, highlight=False)
 
 
@@ -148,26 +148,24 @@ def no_relevant(config: Row) -> str:
 
 _LESS_OF_RESULTS = ("F1", "accuracy", "recall", "exact")
 _LESS_OF_UTILITY = ("runs", "clipped", "ceiling", "untrained")
-"""What each table does without on a narrow terminal, first to last."""
+"""Columns that each table leaves out on a narrow terminal, first to last."""
 
 
 def _results_table(rows: Sequence[Row], narrow: bool) -> Table:
-    headings = COLUMNS.values()
-    found = method_table(world(rows[0]), _lists(rows), headings, justify="right", space=0, narrow=narrow)
     several = len({row["eps_claimed"] for row in rows}) > 1
-    for mine in by_method(rows):
-        for row in mine:
-            style = "dim" if row["baseline"] else None
-            cells = [below(row, name) for name in COLUMNS]
-            name = method_text(row["method"], narrow=narrow)
-            found.add_row(name, epsilon(row["eps_claimed"]), *cells, style=style)
-        if several:
-            found.add_section()
-    return found
+    return rows_table(
+        describe_world(rows[0]),
+        _lists(rows),
+        [*method_columns(narrow=narrow), *interval_columns(COLUMNS)],
+        in_method_order(rows),
+        space=0,
+        dim=is_baseline,
+        section=lambda row: several and row["method"],
+    )
 
 
 def _lists(rows: Sequence[Row]) -> str:
-    """How many lists stand behind the rows, one line per chain of defenses."""
+    """How many lists the rows are means over, one line per chain of defenses."""
     lines = [
         f"eps {epsilon(row['eps_claimed'])}: {row['lists']} lists of {row['queries']} queries; "
         f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked kept"
@@ -179,29 +177,22 @@ def _lists(rows: Sequence[Row]) -> str:
 
 
 def _utility_table(rows: Sequence[Row], words: str, narrow: bool) -> Table:
-    found = table(
-        f"nDCG@10 on {' or '.join(sorted({str(row['evaluated_on']) for row in rows}, reverse=True))}",
-        f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
-        0 if narrow else 1,
-    )
-    found.add_column("trained on")
     apart = [name for name in differing(rows) if name not in ("trained_on", "defense")]
+    # The chain is a column only where epsilon and the other settings do not tell the rows apart
     labels = {tuple(str(row.get(name)) for name in (*apart, "trained_on", "eps_claimed")) for row in rows}
     apart += ["defense"] if len(labels) < len(rows) else []
-    for name in apart:
-        found.add_column(heading(name), overflow="fold")
-    for text in ("eps", "untrained", "trained", "undefended", "ceiling", "clipped", "runs"):
-        found.add_column(text, justify="right", no_wrap=True)
-    for row in rows:
-        found.add_row(
-            escape(row["trained_on"]),
-            *(escape(setting_text(row, name, rows)) for name in apart),
-            epsilon(row["eps_claimed"]),
-            short(row["ndcg@10_untrained"]),
-            short(row["ndcg@10"]),
-            short(row["ndcg@10_undefended"]),
-            short(row["ndcg@10_ceiling"]),
-            percent(row["clipped"]),
-            str(row["runs"]),
-        )
-    return found
+    return rows_table(
+        f"nDCG@10 on {' or '.join(sorted({str(row['evaluated_on']) for row in rows}, reverse=True))}",
+        f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
+        [
+            text_column("trained on", "trained_on", "words"),
+            *setting_columns(rows, apart),
+            epsilon_column(),
+            *short_columns({"untrained": "ndcg@10_untrained", "trained": "ndcg@10"}),
+            *short_columns({"undefended": "ndcg@10_undefended", "ceiling": "ndcg@10_ceiling"}),
+            percent_column("clipped", "clipped"),
+            text_column("runs", "runs", "number"),
+        ],
+        rows,
+        space=0 if narrow else 1,
+    )

@@ -1,4 +1,4 @@
-"""The noise that meets a target, one row per mechanism: as JSON and on a terminal."""
+"""The report of `calibrate`: the noise that meets a target, one row per mechanism."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foltr_audit.auditing.noise_for_target import NoiseCalibration, in_sums
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.wording import listed
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.tables.layout import Column, rows_table
 from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ SCHEMA = "foltr-audit/calibrate/1"
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseCalibrationReport:
-    """What was asked for, and each mechanism's answer.
+    """The target, and the answer of each mechanism.
 
     Attributes:
         target: epsilon of all rounds of the situation.
-        situation: what it is for.
+        situation: the system whose noise is wanted.
         found: one answer per mechanism.
     """
 
@@ -41,14 +41,14 @@ class NoiseCalibrationReport:
         return json_text(
             {
                 "schema": SCHEMA,
-                "target": self._asked(),
+                "target": self._target(),
                 "results": [_row(one) for one in self.found],
                 "warnings": self.warnings,
             }
         )
 
     def print(self, console: Console) -> None:
-        """The table, and why each bound holds or none does."""
+        """The table, why each bound holds or there is none, and commands that check it."""
         console.print(self._table())
         console.print()
         for line in self._lines():
@@ -57,7 +57,7 @@ class NoiseCalibrationReport:
         for command in self._commands():
             console.print(escape(command), highlight=False, soft_wrap=True)
 
-    def _asked(self) -> dict[str, Any]:
+    def _target(self) -> dict[str, Any]:
         there = self.situation
         return {
             "eps": self.target,
@@ -78,19 +78,19 @@ class NoiseCalibrationReport:
         there = self.situation
         delta = f", delta {there.delta:g}" if there.delta else ""
         rounds = f" over {there.rounds} rounds" if there.rounds > 1 else " in a round"
-        found = table(
+        return rows_table(
             f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds},\n"
             f"where the server sees {with_article(sees(there.view, there.colluders))}",
             f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
             f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
+            [
+                Column("mechanism", lambda one: one.mechanism, "name"),
+                Column("noise in", _place, "name"),
+                Column("proven", lambda one: "-" if one.why_not else f"{one.upper.epsilon:.4f}"),
+                Column("average sd", _average_sd),
+            ],
+            self.found,
         )
-        found.add_column("mechanism", no_wrap=True)
-        found.add_column("noise in", no_wrap=True)
-        found.add_column("proven", justify="right", no_wrap=True)
-        found.add_column("average sd", justify="right", no_wrap=True)
-        for one in self.found:
-            found.add_row(one.mechanism, _place(one), *_cells(one))
-        return found
 
     def _commands(self) -> Iterator[str]:
         """How to check each answer, for one message where the target is that of several rounds."""
@@ -140,11 +140,8 @@ def _place(one: NoiseCalibration) -> str:
     return "clicks" if one.average_sd is None else "message"
 
 
-def _cells(one: NoiseCalibration) -> tuple[str, str]:
-    if one.why_not:
-        return "-", "-"
-    sd = "-" if one.average_sd is None else f"{one.average_sd:.4g}"
-    return f"{one.upper.epsilon:.4f}", sd
+def _average_sd(one: NoiseCalibration) -> str:
+    return "-" if one.why_not or one.average_sd is None else f"{one.average_sd:.4g}"
 
 
 def _row(one: NoiseCalibration) -> dict[str, Any]:

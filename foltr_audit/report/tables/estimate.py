@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.experiments.comparison.estimate import CostEstimate
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.tables.layout import Column, rows_table
 from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "foltr-audit/estimate/1"
 _MIB = 2.0**20
+_FIELDS = ("kind", "cells", "done", "to_run", "seconds", "disk")
 
 
 def estimate_json(found: CostEstimate) -> str:
@@ -22,17 +23,7 @@ def estimate_json(found: CostEstimate) -> str:
     return json_text(
         {
             "schema": SCHEMA,
-            "kinds": [
-                {
-                    "kind": kind.kind,
-                    "cells": kind.cells,
-                    "done": kind.done,
-                    "to_run": kind.to_run,
-                    "seconds": kind.seconds,
-                    "disk": kind.disk,
-                }
-                for kind in found.kinds
-            ],
+            "kinds": [{name: getattr(kind, name) for name in _FIELDS} for kind in found.kinds],
             "workers": found.workers,
             "seconds": found.seconds,
             "memory_per_worker": found.memory,
@@ -46,14 +37,15 @@ def estimate_json(found: CostEstimate) -> str:
 
 def print_estimate(found: CostEstimate, console: Console) -> None:
     """Cells by kind, and what all of them take."""
-    cells = table("what it will take", "work: of one worker; disk: what the cells are stored in")
-    cells.add_column("kind")
-    for heading in ("cells", "done", "to run", "work", "disk"):
-        cells.add_column(heading, justify="right", no_wrap=True)
-    for kind in found.kinds:
-        counts = (f"{number:,}" for number in (kind.cells, kind.done, kind.to_run))
-        cells.add_row(kind.kind, *counts, duration(kind.seconds), _size(kind.disk))
-    console.print(cells)
+    counts = {"cells": "cells", "done": "done", "to run": "to_run"}
+    columns = [
+        Column("kind", lambda kind: kind.kind, "words"),
+        *(_count_column(header, name) for header, name in counts.items()),
+        Column("work", lambda kind: duration(kind.seconds)),
+        Column("disk", lambda kind: _size(kind.disk)),
+    ]
+    caption = "work: of one worker; disk: what the cells are stored in"
+    console.print(rows_table("what it will take", caption, columns, found.kinds))
     console.print(
         f"\nabout {duration(found.seconds)} with {found.workers} at once, "
         f"{_size(found.memory_in_all)} of memory ({_size(found.memory)} each), {_size(found.disk)} of disk",
@@ -64,6 +56,10 @@ def print_estimate(found: CostEstimate, console: Console) -> None:
         console.print(escape(line), highlight=False)
     for line in found.problems:
         console.print(escape(f"cannot be run: {line}"), style="yellow", highlight=False)
+
+
+def _count_column(header: str, name: str) -> Column:
+    return Column(header, lambda kind: f"{getattr(kind, name):,}")
 
 
 def duration(seconds: float) -> str:

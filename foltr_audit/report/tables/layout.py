@@ -1,25 +1,53 @@
-"""What the terminal tables have in common: their frame, their cells, and which rows belong together."""
+"""The model of a terminal table, and the cells and captions that several tables share."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.markup import escape
 
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.settings import heading, setting_text
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
+
+Align = Literal["number", "name", "fold", "line", "words"]
+
+_ALIGN: dict[Align, dict[str, Any]] = {
+    "number": {"justify": "right", "no_wrap": True},
+    "name": {"no_wrap": True},
+    "fold": {"overflow": "fold"},
+    "line": {"overflow": "fold", "no_wrap": True},
+    "words": {},
+}
+
+
+class Column(NamedTuple):
+    """A column of a terminal table.
+
+    Attributes:
+        header: the text above it.
+        cell: the text of a row in it. Rich reads markup in it, so names from files must be escaped.
+        align: `number` at the right on one line, `name` at the left on one line, `fold` broken anywhere,
+            `line` broken only where the text says so, `words` broken between words.
+    """
+
+    header: str
+    cell: Callable[[Any], str | Text]
+    align: Align = "number"
 
 
 def table(title: str | None, caption: str | None = None, space: int = 1) -> Table:
-    """A table that fits a terminal of 80 columns."""
+    """An empty table that fits a terminal of 80 columns."""
     from rich import box
     from rich.table import Table
 
@@ -34,12 +62,51 @@ def table(title: str | None, caption: str | None = None, space: int = 1) -> Tabl
     )
 
 
+def rows_table(
+    title: str | None,
+    caption: str | None,
+    columns: Sequence[Column],
+    rows: Iterable[Any],
+    *,
+    space: int = 1,
+    dim: Callable[[Any], bool] | None = None,
+    section: Callable[[Any], object] | None = None,
+) -> Table:
+    """A table with one line per row.
+
+    Args:
+        title: the text above the table.
+        caption: the text below it.
+        columns: its columns.
+        rows: what the cells of the columns are computed from.
+        space: blanks between columns.
+        dim: whether a row is less important than the others.
+        section: a key of a row; a rule separates rows whose keys differ.
+    """
+    found, last = table(title, caption, space), None
+    for column in columns:
+        found.add_column(column.header, **_ALIGN[column.align])
+    for row in rows:
+        key = section(row) if section is not None else None
+        if found.rows and key != last:
+            found.add_section()
+        style = "dim" if dim is not None and dim(row) else None
+        found.add_row(*(column.cell(row) for column in columns), style=style)
+        last = key
+    return found
+
+
+def is_baseline(row: Row) -> bool:
+    """Whether a row is of a guess without a message."""
+    return bool(row.get("baseline"))
+
+
 NAME_WIDTH = 19
-"""Of a column of defenses where it is narrow: its longest usual part, `secure-aggregation,`."""
+"""Letters of a narrow column of defenses: those of the longest usual part, `secure-aggregation,`."""
 
 
 def name_lines(name: str, *, narrow: bool) -> str:
-    r"""A name with spaces about its `+`; where it is narrow, in lines that end after a part of it.
+    r"""A name with spaces around its `+`; if `narrow`, broken into lines after its parts.
 
     >>> name_lines("proven-skellam+secure-aggregation, eps 1.2", narrow=True)
     'proven-skellam +\nsecure-aggregation,\neps 1.2'
@@ -58,7 +125,7 @@ def name_lines(name: str, *, narrow: bool) -> str:
 
 
 def method_text(name: str, *, narrow: bool) -> str:
-    r"""The name of a method; where it is narrow, in lines that end after a parameter.
+    r"""The name of a method; if `narrow`, broken into lines after its parameters.
 
     >>> method_text("higher-distance:compare=positions,more_than=4", narrow=True)
     'higher-distance:\ncompare=positions,\nmore_than=4'
@@ -69,16 +136,17 @@ def method_text(name: str, *, narrow: bool) -> str:
 
 
 def print_fitting(build: Callable[[bool], Table], less: Sequence[str], console: Console) -> None:
-    """Print a table as wide as it is; where it does not fit, narrower, and with what it leaves out named.
+    """Print a table; if it does not fit, print its narrow form without some columns and name those.
 
     Args:
-        build: makes the table, given whether it shall be narrow.
-        less: headings of columns that it can do without, the least important first.
-        console: to print on.
+        build: makes the table; its argument says whether in its narrow form.
+        less: headers of columns that may be left out, the least important first.
+        console: where to print.
     """
     from rich.measure import Measurement
 
     def fits(found: Table) -> bool:
+        # Rich measures at most as wide as its console is, so the table gets one without an end
         endless = console.options.update(width=10_000)
         return Measurement.get(console, endless, found).maximum <= console.width
 
@@ -96,67 +164,102 @@ def print_fitting(build: Callable[[bool], Table], less: Sequence[str], console: 
     console.print(found, crop=False)
 
 
-def method_table(
-    title: str | None,
-    caption: str | None,
-    headings: Iterable[str],
-    *,
-    justify: Literal["left", "right"] = "left",
-    space: int = 1,
-    narrow: bool = False,
-) -> Table:
-    """An empty table with a method, its claimed epsilon, and what is told of it under `headings`.
-
-    Where it is narrow, methods are in lines of their own making, see `method_text`.
-    """
-    found = table(title, caption, 0 if narrow else space)
-    found.add_column("method", overflow="fold", no_wrap=narrow)
-    found.add_column("eps", justify="right", no_wrap=True)
-    for heading in headings:
-        found.add_column(heading, justify=justify, no_wrap=True)
-    return found
+# --- columns --------------------------------------------------------------------------------------
 
 
-def fewer_choices(row: Row) -> str:
-    """That there was less to choose from than was asked for; else nothing."""
-    fewer = row["choices"] < row["choices_asked"]
-    return f", not {row['choices_asked']}: there are no more" if fewer else ""
+def text_column(header: str, name: str, align: Align = "fold") -> Column:
+    """A field as text."""
+    return Column(header, lambda row: escape(str(row[name])), align)
 
 
-def world(row: Row) -> str:
-    """What a table's rows have in common: click model, observer, and Spec fields without a column."""
+def short_column(header: str, name: str, digits: int = 3) -> Column:
+    """A field as a number without its leading zero."""
+    return Column(header, lambda row: short(row[name], digits))
+
+
+def short_columns(names: dict[str, str], digits: int = 3) -> list[Column]:
+    """Several fields as numbers, by their headers."""
+    return [short_column(header, name, digits) for header, name in names.items()]
+
+
+def percent_column(header: str, name: str) -> Column:
+    """A field that is a share, as a percentage."""
+    return Column(header, lambda row: percent(row[name]))
+
+
+def epsilon_column() -> Column:
+    """The claimed epsilon; empty where a row has None."""
+    return Column("eps", lambda row: "" if row["eps_claimed"] is None else epsilon(row["eps_claimed"]))
+
+
+def interval_column(header: str, name: str, align: Align = "number", *, beside: bool = False) -> Column:
+    """A metric with its interval below it or `beside` it."""
+    return Column(header, lambda row: with_interval(row, name, " " if beside else "\n"), align)
+
+
+def interval_columns(
+    metrics: dict[str, str], align: Align = "number", *, beside: bool = False
+) -> list[Column]:
+    """Several metrics with their intervals, their headers by their names."""
+    return [interval_column(header, name, align, beside=beside) for name, header in metrics.items()]
+
+
+def difference_interval_column(number: Callable[[float], str]) -> Column:
+    """The interval of a difference, its ends written by `number`."""
+
+    def cell(row: Row) -> str:
+        ends = row["difference_ci95"]
+        return "-" if ends is None else " to ".join(map(number, ends))
+
+    return Column("95 %", cell)
+
+
+def method_columns(*, narrow: bool = False) -> list[Column]:
+    """The method and its claimed epsilon."""
+    align: Align = "line" if narrow else "fold"
+    return [Column("method", lambda row: method_text(row["method"], narrow=narrow), align), epsilon_column()]
+
+
+def setting_columns(rows: Sequence[Row], names: Iterable[str]) -> list[Column]:
+    """Settings by name, a column each."""
+    return [Column(heading(name), partial(_setting_cell, name, rows), "fold") for name in names]
+
+
+def _setting_cell(name: str, rows: Sequence[Row], row: Row) -> str:
+    return escape(setting_text(row, name, rows))
+
+
+# --- rows and cells -------------------------------------------------------------------------------
+
+
+def reference_row(method: str, *, eps: float | None = None, **values: float | None) -> Row:
+    """A row of something that reads no message: its metrics, which have no intervals."""
+    ends = {f"{name}_ci95": None for name in values}
+    return {"method": method, "baseline": True, "eps_claimed": eps, **values, **ends}
+
+
+def in_method_order(rows: Sequence[Row]) -> list[Row]:
+    """The rows with those of each method together, methods in the order in which they first appear."""
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    return sorted(rows, key=lambda row: names.index(row["method"]))
+
+
+def describe_world(row: Row) -> str:
+    """What the rows of a table share: click model, observer, and Spec fields without a column."""
     more = [f", {name}={row[name]}" for name in row if "." in name]
     return escape(f"{row['click_model']} clicks, the server sees {with_article(row['sees'])}{''.join(more)}")
 
 
-def of_world(rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows of one world."""
-    return [row for row in rows if world(row) == name]
+def group_by_world(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each world, by its description."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(describe_world(row), []).append(row)
+    return found
 
 
-def by_method(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """The rows of each method, in the order of the methods."""
-    for method in dict.fromkeys(row["method"] for row in rows):
-        yield [row for row in rows if row["method"] == method]
-
-
-def at_eps(row: Row, rows: Sequence[Row]) -> str:
-    """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
-    several = len({other["eps_claimed"] for other in rows}) > 1
-    return f"eps {epsilon(row['eps_claimed'])}: " if several else ""
-
-
-def below(row: Row, name: str) -> str:
-    """A metric with its interval on a second line."""
-    return _joined(row, name, "\n")
-
-
-def beside(row: Row, name: str) -> str:
-    """A metric with its interval beside it."""
-    return _joined(row, name, " ")
-
-
-def _joined(row: Row, name: str, between: str) -> str:
+def with_interval(row: Row, name: str, between: str = "\n") -> str:
+    """A metric and its interval, which stands on a second line unless `between` is a blank."""
     value, interval = short(row[name]), row[f"{name}_ci95"]
     if interval is None:
         return value
@@ -169,12 +272,12 @@ def percent(value: float | None) -> str:
     return "-" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def setting_of(row: Row) -> str:
-    """What a sentence about a row begins with: click model, epsilon, and Spec fields without a column."""
-    more = "".join(f", {name}={row[name]}" for name in row if "." in name)
-    return f"{row['click_model']} clicks, eps {epsilon(row['eps_claimed'])}{more}"
+def bytes_text(row: Row) -> str:
+    """The bytes that a client of a row's setting sends in a round; `-` where they are not known."""
+    return "-" if row["bytes_per_client"] is None else f"{row['bytes_per_client']:,.0f}"
 
 
-def share_of(value: float | None) -> str:
-    """A share in a sentence, in whole percent."""
-    return "none" if value is None else f"{100 * value:.0f} %"
+def loss_text(row: Row) -> str:
+    """The offline nDCG@10 that a row's setting loses against no defense; `-` where it is not known."""
+    difference = row["ndcg@10_difference"]
+    return "-" if difference is None else short(0.0 - round(difference, 3))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.report.tables.layout import percent, table
+from foltr_audit.report.tables.layout import Column, percent, rows_table
 from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult
 from foltr_audit.trace.lint.findings import number
 
@@ -18,31 +18,35 @@ if TYPE_CHECKING:
 def lint_table(title: str, linted: LintResult) -> Table:
     """The findings of one trace, leaks first."""
     size = f"{number(linted.messages, 'message')} in {number(linted.rounds, 'round')}"
-    found = table(f"{escape(title)}: {size}", space=2)
-    found.add_column("check", no_wrap=True)
-    found.add_column("", no_wrap=True)
-    found.add_column("share", justify="right", no_wrap=True)
-    found.add_column("what it gives away", overflow="fold")
-    for finding in linted.findings:
-        style = "dim" if finding.severity == "note" else None
-        found.add_row(finding.check, finding.severity, _share(finding), escape(_told(finding)), style=style)
-    return found
+    return rows_table(
+        f"{escape(title)}: {size}",
+        None,
+        [
+            Column("check", lambda finding: finding.check, "name"),
+            Column("", lambda finding: finding.severity, "name"),
+            Column("share", _share),
+            Column("what it reveals", lambda finding: escape(_text(finding)), "fold"),
+        ],
+        linted.findings,
+        space=2,
+        dim=lambda finding: finding.severity == "note",
+    )
 
 
 def _share(finding: LintFinding) -> str:
-    """The share and what of, on two lines."""
+    """The share, and of what, on two lines."""
     if finding.share is None:
         return ""
     amount = "all" if finding.share == 1.0 else "< .1 %" if finding.share < 0.001 else percent(finding.share)
     return f"{amount} of\n{finding.of}"
 
 
-def _told(finding: LintFinding) -> str:
+def _text(finding: LintFinding) -> str:
     return finding.text if finding.example is None else f"{finding.text} First: {finding.example}."
 
 
 def lint_lines(linted: LintResult) -> Iterator[str]:
-    """What was looked for in vain, what was not looked at, and the sum of it."""
+    """The checks that found nothing or could not look, and a summary."""
     if not linted.rounds:
         yield "no round with messages is recorded: there is nothing to look at"
         return
@@ -59,7 +63,7 @@ def lint_lines(linted: LintResult) -> Iterator[str]:
             yield escape(f"{begin} {outcome.name}: {outcome.reason}")
     if linted.rounds_without:
         yield f"{number(linted.rounds_without, 'round')} without recorded messages could not be looked at"
-    yield _sum(linted)
+    yield _summary(linted)
 
 
 def _in_part(outcome: LintOutcome) -> str:
@@ -76,16 +80,13 @@ def _power(outcome: LintOutcome) -> str:
     return f" ({outcome.power})" if outcome.power else ""
 
 
-def _sum(linted: LintResult) -> str:
+def _summary(linted: LintResult) -> str:
     """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
     leaks = linted.leaks
     found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"
     missing = sum(outcome.is_missing for outcome in linted.outcomes)
     in_part = sum(outcome.in_part for outcome in linted.outcomes)
     left = [f"{number(missing, 'check')} could not look"] if missing else []
-    left += (
-        [f"{in_part} looked in part" if missing else f"{number(in_part, 'check')} looked in part"]
-        if in_part
-        else []
-    )
+    if in_part:
+        left.append(f"{in_part if missing else number(in_part, 'check')} looked in part")
     return f"{found}; {', '.join(left)}" if left else found

@@ -14,7 +14,7 @@ from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.presets import Preset
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.tables.layout import Column, rows_table, text_column
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +65,7 @@ def preset_plan(preset: Preset) -> Plan:
 
 
 def preset_details(preset: Preset) -> Row:
-    """Everything that there is to say of a preset, with its plan as a plain table."""
+    """Everything known of a preset, with its plan as a plain table."""
     (row,) = preset_rows([preset])
     published = preset.published.model_dump(mode="json")
     return {**row, "plan": _plan_table(preset), "toml": _toml(preset), "published": published}
@@ -90,17 +90,19 @@ def preset_text(preset: Preset) -> str:
 
 def preset_table(rows: Sequence[Row]) -> Table:
     """One line per preset."""
-    found = table(
+    found = rows_table(
         "presets: foltr-audit scenario show NAME, scenario run NAME",
         "size: Specs x repetitions, and interactions of all of them, at scale 1",
+        [
+            text_column("name", "name", "name"),
+            text_column("what it repeats", "about", "words"),
+            text_column("data", "needs", "words"),
+            Column("size", lambda row: escape(_size(row)), "words"),
+        ],
+        rows,
     )
     found.show_lines = True
-    found.add_column("name", no_wrap=True)
-    found.add_column("what it repeats")
-    found.add_column("data")
-    found.add_column("size", justify="right")
-    for row in rows:
-        found.add_row(*(escape(text) for text in (row["name"], row["about"], row["needs"], _size(row))))
+    found.columns[-1].justify = "right"
     return found
 
 

@@ -1,4 +1,4 @@
-"""Published figures of attacks beside what the cells of a preset found."""
+"""Published metrics of attacks compared with those that the cells of a preset found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.markup import escape
 
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
@@ -16,7 +15,8 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.base import Row, RunGroup, groups
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
-from foltr_audit.report.tables.layout import method_text, print_fitting, table
+from foltr_audit.report.tables.layout import Column, method_text, print_fitting, rows_table, text_column
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
@@ -64,23 +64,29 @@ class AttackComparison(PresetComparison):
     def _table(self, rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
         first = rows[0]
         where = f", eps {epsilon(first['eps_claimed'])}, trained on {first['trained_on']}" if several else ""
-        found = table(
-            escape(f"{self.preset.published.title}{where}: accuracy/precision/recall"),
-            self._caption(rows),
-            space=0,
-        )
         cells = [cell.name for cell in self.preset.cells]
-        found.add_column("clicks", no_wrap=True)
-        found.add_column("method", overflow="fold", no_wrap=narrow)
-        for heading in ("published", *cells):
-            found.add_column(escape(heading), justify="right", no_wrap=True)
+        lines: list[Row] = []
         for click_model in dict.fromkeys(row["click_model"] for row in rows):
             mine = [row for row in rows if row["click_model"] == click_model]
-            for number, (method, *line) in enumerate(_lines(mine, cells)):
-                name = method_text(method, narrow=narrow)
-                found.add_row(escape(click_model) if number == 0 else "", name, *line)
-            found.add_section()
-        return found
+            for number, line in enumerate(_lines(mine, cells)):
+                clicks = "" if number else click_model
+                lines.append({"section": click_model, "clicks": clicks, **line})
+        return rows_table(
+            escape(f"{self.preset.published.title}{where}: accuracy/precision/recall"),
+            self._caption(rows),
+            [
+                text_column("clicks", "clicks", "name"),
+                Column(
+                    "method",
+                    lambda line: method_text(line["method"], narrow=narrow),
+                    "line" if narrow else "fold",
+                ),
+                *(text_column(escape(name), name, "number") for name in ("published", *cells)),
+            ],
+            lines,
+            space=0,
+            section=lambda line: line["section"],
+        )
 
     def _caption(self, rows: Sequence[Row]) -> str:
         folds = max(row["folds"] for row in rows)
@@ -95,10 +101,10 @@ def _setting(row: Row) -> tuple[str, str]:
     return row["trained_on"], row["defense"]
 
 
-def _lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[list[str]]:
+def _lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[Row]:
     """Method, published figures and those of each cell, for rows of one click model.
 
-    An attack stands beside the same attack with other parameters in the other cells.
+    An attack is in one line with the same attack with other parameters in the other cells.
     """
     for name in dict.fromkeys(_name(row["method"]) for row in rows):
         mine = [row for row in rows if _name(row["method"]) == name]
@@ -107,11 +113,12 @@ def _lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[list[str]]:
             there = [row for row in line if row is not None]
             methods = {row["method"] for row in there}
             published = {key: there[0][f"published_{key}"] for key in COMPARED}
-            yield [
-                methods.pop() if len(methods) == 1 else name,
-                _figures(published, 2),
-                *("-" if row is None else _figures(row, 3) for row in line),
-            ]
+            found = ["-" if row is None else _figures(row, 3) for row in line]
+            yield {
+                "method": methods.pop() if len(methods) == 1 else name,
+                "published": _figures(published, 2),
+                **dict(zip(cells, found, strict=True)),
+            }
 
 
 def _figures(row: Row, digits: int) -> str:
@@ -177,7 +184,7 @@ def _metrics(method: str, lists: ClickEvidence) -> Metrics:
     }
 
 
-def _mean_ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> float:
+def _mean_ratio(numerator: Floats, denominator: Floats) -> float:
     """Mean quotient where the denominator is not 0."""
     there = denominator > 0
     return float((numerator[there] / denominator[there]).mean()) if there.any() else float("nan")

@@ -1,4 +1,4 @@
-"""Published numbers of trained rankers beside what the cells of a preset found."""
+"""Published metrics of trained rankers compared with those that the cells of a preset found."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.results.base import Row, groups, utility_rows
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
-from foltr_audit.report.results.twins import Ran, ran
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.results.twins import SpecRuns, runs_by_spec
+from foltr_audit.report.tables.layout import Column, rows_table, short_column
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ PERIOD = "period"
 
 
 class FigureComparison(PresetComparison):
-    """One row per published number, with the mean of what was found in its place, None of nothing."""
+    """One row per published number, with the mean of the values found in its place, or None."""
 
     @classmethod
     def of(
         cls, preset: Preset, cells: Mapping[str, Sequence[RunResult]], extent: StudyExtent
     ) -> FigureComparison:
         """The comparison with what was run for each cell of a preset, at least one Spec each, by its name."""
-        among = ran([cell for mine in cells.values() for cell in mine])
+        among = runs_by_spec([cell for mine in cells.values() for cell in mine])
         return cls.of_rows(preset, {name: list(_found(mine, among)) for name, mine in cells.items()}, extent)
 
     @classmethod
@@ -71,33 +71,27 @@ class FigureComparison(PresetComparison):
 
     def _table(self) -> RichTable:
         metrics = dict.fromkeys(row["metric"].replace("_", " ") for row in self.rows)
-        found = table(
-            escape(f"{self.preset.published.title}: {', '.join(metrics)} as published and found"),
-            escape(self._caption()),
-        )
-        places = list(dict.fromkeys(name for row in self.rows for name in row["where"]))
-        found.add_column("system", overflow="fold")
-        for name in places:
-            found.add_column(escape(name.rpartition(".")[2].replace("_", " ")), overflow="fold")
+        columns = [Column("system", lambda row: escape(row["cell"]), "fold")]
+        columns += [
+            _place_column(name) for name in dict.fromkeys(n for row in self.rows for n in row["where"])
+        ]
         if len(metrics) > 1:
-            found.add_column("metric", overflow="fold")
-        sums = any(row["metric"] == SUM for row in self.rows)
-        for text in ("published", "found", "difference", *(("a round:\npublished", "found") if sums else ())):
-            found.add_column(text, justify="right", no_wrap=True)
-        for row in self.rows:
-            found.add_row(
-                escape(row["cell"]),
-                *(escape(str(row["where"].get(name, ""))) for name in places),
-                *([row["metric"].replace("_", " ")] if len(metrics) > 1 else ()),
-                *_numbers(row),
-                *((short(row["published_a_round"]), short(row["found_a_round"])) if sums else ()),
-            )
-        return found
+            columns.append(Column("metric", lambda row: row["metric"].replace("_", " "), "fold"))
+        columns += [
+            Column("published", lambda row: f"{'~' * row['approximate']}{_number(row['published'], row)}"),
+            Column("found", lambda row: _number(row["found"], row)),
+            Column("difference", _difference),
+        ]
+        if any(row["metric"] == SUM for row in self.rows):
+            columns.append(short_column("a round:\npublished", "published_a_round"))
+            columns.append(short_column("found", "found_a_round"))
+        title = f"{self.preset.published.title}: {', '.join(metrics)} as published and found"
+        return rows_table(escape(title), escape(self._caption()), columns, self.rows)
 
     def _caption(self) -> str:
         lines = [f"published: of {self.preset.published.data}; found: on {self.extent}"]
         if any(row["approximate"] for row in self.rows):
-            lines.append("~: published as about so much")
+            lines.append("~: published as an approximate number")
         if any(row["metric"] == SUM for row in self.rows):
             lines.append("a round: the sum divided by that of the discounts of its rounds")
         if self.extent.scale < 1:
@@ -105,22 +99,25 @@ class FigureComparison(PresetComparison):
         return "\n".join(lines)
 
 
-def _numbers(row: Row) -> tuple[str, str, str]:
-    """Published, found, and their difference with its sign."""
-    published, found, difference = (_number(row[name], row) for name in ("published", "found", "difference"))
-    sign = "" if difference.startswith("-") else "+"
-    return f"{'~' if row['approximate'] else ''}{published}", found, f"{sign}{difference}"
+def _place_column(name: str) -> Column:
+    header = escape(name.rpartition(".")[2].replace("_", " "))
+    return Column(header, lambda row: escape(str(row["where"].get(name, ""))), "fold")
+
+
+def _difference(row: Row) -> str:
+    text = _number(row["difference"], row)
+    return text if text.startswith("-") else f"+{text}"
 
 
 def _number(value: float | None, row: Row) -> str:
-    """A number beside a published one: a count in full, a sum with two digits, all else with three."""
+    """A number next to a published one: counts in full, sums with two digits, all else with three."""
     if value is not None and abs(row["published"]) >= 1 and float(row["published"]).is_integer():
         return f"{value:,.0f}"
     return short(value, 2 if row["metric"] == SUM else 3)
 
 
-def _found(cells: Sequence[RunResult], among: Ran) -> Iterator[Row]:
-    """Rows of a cell's reports, beside the Spec fields of what they are of; among all that was run."""
+def _found(cells: Sequence[RunResult], among: SpecRuns) -> Iterator[Row]:
+    """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for group in groups(cells):
         fields = flat(group.cells[0].spec.table())
         for row in (*utility_rows(group.cells), *period_rows(group.cells, among)):
@@ -134,7 +131,7 @@ def _rounds(tables: Sequence[Table]) -> int | None:
 
 
 def _row(figure: PublishedFigure, found: Sequence[Row], full: int | None) -> Row:
-    """A number beside the mean of all rows that stand in its place; `full`: rounds at scale 1."""
+    """A published number and the mean of all rows in its place; `full`: rounds at scale 1."""
     there = [row for row in found if figure.metric in row and _is_at(row, figure.where)]
     values = [row[figure.metric] for row in there if row[figure.metric] is not None]
     value = sum(values) / len(values) if values else None

@@ -1,4 +1,4 @@
-"""A recommendation as rich tables on a terminal."""
+"""The report of `recommend` as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.privacy.observer_views import sees, with_article
-from foltr_audit.report.pictures.compare_plots import short_method
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.recommend import RecommendReport
-from foltr_audit.report.results.wording import counted
+from foltr_audit.report.results.wording import counted, short_method
 from foltr_audit.report.tables.attack import dataset_line
 from foltr_audit.report.tables.compare import without_message
-from foltr_audit.report.tables.layout import below, name_lines, print_fitting, table
+from foltr_audit.report.tables.layout import (
+    Column,
+    bytes_text,
+    interval_column,
+    loss_text,
+    name_lines,
+    print_fitting,
+    rows_table,
+    short_column,
+    with_interval,
+)
 from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
@@ -25,15 +34,15 @@ if TYPE_CHECKING:
 
 _LESS_OF_EVIDENCE = ("bytes", "claimed", "without", "attack", "measured")
 _LESS_OF_CANDIDATES = ("attack", "clip")
-"""What each table does without on a narrow terminal, first to last."""
+"""Columns that each table leaves out on a narrow terminal, first to last."""
 
 
 def print_recommend(report: RecommendReport, console: Console) -> None:
-    """The answer, the options, their evidence, and what came next."""
+    """The answer, the options, their evidence, and the other candidates."""
     config = report.config["spec"]
     trained = report.evidence or {"learner": config["train"]["learner"], "pdgd": "none"}
     console.print(dataset_line(report.dataset, config, [trained]))
-    console.print(_asked(report), highlight=False)
+    console.print(_limits_line(report), highlight=False)
     console.print()
     style = "bold" if report.confirmed else "bold red"
     console.print(escape(report.sentence), highlight=False, style=style)
@@ -52,7 +61,7 @@ def _print_rest(report: RecommendReport, console: Console) -> None:
         console.print()
         print_fitting(partial(_candidates, rows, report), _LESS_OF_CANDIDATES, console)
     console.print()
-    console.print(_counted(report.search), highlight=False)
+    console.print(_search_line(report.search), highlight=False)
     for row in report.refused:
         console.print(
             escape(f"refused: {row['alternative']}: proven {epsilon(row['eps_proven'])}: {row['why']}"),
@@ -65,7 +74,7 @@ def _print_rest(report: RecommendReport, console: Console) -> None:
         console.print(escape(f"failed: {row['defense']}: {row['why']}"), style="red", highlight=False)
 
 
-def _asked(report: RecommendReport) -> str:
+def _limits_line(report: RecommendReport) -> str:
     limits, spec = report.config["limits"], report.config["spec"]
     auc = "" if limits["max_auc"] is None else f", AUC of attacks at most {short(limits['max_auc'])}"
     most = f"epsilon at most {limits['max_eps']:g} (delta {limits['delta']:g}) for one interaction"
@@ -78,76 +87,76 @@ def _asked(report: RecommendReport) -> str:
 
 def _evidence(report: RecommendReport, row: Row, narrow: bool) -> Table:
     view, effort = report.config["limits"]["view"], report.config["effort"]
-    runs = effort["runs"]
-    found = table(
-        f"on the test part, {counted(runs, 'fresh repetition')}: nothing here was used to choose",
+    without = [report.without] if report.without and report.without["name"] != row["name"] else []
+    bounds = ("claimed", "proven", "measured")
+    return rows_table(
+        f"on the test part, {counted(effort['runs'], 'fresh repetition')}: nothing here was used to choose",
         "below each value: its 95 % interval over queries; loss: against no defense; without: highest "
         "AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
         f"{effort['trials']} trials show at least; bytes: of a client in a round",
+        [
+            _name_column(narrow=narrow),
+            interval_column("nDCG@10", "ndcg@10"),
+            Column("loss", _loss),
+            *_attack_columns(narrow=narrow),
+            Column("without", without_message),
+            *(_epsilon_column(header, f"eps_{header}_{view}") for header in bounds),
+            Column("bytes", bytes_text),
+        ],
+        [row, *without],
         space=0 if narrow else 1,
     )
-    found.add_column("defense", no_wrap=True)
-    headings = ("nDCG@10", "loss", "attack", "AUC", "without", "claimed", "proven", "measured", "bytes")
-    for heading in headings:
-        found.add_column(heading, justify="right", no_wrap=True)
-    others = [report.without] if report.without and report.without["name"] != row["name"] else []
-    for one in (row, *others):
-        found.add_row(
-            escape(name_lines(one["name"], narrow=narrow)),
-            below(one, "ndcg@10"),
-            _loss(one),
-            escape(_attack(one, narrow=narrow)),
-            "-" if one["auc"] is None else below(one, "auc"),
-            without_message(one),
-            *(_epsilon(one.get(f"eps_{what}_{view}")) for what in ("claimed", "proven", "measured")),
-            "-" if one["bytes_per_client"] is None else f"{one['bytes_per_client']:,.0f}",
-        )
-    return found
 
 
-def _attack(row: Row, *, narrow: bool) -> str:
-    attack = str(row["attack"] or "-")
-    return short_method(attack) if narrow else attack
+def _name_column(*, narrow: bool) -> Column:
+    return Column("defense", lambda row: escape(name_lines(row["name"], narrow=narrow)), "name")
+
+
+def _attack_columns(*, narrow: bool) -> list[Column]:
+    def attack(row: Row) -> str:
+        name = str(row["attack"] or "-")
+        return escape(short_method(name) if narrow else name)
+
+    def auc(row: Row) -> str:
+        return "-" if row["auc"] is None else with_interval(row, "auc")
+
+    return [Column("attack", attack), Column("AUC", auc)]
 
 
 def _loss(row: Row) -> str:
-    difference = row["ndcg@10_difference"]
-    if difference is None:
-        return "-"
-    loss, interval = short(0.0 - round(difference, 3)), row["ndcg@10_difference_ci95"]
-    return loss if interval is None else f"{loss}\n{short(-interval[1])} to {short(-interval[0])}"
+    interval = row["ndcg@10_difference_ci95"]
+    ends = "" if interval is None else f"\n{short(-interval[1])} to {short(-interval[0])}"
+    return loss_text(row) + ends
 
 
-def _epsilon(value: float | None) -> str:
-    return "-" if value is None else "none" if math.isinf(value) else f"{value:.2f}"
+def _epsilon_column(header: str, name: str) -> Column:
+    def cell(row: Row) -> str:
+        value = row.get(name)
+        return "-" if value is None else "none" if math.isinf(value) else f"{value:.2f}"
+
+    return Column(header, cell)
 
 
 def _candidates(rows: Sequence[Row], report: RecommendReport, narrow: bool) -> Table:
     limited = report.config["limits"]["max_auc"] is not None
     title = "the best candidate of each defense" if report.recommended else "the nearest candidates"
-    found = table(
+    caption = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
+    return rows_table(
         f"{title}, on the validation part, which chose",
-        "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
-        if limited
-        else None,
+        caption if limited else None,
+        [
+            _name_column(narrow=narrow),
+            Column("clip", lambda row: "-" if row["norm"] is None else f"{row['norm']:g}"),
+            _epsilon_column("proven", "eps_proven"),
+            short_column("nDCG@10", "ndcg@10_validation"),
+            *(_attack_columns(narrow=narrow) if limited else ()),
+        ],
+        rows,
         space=0 if narrow else 1,
     )
-    found.add_column("defense", no_wrap=True)
-    for heading in ("clip", "proven", "nDCG@10", *(("attack", "AUC") if limited else ())):
-        found.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [
-            "-" if row["norm"] is None else f"{row['norm']:g}",
-            _epsilon(row["eps_proven"]),
-            short(row["ndcg@10_validation"]),
-        ]
-        if limited:
-            cells += [escape(_attack(row, narrow=narrow)), "-" if row["auc"] is None else below(row, "auc")]
-        found.add_row(escape(name_lines(row["name"], narrow=narrow)), *cells)
-    return found
 
 
-def _counted(search: Row) -> str:
+def _search_line(search: Row) -> str:
     parts = [f"{search['kept']} kept to the limits", f"{search['above_auc']} above --max-attack-auc"]
     parts += [f"{search['refused']} refused by accounting", f"{search['failed']} failed"]
     repeated = search["candidates"] - search["different"]

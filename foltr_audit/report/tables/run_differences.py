@@ -11,7 +11,7 @@ from rich.markup import escape
 from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.tables.layout import Column, rows_table
 from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ SCHEMA = "foltr-audit/diff/1"
 _WHERE = {
     "parameters": "the models before the round",
     "aggregate": "the models after the round",
-    "state": "what the servers remember after the round beside the model",
+    "state": "what the servers remember after the round besides the model",
 }
 
 
@@ -82,32 +82,31 @@ def _run(run: RunReader) -> Row:
 
 
 def _spec_table(diff: RunDiff) -> Table:
-    found = table("Spec", "-: no such field")
-    for heading in ("field", "A", "B"):
-        found.add_column(heading, overflow="fold", no_wrap=heading == "field")
-    for one in diff.fields:
-        found.add_row(escape(one.field), escape(_value(one.a)), escape(_value(one.b)))
-    return found
+    columns = [
+        Column("field", lambda one: escape(one.field), "line"),
+        Column("A", lambda one: escape(_value(one.a)), "fold"),
+        Column("B", lambda one: escape(_value(one.b)), "fold"),
+    ]
+    return rows_table("Spec", "-: no such field", columns, diff.fields)
 
 
 def _metrics_table(diff: RunDiff) -> Table:
-    found = table("metrics", "of the last round; online_sum and online_mean: of all rounds")
-    found.add_column("metric", no_wrap=True)
-    for heading in ("A", "B", "B - A"):
-        found.add_column(heading, justify="right", no_wrap=True)
-    for one in diff.metrics:
-        change = "equal" if one.equal else _number(one.difference, sign="+")
-        found.add_row(escape(one.metric), _number(one.a), _number(one.b), change)
-    return found
+    columns = [
+        Column("metric", lambda one: escape(one.metric), "name"),
+        Column("A", lambda one: _number(one.a)),
+        Column("B", lambda one: _number(one.b)),
+        Column("B - A", lambda one: "equal" if one.equal else _number(one.difference, sign="+")),
+    ]
+    caption = "of the last round; online_sum and online_mean: of all rounds"
+    return rows_table("metrics", caption, columns, diff.metrics)
 
 
 def _files_table(diff: RunDiff) -> Table:
-    found = table("files", "byte for byte, all parts of a table together")
-    found.add_column("file", overflow="fold")
-    found.add_column("", no_wrap=True)
-    for one in diff.files:
-        found.add_row(escape(one.name), one.found)
-    return found
+    columns = [
+        Column("file", lambda one: escape(one.name), "fold"),
+        Column("", lambda one: one.found, "name"),
+    ]
+    return rows_table("files", "byte for byte, all parts of a table together", columns, diff.files)
 
 
 def _value(value: Any) -> str:

@@ -17,7 +17,13 @@ from foltr_audit.experiments.runs.reader import FINAL, OFFLINE, ONLINE_MEAN, ONL
 from foltr_audit.experiments.runs.systems import RankingSystem, matched
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.tables.layout import print_fitting, table
+from foltr_audit.report.tables.layout import (
+    Column,
+    difference_interval_column,
+    print_fitting,
+    rows_table,
+    text_column,
+)
 from foltr_audit.utils.formatting import json_text, short
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 SCHEMA = "foltr-audit/significance/1"
 _METHOD = "Paired two-sided t-test; p corrected: Bonferroni within a table, * below .05, ** below .01."
 _COLUMNS = (
-    "95 %: interval of each difference by itself. d_z: mean over standard deviation of the differences."
+    "95 %: interval of each difference on its own. d_z: mean over standard deviation of the differences."
 )
 DEFAULT_METRICS = (OFFLINE, ONLINE_SUM)
 
@@ -97,22 +103,29 @@ class SignificanceReport:
             console.print(line, highlight=False)
 
     def _systems_table(self) -> Table:
-        found = table("systems", "mean +- standard deviation over runs")
-        found.add_column("", justify="right", no_wrap=True)
-        found.add_column("system", overflow="fold")
-        found.add_column("runs", justify="right", no_wrap=True)
-        metrics = list(dict.fromkeys(row["metric"] for row in self.means))
-        for metric in metrics:
-            found.add_column(escape(metric), justify="right", no_wrap=True)
-        for i, system in enumerate(self.systems, start=1):
-            rows = [row for row in self.means if row["system"] == system["system"]]
-            cells = [f"{_number(row['mean'])} +- {_number(row['sd'])}" for row in rows]
-            found.add_row(str(i), escape(system["system"]), str(system["runs"]), *cells)
-        return found
+        cells = {
+            (row["system"], row["metric"]): f"{_number(row['mean'])} +- {_number(row['sd'])}"
+            for row in self.means
+        }
+
+        def metric_column(metric: str) -> Column:
+            return Column(escape(metric), lambda row: cells[row["system"], metric])
+
+        return rows_table(
+            "systems",
+            "mean +- standard deviation over runs",
+            [
+                text_column("", "number", "number"),
+                text_column("system", "system"),
+                text_column("runs", "runs", "number"),
+                *map(metric_column, dict.fromkeys(row["metric"] for row in self.means)),
+            ],
+            [row | {"number": i} for i, row in enumerate(self.systems, start=1)],
+        )
 
 
 def _default(systems: Sequence[RankingSystem]) -> tuple[str, ...]:
-    """The default metrics; the mean in the place of the sum where numbers of rounds differ."""
+    """The default metrics; the mean instead of the sum where numbers of rounds differ."""
     same = len({one.rounds for one in systems}) == 1
     return DEFAULT_METRICS if same else (OFFLINE, ONLINE_MEAN)
 
@@ -160,28 +173,24 @@ def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) ->
 
 
 _LESS = ("d_z", "pairs", "95 %", "p")
-"""What a comparison does without on a narrow terminal, first to last."""
+"""Columns that a comparison leaves out on a narrow terminal, first to last."""
 
 
 def _comparison_table(metric: str, rows: Sequence[Row], numbers: dict[str, int], narrow: bool) -> Table:
-    found = table(escape(metric), None, 0 if narrow else 1)
-    found.add_column("systems", no_wrap=True)
-    for heading in ("pairs", "difference", "95 %", "d_z", "p", "p corrected"):
-        found.add_column(heading, justify="right", no_wrap=True)
-    found.add_column("", no_wrap=True)
-    for row in rows:
-        ends = row["difference_ci95"]
-        found.add_row(
-            _pair(row, numbers),
-            str(row["pairs"]),
-            _number(row["difference"]),
-            "-" if ends is None else " to ".join(map(_number, ends)),
-            "-" if math.isnan(row["effect_size"]) else f"{row['effect_size']:.2f}",
-            _p(row["p"]),
-            _p(row["p_bonferroni"]),
-            row["stars"],
-        )
-    return found
+    def effect(row: Row) -> str:
+        return "-" if math.isnan(row["effect_size"]) else f"{row['effect_size']:.2f}"
+
+    columns = [
+        Column("systems", lambda row: _pair(row, numbers), "name"),
+        text_column("pairs", "pairs", "number"),
+        Column("difference", lambda row: _number(row["difference"])),
+        difference_interval_column(_number),
+        Column("d_z", effect),
+        Column("p", lambda row: _p(row["p"])),
+        Column("p corrected", lambda row: _p(row["p_bonferroni"])),
+        text_column("", "stars", "name"),
+    ]
+    return rows_table(escape(metric), None, columns, rows, space=0 if narrow else 1)
 
 
 def _pair(row: Row, numbers: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The report of `train` as rich tables on a terminal."""
+"""The report of `train` as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.group_utility import utility_groups_table
-from foltr_audit.report.results.settings import differing, heading, setting_text
+from foltr_audit.report.results.settings import differing
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.tables.attack import dataset_line, no_relevant
-from foltr_audit.report.tables.layout import percent, print_fitting, table
+from foltr_audit.report.tables.group_tables import utility_groups_table
+from foltr_audit.report.tables.layout import (
+    epsilon_column,
+    percent_column,
+    print_fitting,
+    rows_table,
+    setting_columns,
+    short_column,
+    short_columns,
+    text_column,
+)
 from foltr_audit.report.tables.worlds import periods_table, population_table, twins_table
 from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.utils.formatting import epsilon, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +37,7 @@ _SHOWN_OFFLINE = ("offline_ndcg@10", "offline_mrr@10", "offline_map@10", "offlin
 
 
 def print_train(report: TrainReport, console: Console, *, rounds: bool = True) -> None:
-    """Who took part, some rounds if asked for, what periods and twins show, and the final model's figures."""
+    """The clients, some rounds if asked for, periods, twins, and the metrics of the final model."""
     console.print(dataset_line(report.dataset, report.config, report.utility))
     for made in report.population:
         console.print(population_table(made, report.population))
@@ -52,32 +58,32 @@ _LESS_OF_ROUNDS = (
     f"online\n{ONLINE['maxrr'].label}",
 )
 _LESS_OF_UTILITY = ("runs", "clipped", "online\nsum", "ceiling", "untrained")
-"""What each table does without on a narrow terminal, first to last."""
+"""Columns that each table leaves out on a narrow terminal, first to last."""
 
 
 def _rounds_table(rows: Sequence[Row], narrow: bool) -> Table:
-    apart, shown = differing(rows), ("online_ndcg@10", *_SHOWN_OFFLINE, "maxrr")
+    apart = differing(rows)
     kinds = list({tuple(str(row.get(name)) for name in apart): row for row in rows}.values())
-    found = table("rounds", _caption(rows), 0 if narrow else 1)
-    for name in apart:
-        found.add_column(heading(name), overflow="fold")
-    for text in (
-        "eps",
-        "round",
-        f"online\n{ONLINE['online_ndcg@10'].label}",
-        *(f"offline\n{OFFLINE[name].label}" for name in _SHOWN_OFFLINE),
-        f"online\n{ONLINE['maxrr'].label}",
-    ):
-        found.add_column(text, justify="right", no_wrap=True)
-    for pooled in _pooled(rows, apart, _chosen(rows)):
-        row = pooled[0]
-        found.add_row(
-            *(escape(setting_text(row, name, kinds)) for name in apart),
-            epsilon(row["eps_claimed"]),
-            str(row["round"]),
-            *(short(_mean([each.get(name) for each in pooled])) for name in shown),
-        )
-    return found
+    metrics = {
+        "online_ndcg@10": f"online\n{ONLINE['online_ndcg@10'].label}",
+        **{name: f"offline\n{OFFLINE[name].label}" for name in _SHOWN_OFFLINE},
+        "maxrr": f"online\n{ONLINE['maxrr'].label}",
+    }
+    return rows_table(
+        "rounds",
+        _caption(rows),
+        [
+            *setting_columns(kinds, apart),
+            epsilon_column(),
+            text_column("round", "round", "number"),
+            *(short_column(header, name) for name, header in metrics.items()),
+        ],
+        [
+            pooled[0] | {name: _mean([row.get(name) for row in pooled]) for name in metrics}
+            for pooled in _pooled(rows, apart, _chosen(rows))
+        ],
+        space=0 if narrow else 1,
+    )
 
 
 def _caption(rows: Sequence[Row]) -> str:
@@ -92,7 +98,7 @@ def _caption(rows: Sequence[Row]) -> str:
 
 
 def _chosen(rows: Sequence[Row]) -> list[int]:
-    """Rounds to show: of many those with offline metrics, at even distances, the last one among them."""
+    """Rounds to show: all if few, else evenly spaced ones with offline metrics, the last one included."""
     every = sorted({row["round"] for row in rows})
     if len(every) <= MOST_ROUNDS:
         return every
@@ -117,38 +123,21 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _utility_table(rows: Sequence[Row], words: str, part: str, narrow: bool) -> Table:
-    found = table(
+    apart = [name for name in differing(rows) if name != "trained_on"]
+    return rows_table(
         f"nDCG@10 of the trained model ({part.replace('the ', '')}) and of what its users saw (online)",
         f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
         f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
-        0 if narrow else 1,
+        [
+            text_column("trained on", "trained_on", "words"),
+            *setting_columns(rows, apart),
+            epsilon_column(),
+            *short_columns({"untrained": "ndcg@10_untrained", "trained": "ndcg@10"}),
+            *short_columns({"ceiling": "ndcg@10_ceiling", "online\nmean": "online_mean"}),
+            short_column("online\nsum", "online_sum", 2),
+            percent_column("clipped", "clipped"),
+            text_column("runs", "runs", "number"),
+        ],
+        rows,
+        space=0 if narrow else 1,
     )
-    apart = [name for name in differing(rows) if name != "trained_on"]
-    found.add_column("trained on")
-    for name in apart:
-        found.add_column(heading(name), overflow="fold")
-    for text in (
-        "eps",
-        "untrained",
-        "trained",
-        "ceiling",
-        "online\nmean",
-        "online\nsum",
-        "clipped",
-        "runs",
-    ):
-        found.add_column(text, justify="right", no_wrap=True)
-    for row in rows:
-        found.add_row(
-            escape(row["trained_on"]),
-            *(escape(setting_text(row, name, rows)) for name in apart),
-            epsilon(row["eps_claimed"]),
-            *(
-                short(row[name])
-                for name in ("ndcg@10_untrained", "ndcg@10", "ndcg@10_ceiling", "online_mean")
-            ),
-            short(row["online_sum"], 2),
-            percent(row["clipped"]),
-            str(row["runs"]),
-        )
-    return found
