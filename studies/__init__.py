@@ -1,1 +1,1 @@
-"""Studies: programs that use the library for one question, and that nothing in the library uses."""
+"""Studies: programs that answer one question with the library, and that the library does not use."""

@@ -1,15 +1,16 @@
-"""`foltr-audit bundle` and `foltr-audit verify`: results as one file of evidence, and the check of it."""
+"""`foltr-audit bundle` and `foltr-audit verify`: pack results into one file of evidence, and check it."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from foltr_audit.cli import options as o
 from foltr_audit.cli.common import use_threads
-from foltr_audit.cli.output import note, print_line, stdout_console
+from foltr_audit.cli.options import Json, Threads
+from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
 
 
@@ -18,30 +19,30 @@ def bundle(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="A comparison, or the folder of attack, train or audit --out.",
+            help="The folder of compare, attack, train or audit --out.",
             show_default=False,
         ),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="FILE.zip", help="Where the bundle goes.")],
+    to: Annotated[Path, typer.Option(metavar="FILE.zip", help="Path of the bundle.")],
     with_trace: Annotated[
         bool,
-        typer.Option("--with-trace", help="Pack the observed traces of Runs as well, never their truth."),
+        typer.Option("--with-trace", help="Pack the observed traces of Runs too, never their truth."),
     ] = False,
     without_lists: Annotated[
         bool,
         typer.Option(
             "--without-lists",
-            help="Leave the judged lists of a comparison out, with the clicks of its simulated users; "
-            "verify needs --all then to recompute the results.",
+            help="Leave out the judged lists of a comparison, which hold the clicks of its simulated users. "
+            "Without them, verify needs --all to recompute the results.",
         ),
     ] = False,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Pack what is there of an unfinished folder.")
+        bool, typer.Option("--partial", help="Pack the finished part of an unfinished folder.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.zip.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
-    """Pack Specs, results, what cells found, hashes and versions into one file that verify checks."""
+    """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
     from foltr_audit.evidence.bundle.pack import pack
     from foltr_audit.utils.formatting import json_text
     from foltr_audit.utils.progress import on_terminal
@@ -66,29 +67,30 @@ def bundle(
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE.zip", help="What bundle has packed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.zip", help="A file that bundle has packed.")],
     sample: Annotated[
         int | None,
-        typer.Option("--sample", help="Cells or Runs to re-run, drawn at random; 0 for none. Default: 3."),
+        typer.Option(help="Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Re-run every cell or Run.")] = False,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Which ones are drawn. Default: a new number, which is printed."),
+        typer.Option(help="Seed of the draw. Default: a new number, which is printed."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", help="Processes that re-run cells of a comparison. Default: one per core."),
+        typer.Option(help="Processes that re-run cells of a comparison. Default: one per core."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="Where the data set is, if not where the Specs say.")
+        str | None, typer.Option(help="Path of the data set, if it is not where the Specs say.")
     ] = None,
-    json: o.Json = False,
-    threads: o.Threads = None,
+    json: Json = False,
+    threads: Threads = None,
 ) -> None:
-    """Check a bundle: every hash, that the results follow from the cells, and some cells by a new run.
+    """Check every hash of a bundle, that the results follow from the cells, and some cells by a re-run.
 
-    Exit code 0: verified. 1: it does not hold, or a check was not possible. 3: a damaged bundle.
+    Exit code 0 if the bundle is verified, 1 if it does not hold or a check was not possible, 3 if it is
+    damaged.
     """
     import secrets
 
@@ -101,16 +103,13 @@ def verify(
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")
     use_threads(threads)
-    asked = RerunOptions(
+    options = RerunOptions(
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,
         data=data,
         workers=Workers(jobs=jobs),
     )
-    found = check(file, asked, on_terminal())
-    if json:
-        print_line(found.json())
-    else:
-        print_verification(found, stdout_console())
+    found = check(file, options, on_terminal())
+    show(found.json, partial(print_verification, found), json=json)
     if found.verdict != "verified":
         raise typer.Exit(1)

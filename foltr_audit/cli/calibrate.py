@@ -1,4 +1,4 @@
-"""`foltr-audit calibrate`: the noise that meets a target, by mechanism."""
+"""`foltr-audit calibrate`: compute the noise of each mechanism that meets a target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foltr_audit.cli.output import print_line, stdout_console, warn
+from foltr_audit.cli.options import Json
+from foltr_audit.cli.output import show, warn
 from foltr_audit.core.spec.base import DELTA, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
@@ -15,64 +16,53 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    target_eps: Annotated[float, typer.Option("--target-eps", help="Epsilon that has to be proven.")],
-    delta: Annotated[
-        float, typer.Option("--delta", help="Delta that goes with it; 0 for a pure epsilon.")
-    ] = DELTA,
+    target_eps: Annotated[float, typer.Option(help="Epsilon that has to be proven.")],
+    delta: Annotated[float, typer.Option(help="Delta of that epsilon; 0 for a pure epsilon.")] = DELTA,
     unit: Annotated[
-        str, typer.Option("--unit", help="What neighbours differ in: click, interaction, query or client.")
+        str, typer.Option(help="What neighbouring inputs differ in: click, interaction, query or client.")
     ] = UNIT,
     view: Annotated[
         str,
-        typer.Option(
-            "--view", help="What the server sees: individual, aggregate or colluding, each also +lists."
-        ),
+        typer.Option(help="What the server sees: individual, aggregate or colluding, each also with +lists."),
     ] = VIEW,
     colluders: Annotated[
         int | None,
         typer.Option(
-            "--colluders", help="With --view colluding: how many clients tell what they sent. Default: all."
+            help="With --view colluding: number of other clients that collude with the server. Default: all."
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the target is for.")] = 1,
-    clients: Annotated[int, typer.Option("--clients", help="Clients n of a round.")] = 1000,
+    rounds: Annotated[int, typer.Option(help="Number of rounds that the target covers.")] = 1,
+    clients: Annotated[int, typer.Option(help="Number n of clients in a round.")] = 1000,
     arriving: Annotated[
-        int | None, typer.Option("--arriving", help="How many of their messages arrive.")
+        int | None, typer.Option(help="Number of messages that arrive. Default: all.")
     ] = None,
-    interactions: Annotated[
-        int, typer.Option("--interactions", help="Interactions of a client in a round.")
-    ] = 1,
+    interactions: Annotated[int, typer.Option(help="Interactions of a client in a round.")] = 1,
     rank_with: Annotated[
-        str,
-        typer.Option(
-            "--rank-with", help="The model that ranks a client's lists: local (default), or global."
-        ),
+        str, typer.Option(help="Model that ranks a client's lists: local or global.")
     ] = "local",
     parameters: Annotated[
-        int | None, typer.Option("--parameters", help="Coordinates of a message. Default: as --data.")
+        int | None, typer.Option(help="Number of coordinates of a message. Default: that of --data.")
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            "--data",
-            help="Take the number of features, for the linear ranker, from this data. "
-            "Default: synthetic:mq2007.",
+            help="Data whose number of features is used, for the linear ranker. Default: synthetic:mq2007.",
         ),
     ] = None,
-    norm: Annotated[float, typer.Option("--norm", help="Radius that models are clipped to.")] = 1.5,
+    norm: Annotated[float, typer.Option(help="Radius that models are clipped to.")] = 1.5,
     order: Annotated[
         int | None,
-        typer.Option("--ord", help="Norm of the clip, 1 or 2. Default: what each noise builds on."),
+        typer.Option("--ord", help="Norm of the clip, 1 or 2. Default: the one that each noise needs."),
     ] = None,
     mechanism: Annotated[
-        list[str] | None, typer.Option("--mechanism", help="Only this one; may be given several times.")
+        list[str] | None, typer.Option(help="Show only this mechanism. May be repeated. Default: all.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
-    """Show the least noise with which each mechanism provably meets a target, as options for the others.
+    """Show the least noise with which each mechanism provably meets a target, as options of other commands.
 
-    Mechanisms that share one noise among all clients stand with secure aggregation: a single message carries
-    next to none of it.
+    Mechanisms that share one noise among all clients are shown with secure aggregation, since a single
+    message carries almost none of it.
     """
     from foltr_audit.auditing.noise_for_target import calibrate as least_noise
     from foltr_audit.auditing.noise_for_target import in_sums, mechanisms
@@ -104,19 +94,16 @@ def calibrate(
         for name in chosen
     ]
     report = NoiseCalibrationReport(target=target_eps, situation=situation, found=found)
-    if json:
-        print_line(report.json())
-    else:
-        report.print(stdout_console())
+    show(report.json, report.print, json=json)
     warn(report.warnings)
 
 
 def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
-    """Secure aggregation where the server gets messages; it opens no smaller sum than are to arrive."""
+    """Secure aggregation for a server that receives messages; its threshold is the number that arrives."""
     from foltr_audit.privacy.observer_views import without_lists
 
     if without_lists(situation.view) != VIEW:
-        return ()  # a view of sums takes for granted that there is something of the kind
+        return ()  # a view of sums assumes some secure sum already
     fewest = situation.arriving
     return ("secure-aggregation" if fewest is None else f"secure-aggregation:threshold={fewest}",)
 

@@ -1,26 +1,20 @@
-"""`foltr-audit check`: hold limits against a run, a trace or a comparison, for a gate before a release."""
+"""`foltr-audit check`: check a run, a trace or a comparison against limits, before a release."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foltr_audit.cli.common import CommonOptions, read_config, takes_common, use_threads
+from foltr_audit.cli.common import CommonOptions, read_config, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
-from foltr_audit.cli.output import (
-    note,
-    print_line,
-    refuse_place,
-    save_config,
-    stdout_console,
-    warn,
-    warn_of_unloadable,
-    write_file,
-)
+from foltr_audit.cli.options import Table, takes_options
+from foltr_audit.cli.output import note, refuse_place, save_config, show, warn, warn_of_unloadable, write_file
+from foltr_audit.cli.protocol_options import ClaimOptions
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
@@ -34,69 +28,58 @@ _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
 _WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
 
 
-@takes_common
+@takes_options
 def check(
     ctx: typer.Context,
+    claims: ClaimOptions,
     common: CommonOptions,
     limits: Annotated[
         Path,
-        typer.Argument(metavar="LIMITS.toml", help="Limits, e.g. max_attack_auc = 0.6; see docs/check.md."),
+        typer.Argument(metavar="LIMITS.toml", help="Limits, e.g. max_attack_auc = 0.6: see docs/check.md."),
     ],
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Check a recorded Run or trace instead of a new run.")
+        Path | None, typer.Option(help="Check a recorded Run or trace instead of a new run.")
     ] = None,
     comparison: Annotated[
         Path | None,
         typer.Option(
-            "--comparison",
-            help="Check a finished comparison instead; --defense and --eps choose among its rows. Default: "
-            "all but none.",
+            help="Check a finished comparison instead. --defense and --eps select its rows. Default: all "
+            "except none.",
         ),
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method",
-            help="Attack; several, or all. Default: olsr, lad, map, or what fits, and those of --config.",
+            help="Attack, or all. May be repeated. Default: olsr, lad and map, or those that fit, and those "
+            "of --config.",
         ),
     ] = None,
     click_model: Annotated[
         list[str] | None,
-        typer.Option("--click-model", help="How users click in training and attack. Default: all three."),
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option("--trials", help="Evaluated trials of an audit. Default: 2000.")
-    ] = None,
-    claim: Annotated[
-        float | None, typer.Option("--claim", help="Epsilon that is claimed. Default: the chain's own.")
-    ] = None,
-    delta: Annotated[
-        float | None,
         typer.Option(
-            "--delta",
-            help="Delta of the claim. Default: the chain's own; 1e-5 of a chain that claims nothing.",
+            help="How users click, in training and when attacked. May be repeated. Default: perfect, "
+            "navigational and informational."
         ),
     ] = None,
     junit: Annotated[
         Path | None,
-        typer.Option("--junit", metavar="FILE", help="Write JUnit XML: a test per limit and row."),
+        typer.Option(metavar="FILE", help="Write JUnit XML, with a test for each limit and row."),
     ] = None,
     summary: Annotated[
         Path | None,
-        typer.Option("--summary", metavar="FILE", help="Add a table in Markdown to the end of a file."),
+        typer.Option(metavar="FILE", help="Append a table in Markdown to a file."),
     ] = None,
 ) -> None:
-    """Hold limits against a new run, a trace or a comparison.
+    """Check a new run, a trace or a comparison against limits.
 
-    Exit code 0 if all hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
+    Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
     from foltr_audit.evidence.check.limits import SystemLimits
 
     given = SystemLimits.from_toml(read_text(limits, "LIMITS"), str(limits))
     for option, path in (("--junit", junit), ("--summary", summary)):
         refuse_place(option, path)
-    audit = {"trials": trials, "claim": claim, "delta": delta}
-    audit = {name: value for name, value in audit.items() if value is not None}
+    audit = {name.removeprefix("audit."): value for name, value in claims.point().items()}
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
@@ -115,7 +98,7 @@ def _check_fresh(
     common: CommonOptions,
     method: list[str] | None,
     click_model: list[str] | None,
-    audit: dict[str, Any],
+    audit: Table,
 ) -> CheckReport:
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS
     from foltr_audit.evidence.check.report import CheckReport, warnings_of
@@ -124,29 +107,29 @@ def _check_fresh(
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.utils.progress import on_terminal
 
-    common.output()  # refuses what does not go together
+    common.output()  # refuses options that exclude each other
     for name in audit if not limits.audited else ():
-        raise UsageError(f"--{name}: only with a limit that an audit is for: {', '.join(AUDIT_LIMITS)}")
-    asked = _asked(common, method, click_model, audit)
-    save_config(common.save_config, asked.plan)  # as given: defaults are not frozen into it
+        raise UsageError(f"--{name}: only with a limit that needs an audit: {', '.join(AUDIT_LIMITS)}")
+    request = _request(common, method, click_model, audit)
+    save_config(common.save_config, request.plan)  # as given: defaults must not be frozen into it
     if not method:
-        asked = replace(asked, plan=with_strong_attacks(asked.plan))
+        request = replace(request, plan=with_strong_attacks(request.plan))
     use_threads(common.threads)
     folder = None
     if common.out is not None:
         folder = ComparisonFolder.create(common.out, resume=common.resume, overwrite=common.overwrite)
-    found = run_fresh(asked, limits, folder, on_terminal())
+    found = run_fresh(request, limits, folder, on_terminal())
     if folder is not None:
         folder.save_results(found.json())
     defenses = found.config["defenses"]
     subjects = subjects_of(found, defenses, all_attacks=not _every(method))
     names = {row["name"] for row in found.results if row["alternative"] in defenses}
-    warnings = [*_untried(limits, asked.plan), *warnings_of(found, sorted(names))]
+    warnings = [*_untried(limits, request.plan), *warnings_of(found, sorted(names))]
     return CheckReport.of(limits, subjects, found.config, warnings)
 
 
 def _untried(limits: SystemLimits, plan: Plan) -> list[str]:
-    """Warnings of default attacks that --method left out."""
+    """Warnings about default attacks that --method left out."""
     from foltr_audit.evidence.check.attack_choice import untried
 
     protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
@@ -155,8 +138,8 @@ def _untried(limits: SystemLimits, plan: Plan) -> list[str]:
     return [text for one, kind in protocols if one is not None for text in untried(one, kind)]
 
 
-def _asked(
-    common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: dict[str, Any]
+def _request(
+    common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
     from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
     from foltr_audit.evidence.check.attack_choice import click_attacks
@@ -171,13 +154,13 @@ def _asked(
             raise UsageError(
                 f"{option}: check records no messages; attack --out does, and check --trace reads them"
             )
-    tables: list[dict[str, Any]] = [{}] if common.config is None else read_config(common.config)
+    tables: list[Table] = [{}] if common.config is None else read_config(common.config)
     methods = _methods(method)
     point = {"attack.methods": methods or None, "attack.click_models": click_model or None}
     point = {name: value for name, value in point.items() if value is not None}
     plan = common.plan(point, protocol="attack", same=True, tables=tables)
     for spec in plan.specs:
-        click_attacks(spec.attacks, every=False)  # refuses others
+        click_attacks(spec.attacks, every=False)  # refuses other attacks
     defenses, eps = _alternatives(common, plan)
     return CheckRunRequest(
         plan=plan,
@@ -189,7 +172,7 @@ def _asked(
 
 
 def _every(method: list[str] | None) -> bool:
-    """Whether --method names all attacks and so none in particular."""
+    """Whether --method names all attacks, and so none in particular."""
     return "all" in (method or ())
 
 
@@ -203,7 +186,7 @@ def _methods(method: list[str] | None) -> tuple[str, ...]:
 
 
 def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The chains as defenses of a comparison, and the epsilons of the published one."""
+    """The chains as defenses of a comparison, and the epsilons of the published chain."""
     if common.eps:
         finite = tuple(dict.fromkeys(eps for eps in common.eps if not math.isinf(eps)))
         without = ("none",) if len(finite) < len(set(common.eps)) else ()
@@ -246,14 +229,11 @@ def _check_trace(
 
 
 def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summary: Path | None) -> None:
-    """Write the files, say what is broken or open, and end with the exit code that says it too."""
-    problem = _written(report, junit, summary)
-    if common.json:
-        print_line(report.json())
-    else:
-        from foltr_audit.evidence.check.terminal_table import print_check
+    """Write the files, print the outcomes, and exit with the code of the outcomes."""
+    from foltr_audit.evidence.check.terminal_table import print_check
 
-        print_check(report, stdout_console())
+    problem = _write_files(report, junit, summary)
+    show(report.json, partial(print_check, report), json=common.json)
     warn(report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
@@ -265,8 +245,8 @@ def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summ
         raise typer.Exit(1 if report.of_status("broken") else 2)
 
 
-def _written(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
-    """Write the files; what went wrong is returned, so that the verdict can be told before it."""
+def _write_files(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
+    """Write the files; an error is returned, so that the verdict can be printed before it is raised."""
     from foltr_audit.evidence.check.junit import junit_xml
     from foltr_audit.evidence.check.markdown import append, markdown
     from foltr_audit.utils import atomic_files

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING
 
-from foltr_audit.cli import options as o
-from foltr_audit.cli.given import one_chain, published_chain, read_text
+from foltr_audit.cli.given import published_chain, read_text, refuse_alternatives
+from foltr_audit.cli.options import Table
+from foltr_audit.cli.protocol_options import AttackOptions, AuditOptions
+from foltr_audit.cli.shared_options import LEARNER, SharedOptions
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
@@ -19,155 +19,30 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.runner import RunOutput
 
-Table = dict[str, Any]
-
 PROTOCOLS = ("attack", "audit")
-"""What may follow on training."""
-
-FIELD_OPTIONS = {
-    "data.source": "--data",
-    "data.fold": "--fold",
-    "data.normalise": "--normalise",
-    "data.dtype": "--dtype",
-    "data.intents": "--intents",
-    "data.balance": "--balance",
-    "population": "--cohort",
-    "population.clients": "--clients",
-    "population.cohort": "--cohort",
-    "train.learner": "--learner",
-    "train.ranker": "--ranker",
-    "train.rounds": "--rounds",
-    "train.no_relevant": "--no-relevant",
-    "train.evaluate_every": "--evaluate-every",
-    "trace.message": "--message",
-    "trace.dtype": "--message-dtype",
-    "trace.every": "--trace-every",
-    "attack.target": "--target",
-    "attack.on": "--attack-on",
-    "attack.repeats": "--repeats",
-    "attack.min_documents": "--min-documents",
-    "attack.interactions": "--attack-interactions",
-    "attack.view": "--view",
-    "attack.choices": "--choices",
-    "attack.lists": "--lists",
-    "attack.hide": "--hide",
-    "attack.queries": "--queries",
-    "audit": "",
-    "audit.views": "--view",
-    "audit.units": "--unit",
-    "audit.canaries": "--canary",
-    "audit.models": "--model",
-    "audit.claim": "--claim",
-    "audit.delta": "--delta",
-    "audit.trials": "--trials",
-    "audit.confidence": "--confidence",
-    "audit.estimator": "--estimator",
-    "audit.score": "--score",
-    "audit.messages": "--messages",
-    "audit.drop_out": "--drop-out",
-    "audit.interactions": "--canary-interactions",
-    "audit.colluders": "--colluders",
-    "audit.lists": "--lists",
-    "audit.on": "--canary-on",
-    "audit.min_documents": "--min-documents",
-    "seed": "--seed",
-}
-"""Which option sets a field of the Spec, for messages."""
-
-_LEARNER_OPTIONS = {
-    "interactions": "--interactions",
-    "learning_rate": "--learning-rate",
-    "clip_without_pairs": "--clip-without-pairs",
-    "rank_with": "--rank-with",
-    "pairs": "--pdgd",
-    "normaliser": "--pdgd",
-}
+"""What may follow training."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommonOptions:
-    """The shared options as given; None where one was not given. `takes_common` adds them to a command."""
-
-    eps: o.Eps = None
-    sensitivity: o.Sensitivity = None
-    defense: o.Defense = None
-    data: o.Data = None
-    fold: o.Fold = None
-    normalise: o.Normalise = None
-    dtype: o.Dtype = None
-    intents: o.Intents = None
-    balance: o.Balance = None
-    clients: o.Clients = None
-    cohort: o.Cohort = None
-    scenario: o.Scenario = None
-    learner: o.Learner = None
-    interactions: o.Interactions = None
-    rounds: o.Rounds = None
-    learning_rate: o.LearningRate = None
-    pdgd: o.Pdgd = None
-    clip_without_pairs: o.ClipWithoutPairs = None
-    rank_with: o.RankWith = None
-    ranker: o.Ranker = None
-    init: o.Init = None
-    no_relevant: o.NoRelevant = None
-    evaluate_every: o.EvaluateEvery = None
-    message: o.Message = None
-    message_dtype: o.MessageDtype = None
-    runs: o.Runs = None
-    seed: o.Seed = None
-    out: o.Out = None
-    resume: o.Resume = False
-    overwrite: o.Overwrite = False
-    trace_every: o.TraceEvery = None
-    no_trace: o.NoTrace = False
-    embed_features: o.EmbedFeatures = None
-    config: o.Config = None
-    save_config: o.SaveConfig = None
-    json: o.Json = False
-    threads: o.Threads = None
+class CommonOptions(SharedOptions):
+    """The shared options of a command, and what they mean together."""
 
     def point(self) -> Table:
-        """Changes to a Spec's table that the given options mean, but for those that make axes."""
-        fields = {
-            "data.source": self.data,
-            "data.normalise": self.normalise,
-            "data.dtype": self.dtype,
-            "data.intents": self.intents,
-            "data.balance": self.balance,
-            "population.clients": self.clients,
-            "population.cohort": self.cohort,
-            "population.scenario": "+".join(self.scenario) if self.scenario else None,
-            "train.rounds": self.rounds,
-            "train.ranker": self.ranker,
-            "train.init": self.init,
-            "train.no_relevant": self.no_relevant,
-            "train.evaluate_every": self.evaluate_every,
-            "trace.message": self.message,
-            "trace.dtype": self.message_dtype,
-            "trace.every": self._traced_rounds(),
-            "trace.embed_features": self.embed_features,
-            "seed": self.seed,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
-
-    def _traced_rounds(self) -> int | None:
+        """The Spec fields that the given options set, by dotted name, except those that make axes."""
         if self.no_trace and self.trace_every is not None:
             raise UsageError("--trace-every and --no-trace: give one or the other")
-        return 0 if self.no_trace else self.trace_every
+        found = super().point() | ({"trace.every": 0} if self.no_trace else {})
+        return {name: value for name, value in found.items() if not name.startswith(LEARNER)}
 
     def learner_changes(self) -> dict[str, object]:
-        """Parameters of the learner that the given options change."""
-        changes: dict[str, object] = {
-            "interactions": self.interactions,
-            "learning_rate": self.learning_rate,
-            "clip_without_pairs": self.clip_without_pairs,
-            "rank_with": self.rank_with,
-        }
+        """The parameters of the learner that the given options change."""
+        found = super().point()
+        changes = {name.removeprefix(LEARNER): found[name] for name in found if name.startswith(LEARNER)}
         if self.pdgd is not None:
             from foltr_audit.core.pdgd import pdgd_setting
 
             changes |= pdgd_setting(self.pdgd)._asdict()
-        return {name: value for name, value in changes.items() if value is not None}
+        return changes
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
         """One point per --learner; under a protocol plain fpdgd is the one that the protocol repeats."""
@@ -189,7 +64,8 @@ class CommonOptions:
         if self.sensitivity is not None and not self.eps:
             raise UsageError("--sensitivity: only with --eps; a --defense states its own sensitivity")
         if self.defense:
-            return [{"defense": [one_chain(text)]} for text in self.defense]
+            refuse_alternatives(self.defense)
+            return [{"defense": [text]} for text in self.defense]
         if not self.eps:
             return [{}]
         learner = _learner_of(table)
@@ -266,35 +142,18 @@ class CommonOptions:
         return RunOutput(self.out, resume=self.resume, overwrite=self.overwrite)
 
 
-def takes_common(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
-    """A command with every shared option added; it gets them as its argument `common`.
+_LEARNER_OPTIONS = {**CommonOptions.flags(LEARNER), "pairs": "--pdgd", "normaliser": "--pdgd"}
 
-    An option that the command declares itself, or that is named in `without`, is not added: it is not given.
-    """
-    hints = get_type_hints(CommonOptions, include_extras=True)
-    signature = inspect.signature(command, eval_str=True)
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in signature.parameters.values()
-        if parameter.name != "common"
-    ]
-    added = [each for each in fields(CommonOptions) if each.name not in {*without, *signature.parameters}]
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in added
-    ]
-
-    @wraps(command)
-    def with_common(**given: Any) -> None:
-        common = CommonOptions(**{field.name: given.pop(field.name) for field in added})
-        command(common=common, **given)
-
-    parameters = [*own, *shared]
-    vars(with_common)["__signature__"] = signature.replace(parameters=parameters)
-    with_common.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_common
+FIELD_OPTIONS = {
+    "population": "--cohort",
+    "data.fold": "--fold",
+    "train.learner": "--learner",
+    "audit": "",
+    **{name: flag for name, flag in CommonOptions.flags().items() if not name.startswith(LEARNER)},
+    **AttackOptions.flags(),
+    **AuditOptions.flags(),
+}
+"""Which option sets a field of the Spec, for messages."""
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
@@ -319,13 +178,6 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
     if not found:
         raise UsageError(f"--fold all: {source} has no FoldK folders")
     return found
-
-
-def listed(given: list[str] | None) -> list[str] | None:
-    """Names of a repeated option, each of which may hold several with commas between them."""
-    if not given:
-        return None
-    return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
 def read_config(config: Path) -> list[Table]:

@@ -1,46 +1,48 @@
-"""`foltr-audit data`: describe ranking data, and make synthetic ones."""
+"""`foltr-audit data`: describe ranking data, and write synthetic data."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from foltr_audit.cli import data_cache
-from foltr_audit.cli import options as o
-from foltr_audit.cli.output import note, print_line, stdout_console
+from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.options import takes_options
+from foltr_audit.cli.output import note, print_json, stdout_console
 from foltr_audit.errors import UsageError
 
 QRELS = "intents"
-"""Folder of the qrels per intent beside made data."""
+"""Folder of the qrels for each intent, next to the synthetic data."""
 
-app = typer.Typer(help="Describe or make ranking data, look after their cache.", no_args_is_help=True)
+app = typer.Typer(
+    help="Describe ranking data, write synthetic data, and manage the cache.", no_args_is_help=True
+)
 app.add_typer(data_cache.app, name="cache")
 
 
 @app.command("info")
+@partial(takes_options, only=("intents", "json"))
 def info(
+    common: CommonOptions,
     path: Annotated[str, typer.Argument(help="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].")],
-    fold: Annotated[int, typer.Option("--fold", min=0, help="Fold K of FoldK folders.")] = 0,
-    intents: o.Intents = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the split of a single file.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    fold: Annotated[int, typer.Option(min=0, help="Number K of a FoldK folder; 0 for data without.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split of a single file.")] = 1,
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.data.load import load_collection
     from foltr_audit.data.sources import describe
 
-    wanted = {"source": path, "fold": fold, "normalise": "none", "intents": intents}
+    wanted = {"source": path, "fold": fold, "normalise": "none", "intents": common.intents}
     spec = Spec.parse({"data": wanted}, "data info")
     facts = describe(load_collection(spec.data, seed, cache=False))  # what the files hold, not the cache
-    if json:
-        from foltr_audit.utils.formatting import json_text
-
-        print_line(json_text({"schema": "foltr-audit/data-info/1", **facts}))
-        return
-    _print(facts)
+    if common.json:
+        print_json("data-info/1", **facts)
+    else:
+        _print(facts)
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -74,18 +76,18 @@ def _cell(value: Any) -> str:
 
 @app.command("synth")
 def synth(
-    out: Annotated[Path, typer.Option("--out", help="Folder for train.txt, vali.txt and test.txt.")],
+    out: Annotated[Path, typer.Option(help="Folder for train.txt, vali.txt and test.txt.")],
     like: Annotated[
-        str, typer.Option("--like", help="mq2007, mslr-web10k, clueweb-intents or istella-s.")
+        str, typer.Option(help="The data set to imitate: mq2007, mslr-web10k, clueweb-intents or istella-s.")
     ] = "mq2007",
     queries: Annotated[
         int | None,
-        typer.Option("--queries", help="Number of queries. Default: as the real set; 1500 of istella-s."),
+        typer.Option(help="Number of queries. Default: as in the real set; 1500 for istella-s."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the generator.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the generator.")] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
 ) -> None:
-    """Write synthetic data that follow a real set's numbers as LETOR text; several intents as qrels."""
+    """Write synthetic data with the statistics of a real set as LETOR text, and several intents as qrels."""
     from foltr_audit.data.letor.reader import write_letor
     from foltr_audit.data.qrels import write_qrels
     from foltr_audit.data.synthetic.generate import synthesise

@@ -1,35 +1,32 @@
-"""`foltr-audit diff`: what differs between two recorded Runs."""
+"""`foltr-audit diff`: show the differences between two recorded Runs."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.cli.options import Json
+from foltr_audit.cli.output import show
 
 DIFFERENT = 1
-"""Exit code with --exit-code where something differs."""
+"""Exit code with --exit-code if the Runs differ."""
 
 
 def diff(
     a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A Run folder.")],
-    b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another one.")],
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="End with exit code 1 where anything differs.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another Run folder.")],
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the Runs differ.")] = False,
+    json: Json = False,
 ) -> None:
-    """Show what differs between two Runs: Specs, results, the first round of other models, and files."""
+    """Show how two Runs differ: Specs, results, the first round with other models, and files."""
     from foltr_audit.experiments.runs.differences import RunDiff
     from foltr_audit.experiments.runs.reader import RunReader
     from foltr_audit.report.tables.run_differences import diff_json, print_diff
 
     found = RunDiff.of(RunReader.open(a), RunReader.open(b))
-    if json:
-        print_line(diff_json(found))
-    else:
-        print_diff(found, stdout_console())
+    show(partial(diff_json, found), partial(print_diff, found), json=json)
     if exit_code and found.differs:
         raise typer.Exit(DIFFERENT)

@@ -1,8 +1,9 @@
-"""Reading of what was given on the command line: names, files, and options that do not go together."""
+"""Reads names and files that options give, and refuses options that exclude each other."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
-    """Refuse every given option but some.
+    """Refuse every given option except some.
 
     Args:
-        ctx: of the command.
-        allowed: names of parameters.
+        ctx: the context of the command.
+        allowed: names of the parameters that may be given.
         why: what follows the option in the message.
 
     Raises:
@@ -34,7 +35,7 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> Non
 
 
 def published_chain(learner: Learner, eps: float, sensitivity: float | None) -> list[str]:
-    """What --eps and --sensitivity mean for a learner.
+    """The chain that --eps and --sensitivity mean for a learner.
 
     Raises:
         UsageError: it has no published defense, or a value is out of range.
@@ -49,13 +50,13 @@ def published_chain(learner: Learner, eps: float, sensitivity: float | None) -> 
 
 
 def split_methods(given: list[str] | None) -> list[str] | None:
-    """The attacks of --method; several without parameters may stand in one, with commas between them."""
+    """The attacks of --method; one value may name several without parameters, separated by commas."""
     pieces = ([text] if ":" in text else text.split(",") for text in given or ())
     return [name.strip() for names in pieces for name in names] or None
 
 
 def methods_of(given: list[str] | None) -> list[str] | None:
-    """As `split_methods`, with `all` spelt out as those that can be loaded; None if it was not given."""
+    """As `split_methods`, with every attack that can be loaded in the place of `all`."""
     given = split_methods(given)
     if not given:
         return None
@@ -73,7 +74,7 @@ def read_text(path: Path, option: str) -> str:
     """The UTF-8 text of a file that an option names.
 
     Raises:
-        UsageError: it cannot be read, or is something else.
+        UsageError: it cannot be read, or is not UTF-8 text.
     """
     try:
         return file_text(path, UsageError)
@@ -81,17 +82,32 @@ def read_text(path: Path, option: str) -> str:
         raise UsageError(f"{option}: {error}") from error
 
 
-def one_chain(text: str) -> str:
-    """The text of a chain in --defense, refused where only `compare` can make one of it.
+def refuse_alternatives(chains: Sequence[str]) -> None:
+    """Refuse chains of --defense that only `compare` understands.
 
     Raises:
-        UsageError: a name that stands for another chain at each epsilon.
+        UsageError: a part that stands for another chain at each epsilon.
     """
-    for name in (part.strip().partition(":")[0] for part in text.split("+")):
-        if name == "published" or name.startswith("proven-"):
-            instead = "--eps E" if name == "published" else "what calibrate --target-eps E prints"
+    from foltr_audit.experiments.comparison.alternatives import PROVEN, PUBLISHED
+
+    for name in (part.strip().partition(":")[0] for text in chains for part in text.split("+")):
+        if name == PUBLISHED or name.startswith(PROVEN):
+            instead = "--eps E" if name == PUBLISHED else "what calibrate --target-eps E prints"
             raise UsageError(
                 f"--defense: {name} stands for a chain that compare makes for each epsilon; "
                 f"expected {instead}"
             )
-    return text
+
+
+def query_ids(text: str) -> list[str]:
+    """The query ids of --queries: one on each line of a file of that name, else separated by commas.
+
+    Raises:
+        UsageError: a file without text or without ids, or no id at all.
+    """
+    path = Path(text)
+    lines = read_text(path, "--queries").splitlines() if os.path.isfile(text) else text.split(",")
+    ids = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not ids:
+        raise UsageError(f"--queries: {text!r}: no query id in it; expected ID,... or a file of ids")
+    return ids

@@ -1,14 +1,14 @@
-"""What options mean for a comparison: its grid, and the folder that it is kept in."""
+"""Turns options into the grid of a comparison, and opens the folder that stores it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.cli.common import CommonOptions, changed_learner, folds_of
 from foltr_audit.cli.given import read_text
+from foltr_audit.cli.options import Table
 from foltr_audit.cli.output import note
 from foltr_audit.errors import UsageError
 
@@ -16,27 +16,25 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
 
-Table = dict[str, Any]
 
-
-def grid_of(common: CommonOptions, axes: Mapping[str, Any], point: Mapping[str, Any]) -> ComparisonGrid:
-    """The grid of --config, or with --resume that of --out, with what the options change.
+def grid_of(common: CommonOptions, changes: Mapping[str, Any]) -> ComparisonGrid:
+    """The grid of --config, or with --resume that of --out, changed by the options.
 
     Args:
         common: the shared options.
-        axes: fields of `ComparisonGrid` by name; None where an option was not given.
-        point: fields of the Specs that all cells share, by dotted name; likewise.
+        changes: what the command's own options set: fields of `ComparisonGrid` by name, and fields of the
+            Spec that all cells share by dotted name.
 
     Raises:
-        UsageError: a value that cannot be meant.
+        UsageError: a value is out of range.
     """
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import changed
 
     table = _start(common).table()
-    given = {name: value for name, value in {**common.point(), **point}.items() if value is not None}
-    table["spec"] = changed(table["spec"], given)
-    table |= {name: value for name, value in axes.items() if value is not None}
+    of_spec = {name: value for name, value in changes.items() if "." in name}
+    table["spec"] = changed(table["spec"], common.point() | of_spec)
+    table |= {name: value for name, value in changes.items() if name not in of_spec}
     table["learners"] = _learners(common, table["learners"])
     table |= _repetitions(common, table)
     return ComparisonGrid.parse(table)
@@ -47,30 +45,22 @@ def _start(common: CommonOptions) -> ComparisonGrid:
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
 
     if common.config is not None:
-        return _read(common.config)
+        return ComparisonGrid.from_toml(read_text(common.config, "--config"), str(common.config))
     if common.resume and common.out is not None and (common.out / GRID).is_file():
         return ComparisonFolder(common.out).grid
     return ComparisonGrid()
 
 
-def numbers(text: str | None, option: str) -> list[float] | None:
-    """Numbers with commas between them.
+def parse_numbers(text: str, option: str) -> list[float]:
+    """Parse numbers separated by commas.
 
     Raises:
-        UsageError: something else.
+        UsageError: the value of the option is something else.
     """
-    if text is None:
-        return None
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise UsageError(f"{option}: {text!r}; expected numbers with commas between them") from error
-
-
-def _read(path: Path) -> ComparisonGrid:
-    from foltr_audit.experiments.comparison.grid import ComparisonGrid
-
-    return ComparisonGrid.from_toml(read_text(path, "--config"), str(path))
+        raise UsageError(f"{option}: {text!r}; expected numbers separated by commas") from error
 
 
 def _learners(common: CommonOptions, present: Sequence[str]) -> list[str]:
@@ -91,15 +81,15 @@ def _repetitions(common: CommonOptions, table: Mapping[str, Any]) -> Table:
 
 
 @contextmanager
-def kept_comparison(common: CommonOptions) -> Iterator[ComparisonFolder]:
-    """The comparison folder of --out; without it one that is gone afterwards, which is said.
+def open_comparison(common: CommonOptions) -> Iterator[ComparisonFolder]:
+    """Open the comparison folder of --out; without --out a temporary one, and stderr says so.
 
     Raises:
-        UsageError: --resume or --overwrite that cannot be meant, or a folder that holds something else.
+        UsageError: --resume or --overwrite without --out, or a folder that holds something else.
     """
     from foltr_audit.experiments.comparison.folder import comparison_folder
 
     if common.out is None and not (common.resume or common.overwrite):  # these are refused below
-        note("nothing is kept: --out DIR keeps every cell, and --resume goes on")
+        note("nothing is stored: with --out DIR every cell is, and --resume can resume")
     with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
         yield folder

@@ -1,4 +1,4 @@
-"""`foltr-audit list`: which plug-ins there are, and what a server may know."""
+"""`foltr-audit list`: list plug-ins, or what a server may know."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from foltr_audit.cli.output import print_line, stdout_console, warn_of_unloadable
+from foltr_audit.cli.options import Json
+from foltr_audit.cli.output import print_json, stdout_console, warn_of_unloadable
 from foltr_audit.errors import UsageError, did_you_mean
 
 KNOWLEDGE = "knowledge"
@@ -16,17 +17,14 @@ KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", KNOWLED
 
 def listing(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Show plug-ins with their parameters, or what a server may know."""
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
     rows = _knowledge_rows() if kind == KNOWLEDGE else _rows(kind)
     if json:
-        from foltr_audit.utils.formatting import json_text
-
-        key = kind if kind == KNOWLEDGE else "plugins"
-        print_line(json_text({"schema": "foltr-audit/list/1", "kind": kind, key: rows}))
+        print_json("list/1", kind=kind, **{KNOWLEDGE if kind == KNOWLEDGE else "plugins": rows})
     elif kind == KNOWLEDGE:
         _print_knowledge(rows)
     else:
@@ -42,7 +40,7 @@ def _knowledge_rows() -> list[dict[str, Any]]:
 def _print_knowledge(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    table = Table(title="what a server may know; attack --hide NAME,... takes it away", title_justify="left")
+    table = Table(title="what a server may know; attack --hide NAME,... withholds it", title_justify="left")
     table.add_column("name", no_wrap=True)
     table.add_column("what it is")
     for row in rows:

@@ -1,8 +1,8 @@
-"""`foltr-audit`: the commands, and how errors end them.
+"""`foltr-audit`: the commands, and the exit codes of their errors.
 
-Results go to stdout, everything else to stderr. Exit codes: see `foltr_audit.errors`; 1 where the
-machine fails (full disk, no memory), 130 after Ctrl-C. Whoever reads only the start of stdout, as
-`head` does, changes no exit code.
+Results go to stdout, everything else to stderr. Exit codes: see `foltr_audit.errors`; 1 if the
+machine fails (full disk, no memory), 130 after Ctrl-C. A reader that closes stdout early, as `head`
+does, changes no exit code.
 """
 
 from __future__ import annotations
@@ -36,32 +36,25 @@ from foltr_audit.cli.output import drop, note
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 and the number of SIGINT."""
+"""Exit code after Ctrl-C: 128 plus the number of SIGINT."""
 
 READER_GONE = 141
-"""Exit code where nobody reads stdout any more: 128 and the number of SIGPIPE."""
+"""Exit code if the reader of stdout has gone: 128 plus the number of SIGPIPE."""
 
 app = typer.Typer(
     name="foltr-audit",
-    help="Simulate federated online learning to rank, attack what its clients send, check its claims.",
+    help="Simulate federated online learning to rank, attack its messages, and check its privacy claims.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("attack")(attack.attack)
-app.command("audit")(audit.audit)
-app.command("bundle")(bundle.bundle)
-app.command("calibrate")(calibrate.calibrate)
-app.command("check")(check.check)
-app.command("compare")(compare.compare)
-app.command("recommend")(recommend.recommend)
-app.command("train")(train.train)
-app.command("significance")(significance.significance)
-app.command("diff")(diff.diff)
-app.command("merge")(merge.merge)
-app.command("report")(report.report)
-app.command("verify")(bundle.verify)
+for command in (
+    *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, check.check, compare.compare),
+    *(recommend.recommend, train.train, significance.significance, diff.diff, merge.merge, report.report),
+    bundle.verify,
+):
+    app.command(command.__name__)(command)
 app.add_typer(data.app, name="data")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(trace.app, name="trace")
@@ -70,18 +63,18 @@ app.command("list")(listing.listing)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    if sys.stdout is None or sys.stderr is None:  # closed by who started us
+    if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         return 1
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for what it cannot
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for other characters
     try:
         return _run(arguments)
     except FoltrAuditError as error:
         return _failed(str(error), error.exit_code)
     except typer.TyperException as error:
         return _failed(_plainly(error.format_message()), error.exit_code)
-    except BrokenPipeError:  # elsewhere than in a command's last words, so its exit code is not known
+    except BrokenPipeError:  # while a command was still working, so its exit code is not known
         drop(sys.stdout)
         return READER_GONE
     except MemoryError:
@@ -95,28 +88,20 @@ def _run(arguments: Sequence[str] | None) -> int:
         result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
-    except SystemExit as error:  # help that nobody reads to its end; what a command prints does not come here
+    except SystemExit as error:  # help whose reader has gone; `output` handles what commands print
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         result = 0
-    except SystemError as error:  # what Ctrl-C becomes when it comes while a kernel is being called
-        if not _comes_of_ctrl_c(error):
+    except SystemError as error:  # Ctrl-C during the call of a compiled kernel arrives as this error
+        if not _was_ctrl_c(error):
             raise
         result = INTERRUPTED
     if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
-        return _failed(_interrupted(sys.argv[1:] if arguments is None else arguments), INTERRUPTED)
+        return _failed("interrupted; a run with --out can be resumed with --resume", INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 
-def _interrupted(words: Sequence[str]) -> str:
-    """What is said after Ctrl-C: how to go on, if what was done is kept."""
-    kept = any(word == "--out" or word.startswith("--out=") for word in words)
-    if not kept or words[0] in ("report", "data"):
-        return "interrupted"
-    return "interrupted; the same command with --resume goes on where it stopped"
-
-
-def _comes_of_ctrl_c(error: BaseException | None) -> bool:
+def _was_ctrl_c(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -1,17 +1,19 @@
-"""`foltr-audit merge`: local models on topic splits, and what merging them gives."""
+"""`foltr-audit merge`: train local models on topic splits, merge them, and compare."""
 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from foltr_audit.cli import options as o
 from foltr_audit.cli.common import CommonOptions, use_threads
-from foltr_audit.cli.output import note, print_line, stdout_console, warn
-from foltr_audit.cli.preset_plan import beside
+from foltr_audit.cli.options import Table, takes_options
+from foltr_audit.cli.output import note, print_line, warn
+from foltr_audit.cli.preset_plan import print_published, published_table
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
@@ -32,94 +34,80 @@ _NAMES = {
 
 
 class StudyInterruptError(FoltrAuditError):
-    """Ctrl-C in a command that starts anew; 128 and the number of SIGINT."""
+    """Ctrl-C in a command that cannot resume; the exit code is 128 plus the number of SIGINT."""
 
     exit_code: ClassVar[int] = 130
 
 
+@partial(takes_options, only=("seed", "overwrite", "json", "threads"))
 def merge(
+    common: CommonOptions,
     data: Annotated[
         str | None,
         typer.Option(
-            "--data",
-            help="Folder or file with LETOR data, or synthetic:istella-s[:QUERIES]. "
-            "Default: synthetic:istella-s.",
+            help="Folder or file with LETOR data, or synthetic:istella-s[:QUERIES]. Default: "
+            "synthetic:istella-s.",
         ),
     ] = None,
-    fold: Annotated[int | None, typer.Option("--fold", help="Fold K of FoldK folders.")] = None,
+    fold: Annotated[int | None, typer.Option(help="Number K of a FoldK folder.")] = None,
     category_feature: Annotated[
         int | None,
         typer.Option(
-            "--category-feature",
-            help="Feature that is the category of a document, from 1. Default: that of synthetic:istella-s.",
+            help="Feature with the category of a document, from 1. Default: that of synthetic:istella-s."
         ),
     ] = None,
     category: Annotated[
         list[int] | None,
-        typer.Option(
-            "--category",
-            help="First, then second category. Default: the most frequent query topics.",
-        ),
+        typer.Option(help="First category, then the second one. Default: the most frequent query topics."),
     ] = None,
     split: Annotated[
         list[int] | None,
         typer.Option(
-            "--split",
-            help="1: exclusive on the first category; 2: no tie-breaking on the first; 3: on the second. "
-            "Several. Default: all.",
+            help="1: exclusive on the first category; 2: no tie-breaking on the first; 3: no tie-breaking "
+            "on the second. May be repeated. Default: all.",
         ),
     ] = None,
     initial: Annotated[
-        bool, typer.Option("--initial", help="Train the models of the initial split as well.")
+        bool, typer.Option("--initial", help="Train the models of the initial split too.")
     ] = False,
     trials: Annotated[
-        int | None, typer.Option("--trials", help="Settings that are tried for each model. Default: 6.")
+        int | None, typer.Option(help="Number of settings that are tried for each model. Default: 6.")
     ] = None,
     trees: Annotated[
-        int | None, typer.Option("--trees", help="Most trees of a model, up to 3000. Default: 150.")
+        int | None, typer.Option(help="Maximum number of trees of a model, up to 3000. Default: 150.")
     ] = None,
-    seed: o.Seed = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for results.json and the pictures.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
-    picture: Annotated[
-        str, typer.Option("--picture", help="Format of the pictures: svg, png or pdf.")
-    ] = "svg",
-    json: o.Json = False,
-    threads: o.Threads = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.json and the pictures.")] = None,
+    picture: Annotated[str, typer.Option(help="Format of the pictures: svg, png or pdf.")] = "svg",
 ) -> None:
     """Train rankers on queries of different topics, merge them, and compare; needs the extra merge."""
-    given: dict[str, Any] = {
-        "data": {"source": data, "fold": fold, "category_feature": category_feature},
+    of_data = {"source": data, "fold": fold, "category_feature": category_feature}
+    given = {
         "categories": category or None,
         "splits": split or None,
         "initial": initial or None,
         "trials": trials,
         "trees": trees,
-        "seed": seed,
+        "seed": common.seed,
     }
-    given["data"] = _named(given["data"])
-    common = CommonOptions(out=out, overwrite=overwrite, json=json, threads=threads)
-    play_merging(_named(given), common, picture=picture)
+    run_merge_study({"data": _given(of_data), **_given(given)}, replace(common, out=out), picture=picture)
 
 
-def play_merging(
-    table: dict[str, Any],
+def run_merge_study(
+    table: Table,
     common: CommonOptions,
     *,
     picture: str = "svg",
     preset: Preset | None = None,
     scale: float = 1,
 ) -> None:
-    """Run a study of merged models, and show and keep it, beside what a preset says was published.
+    """Run a study of merged models, show and save it, and compare it with the figures of a preset.
 
     Args:
         table: the table of the study.
-        common: the shared options, of which it takes the folder, JSON and threads.
+        common: the shared options, of which the folder, JSON and threads count.
         picture: format of the pictures.
         preset: the preset that the table comes from.
-        scale: what its trials and trees were multiplied by.
+        scale: the factor of its trials and trees.
 
     Raises:
         FoltrAuditError: something cannot be run or written.
@@ -127,6 +115,7 @@ def play_merging(
     import numba
 
     from foltr_audit.studies.model_merging import MergeSpec, run_merging
+    from foltr_audit.studies.model_merging.merge_tables import print_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
@@ -136,43 +125,29 @@ def play_merging(
     spec = MergeSpec.parse(table, "", _NAMES)
     require("merge")
     use_threads(common.threads)
-    ending = f".{picture}"
-    with contextlib.ExitStack() as held:
-        claim = (
-            None
-            if common.out is None
-            else MergeFolder.claimed(common.out, ending, overwrite=common.overwrite)
-        )
-        folder = None if claim is None else held.enter_context(claim)
+    with contextlib.ExitStack() as stack:
+        folder = None
+        if common.out is not None:
+            claim = MergeFolder.claimed(common.out, f".{picture}", overwrite=common.overwrite)
+            folder = stack.enter_context(claim)
         try:
             study = run_merging(spec, on_terminal(), threads=numba.get_num_threads())
         except KeyboardInterrupt as error:
             raise StudyInterruptError("interrupted; nothing was written") from error
         published = None if preset is None else _comparison(preset, study, scale)
         if folder is not None:
-            folder.save(study, beside(published))
+            folder.save(study, published_table(published))
             note(f"wrote {folder.path}")
     if common.json:
-        print_line(study.json(beside(published)))
-    else:
-        _print(study, published)
+        print_line(study.json(published_table(published)))
+    else:  # the tables of the study have the other figures in brackets
+        shown = None if published is None else published.only("statistics", "hyperparameters")
+        print_published(shown, partial(print_merging, study))
     warn(study.notes)
 
 
-def _print(study: MergeReport, published: FigureComparison | None) -> None:
-    from foltr_audit.studies.model_merging.merge_tables import print_merging
-
-    console = stdout_console("" if published is None else published.extent.label)
-    if published is not None:
-        console.print(published.heading, style="bold", highlight=False, markup=False)
-    print_merging(study, console)
-    if published is not None:
-        console.print()
-        published.only("statistics", "hyperparameters").print(console)  # the others stand in brackets
-
-
 def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureComparison:
-    """Published figures beside the rows of a study; `choice` is 1 of the first category, 2 of the second."""
+    """Published figures with the rows of a study; `choice` is 1 for the first category, 2 for the second."""
     from foltr_audit.report.results.published_extent import StudyExtent
     from foltr_audit.report.tables.published_figures import FigureComparison
 
@@ -186,5 +161,5 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     return FigureComparison.of_rows(preset, found, extent)
 
 
-def _named(values: dict[str, Any]) -> dict[str, Any]:
+def _given(values: Table) -> Table:
     return {name: value for name, value in values.items() if value is not None}

@@ -1,243 +1,137 @@
-"""Declarations of the options that several commands share."""
+"""Records of options: each option is declared once, with its help and the Spec field that it sets."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-Data = Annotated[
-    str | None,
-    typer.Option(
-        "--data",
-        help="Folder or file with LETOR data, or synthetic:NAME[:QUERIES]. Default: synthetic:mq2007.",
-        rich_help_panel="Data",
-    ),
-]
-Fold = Annotated[
-    str | None, typer.Option("--fold", help="Fold K of FoldK folders, or all.", rich_help_panel="Data")
-]
-Normalise = Annotated[
-    str | None,
-    typer.Option(
-        "--normalise",
-        help="zscore (statistics of the training part), zscore-parts (of each part), query-minmax or none. "
-        "Default: zscore.",
-        rich_help_panel="Data",
-    ),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        "--dtype",
-        help="Numbers of the features: float32 (default) or float64.",
-        rich_help_panel="Data",
-    ),
-]
-Intents = Annotated[
-    str | None,
-    typer.Option(
-        "--intents",
-        help="Folder of TREC qrels per intent (1.txt, 2.txt, ...), or synthetic[:I] for made-up ones.",
-        rich_help_panel="Data",
-    ),
-]
-Balance = Annotated[
-    bool | None,
-    typer.Option(
-        "--balance/--no-balance",
-        help="Number each query's intents anew at random, by seed and run. Default: yes.",
-        rich_help_panel="Data",
-    ),
-]
-Clients = Annotated[
-    int | None,
-    typer.Option("--clients", help="Number of clients. Default: 1000.", rich_help_panel="Federation"),
-]
-Cohort = Annotated[
-    int | None,
-    typer.Option(
-        "--cohort", help="Clients sampled for each round. Default: all.", rich_help_panel="Federation"
-    ),
-]
-Scenario = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scenario",
-        help="Who the clients are; several are joined, as by +. Default: uniform.",
-        rich_help_panel="Federation",
-    ),
-]
-Learner = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--learner",
-        help="fpdgd (default), foltr-es, pdgd, dbgd or coltr, with parameters as in "
-        "pdgd:batch=100. Several: one run per learner.",
-        rich_help_panel="Federation",
-    ),
-]
-Interactions = Annotated[
-    int | None,
-    typer.Option(
-        "--interactions",
-        help="Interactions B of a client in a round. Default: 4.",
-        rich_help_panel="Federation",
-    ),
-]
-Rounds = Annotated[
-    int | None,
-    typer.Option("--rounds", help="Number of rounds. Default: 20.", rich_help_panel="Federation"),
-]
-LearningRate = Annotated[
-    float | None,
-    typer.Option(
-        "--learning-rate",
-        help="Step size. Default: the learner's own; 0.1 of fpdgd.",
-        rich_help_panel="Federation",
-    ),
-]
-Pdgd = Annotated[
-    str | None,
-    typer.Option(
-        "--pdgd",
-        help="PDGD setting: oosterhuis-2018 (default of train), pham-2022 (default of attack), "
-        "or PAIRS/NORMALISER with all|last-click+1 and shown|candidates.",
-        rich_help_panel="Federation",
-    ),
-]
-ClipWithoutPairs = Annotated[
-    bool | None,
-    typer.Option(
-        "--clip-without-pairs/--no-clip-without-pairs",
-        help="Clip also after an interaction without pairs. Default: yes.",
-        rich_help_panel="Federation",
-    ),
-]
-RankWith = Annotated[
-    str | None,
-    typer.Option(
-        "--rank-with",
-        help="Model that ranks the lists of a round: local (default), the client's own, which has learnt "
-        "from the clicks on earlier lists; or global.",
-        rich_help_panel="Federation",
-    ),
-]
-Ranker = Annotated[
-    str | None,
-    typer.Option(
-        "--ranker",
-        help="linear (default), or neural:hidden=H,layers=L with L of 1 or 2; neural: 64 units, 1 layer.",
-        rich_help_panel="Federation",
-    ),
-]
-Init = Annotated[
-    str | None,
-    typer.Option(
-        "--init", help="Start from a model: a .npy file or a Run folder.", rich_help_panel="Federation"
-    ),
-]
-NoRelevant = Annotated[
-    str | None,
-    typer.Option(
-        "--no-relevant",
-        help="How queries without relevant documents count in nDCG: zero or skip. Default: zero.",
-        rich_help_panel="Federation",
-    ),
-]
-EvaluateEvery = Annotated[
-    int | None,
-    typer.Option(
-        "--evaluate-every",
-        help="Take nDCG on the test part after every K rounds and the last one. Default: 1.",
-        rich_help_panel="Federation",
-    ),
-]
-Message = Annotated[
-    str | None,
-    typer.Option(
-        "--message", help="What clients send: model (default) or update.", rich_help_panel="Federation"
-    ),
-]
-MessageDtype = Annotated[
-    str | None,
-    typer.Option(
-        "--message-dtype",
-        help="Numbers of a message: float32 (default) or float64.",
-        rich_help_panel="Federation",
-    ),
-]
-Eps = Annotated[
-    list[float] | None,
-    typer.Option(
-        "--eps",
-        help="The learner's published defense: of fpdgd a clip at D/2 and Gamma shares of scale D/eps, of "
-        "foltr-es metric-rr; inf: none. Several: one run per value.",
-        rich_help_panel="Defense",
-    ),
-]
-Sensitivity = Annotated[
-    float | None,
-    typer.Option("--sensitivity", help="D of --eps. Default: 3.", rich_help_panel="Defense"),
-]
-Defense = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--defense",
-        help="A chain, links joined by +, e.g. clip:norm=3+gaussian:sigma=2. Several: as many systems.",
-        rich_help_panel="Defense",
-    ),
-]
-Runs = Annotated[
-    int | None,
-    typer.Option(
-        "--runs", help="Repetitions; run i uses fold i mod K. Default: 1 (compare: 3), or K with --fold all."
-    ),
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything. Default: 1.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder for traces, model and results (compare: cells).")
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the Run in --out.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the Run in --out.")]
-TraceEvery = Annotated[
-    int | None,
-    typer.Option("--trace-every", help="Record the messages of every K-th training round. Default: 1."),
-]
-NoTrace = Annotated[
-    bool, typer.Option("--no-trace", help="Record no messages of training rounds; --resume still works.")
-]
-EmbedFeatures = Annotated[
-    bool | None,
-    typer.Option(
-        "--embed-features", help="Store the shown documents' features in the trace too.", show_default=False
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="Start from a Spec or plan (compare: grid) in TOML; options override it."),
-]
-SaveConfig = Annotated[Path | None, typer.Option("--save-config", help="Write the Spec or plan to a file.")]
-Plot = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE.svg|png|pdf",
-        help="Draw the learning curves into a file; may be repeated.",
-    ),
-]
+Table = dict[str, Any]
+
+
+def option(
+    text: str,
+    sets: str = "",
+    panel: str | None = None,
+    *,
+    name: str | None = None,
+    read: Callable[[Any], Any] | None = None,
+    default: Any = None,
+) -> Any:
+    """Declare an option as a field of an `OptionRecord`.
+
+    Args:
+        text: its help.
+        sets: the Spec field that it sets, by dotted name; empty if it sets none or several.
+        panel: the part of the help that shows it.
+        name: its name; None for the name of the field. A flag without a `--no-` form needs one.
+        read: computes the value of the Spec field from the value given; None to take it as it is. Where it
+            returns None, the option does not set the field.
+        default: the value if the option is not given.
+    """
+    declared = OptionInfo(
+        default=..., param_decls=() if name is None else (name,), help=text, rich_help_panel=panel
+    )
+    return field(default=default, metadata={"option": declared, "sets": sets, "read": read})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionRecord:
+    """Options as given; None where an option was not given. `takes_options` adds them to a command."""
+
+    @classmethod
+    def flags(cls, prefix: str = "") -> dict[str, str]:
+        """The name of each option, e.g. `--seed`, by the rest of the Spec field with this prefix."""
+        return {
+            each.metadata["sets"].removeprefix(prefix): f"--{each.name.replace('_', '-')}"
+            for each in fields(cls)
+            if each.metadata["sets"] and each.metadata["sets"].startswith(prefix)
+        }
+
+    def point(self) -> Table:
+        """The Spec fields that the given options set, by dotted name."""
+        found = {}
+        for each in fields(self):
+            sets, read, given = each.metadata["sets"], each.metadata["read"], getattr(self, each.name)
+            if sets and given is not None and given != []:
+                found[sets] = given if read is None else read(given)
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def takes_options(
+    command: Callable[..., None], without: Collection[str] = (), only: Collection[str] | None = None
+) -> Callable[..., None]:
+    """A command that takes the options of records in the place of its parameters of a record's type.
+
+    An option that the command or an earlier record declares under the same name is not added, nor one that
+    `without` names or that `only` does not name: the record has its default.
+
+    Typer reads the options of a command from its signature and has no records of options, so the signature
+    is rewritten here, and only here.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    records: dict[str, type[OptionRecord]] = {}
+    parameters: dict[str, inspect.Parameter] = {}
+    for parameter in signature.parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and issubclass(kind, OptionRecord):
+            records[parameter.name] = kind
+        else:
+            parameters[parameter.name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    added: dict[str, list[str]] = {}
+    for record, kind in records.items():
+        taken, hints = {*without, *parameters}, get_type_hints(kind)
+        added[record] = []
+        for each in fields(kind):
+            if each.name not in taken and (only is None or each.name in only):
+                added[record].append(each.name)
+                parameters[each.name] = inspect.Parameter(
+                    each.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=each.default,
+                    annotation=Annotated[hints[each.name], each.metadata["option"]],
+                )
+
+    @wraps(command)
+    def with_records(**given: Any) -> None:
+        made = {
+            record: kind(**{name: given.pop(name) for name in added[record]})
+            for record, kind in records.items()
+        }
+        command(**made, **given)
+
+    vars(with_records)["__signature__"] = signature.replace(parameters=list(parameters.values()))
+    with_records.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    return with_records
+
+
+def split_names(given: str | list[str] | None) -> list[str] | None:
+    """The names in the value or values of an option, each of which may hold several separated by commas."""
+    if given is None:
+        return None
+    texts = [given] if isinstance(given, str) else given
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Number of threads; never changes a result.")]
+Threads = Annotated[int | None, typer.Option(help="Number of threads. Results do not depend on it.")]
 Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", help="Processes that run cells side by side. Default: one per core."),
+    int | None, typer.Option(help="Processes that run cells in parallel. Default: one per core.")
 ]
 Backend = Annotated[
     Literal["local", "dask", "ray"],
-    typer.Option("--backend", help="Where cells run: the cores of this machine, or a cluster."),
+    typer.Option(help="Where cells run: on the cores of this machine, or on a cluster."),
 ]
 Scheduler = Annotated[
-    str | None,
-    typer.Option("--scheduler", help="Address of the cluster's scheduler. Default: start one here."),
+    str | None, typer.Option(help="Address of the cluster's scheduler. Default: start one on this machine.")
+]
+Plot = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE.svg|png|pdf", help="Draw the learning curves into a file. May be repeated."),
 ]

@@ -1,4 +1,4 @@
-"""Where a command's words go: results to stdout, the rest to stderr."""
+"""Prints results on stdout and everything else on stderr, and writes the files that options name."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def stdout_console(label: str = "") -> Console:
     from rich.table import Table
 
     class TitleConsole(Console):
-        """A console that says in every title what the numbers are of."""
+        """A console that adds the label to the title of every table."""
 
         def print(self, *objects: Any, **options: Any) -> None:
-            """Print; a table has the label in its title."""
+            """Print, with the label in the titles of tables."""
             for table in (one for one in objects if isinstance(one, Table) and one.title and label):
                 table.title = f"{table.title} ({label})"
             super().print(*objects, **options)
 
         def on_broken_pipe(self) -> None:
-            """Go on without a reader."""
+            """Continue without a reader."""
             drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -44,7 +44,7 @@ def stdout_console(label: str = "") -> Console:
 
 
 def print_line(text: str) -> None:
-    """One text on stdout; the command goes on if nobody reads it."""
+    """Print a text on stdout; the command continues if nobody reads it."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -52,15 +52,40 @@ def print_line(text: str) -> None:
         drop(sys.stdout)
 
 
+def print_json(schema: str, **facts: Any) -> None:
+    """Print facts as one JSON object that names its schema."""
+    from foltr_audit.utils.formatting import json_text
+
+    print_line(json_text({"schema": f"foltr-audit/{schema}", **facts}))
+
+
+def show(text: Callable[[], str], draw: Callable[[Console], object], *, json: bool) -> None:
+    """Print a result on stdout.
+
+    Args:
+        text: computes its JSON text.
+        draw: prints it as tables on a console.
+        json: whether to print the text.
+    """
+    if json:
+        print_line(text())
+    else:
+        draw(stdout_console())
+
+
 def drop(stream: TextIO) -> None:
-    """Send all that a stream still gets to nowhere, its reader being gone."""
+    """Discard everything that is written to a stream from now on, since its reader has gone.
+
+    The file descriptor is replaced, not the Python object: the interpreter flushes the stream once more when
+    it exits, and would fail on the closed pipe then.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def note(text: str) -> None:
-    """One line on stderr; the command goes on if nobody reads it."""
+    """Print a line on stderr; the command continues if nobody reads it."""
     try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -69,7 +94,7 @@ def note(text: str) -> None:
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """Each warning once, on stderr, where it is one line whatever the width."""
+    """Print each warning once on stderr, each on one line whatever the width of the terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -81,32 +106,32 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:
-    """A warning for each plug-in of a kind that cannot be loaded, where nobody named it."""
+    """Warn of each plug-in of a kind that cannot be loaded, for commands that use all that can."""
     from foltr_audit.core.plugins.registry import unloadable
 
     warn(f"{why}; left out" for why in unloadable(kind).values())
 
 
 def save_config(path: Path | None, plan: Plan | ComparisonGrid) -> None:
-    """Write a plan or grid where --save-config says; errors as of `write_file`."""
+    """Write a plan or grid to the file of --save-config; raises as `write_file` does."""
     from foltr_audit.utils import atomic_files
 
     write_file("--save-config", path, lambda place: atomic_files.write_text(place, plan.toml))
 
 
 def refuse_place(option: str, path: Path | None) -> None:
-    """Refuse a place where no file can be.
+    """Refuse a path where no file can be written.
 
     Raises:
-        UsageError: it is no plain file, or in no existing folder.
+        UsageError: it is not a plain file, or its folder does not exist.
     """
     if path is not None and (path.exists() != path.is_file() or not path.parent.is_dir()):
-        problem = "is no plain file" if path.exists() else "is in no existing folder"
+        problem = "is not a plain file" if path.exists() else "is in a folder that does not exist"
         raise UsageError(f"{option}: {path} {problem}; expected the name of a file")
 
 
 def write_file(option: str, path: Path | None, write: Callable[[Path], None]) -> None:
-    """Write the file that an option names, if it does.
+    """Write the file that an option names, if it names one.
 
     Raises:
         UsageError: as `refuse_place`.

@@ -1,22 +1,24 @@
-"""What a preset means: the plan of each cell of a published study, and its figures beside the report."""
+"""Turns a preset into the plans of its cells, and prints its published figures with the report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import FIELD_OPTIONS, CommonOptions
+from foltr_audit.cli.options import Table
+from foltr_audit.cli.output import stdout_console
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.experiments.runner import RunResult
     from foltr_audit.report.results.published_extent import ParameterOverride, PresetComparison
-
-Table = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +27,9 @@ class PresetSelection:
 
     Attributes:
         preset: the study.
-        plans: the plan of each of its cells, by name; two of them may hold the same Spec.
-        scale: what rounds, repeats and repetitions were multiplied by.
-        runs: repetitions that --runs asks for; None where it is not given.
+        plans: the plan of each of its cells, by name; two plans may hold the same Spec.
+        scale: the factor of rounds, repeats and repetitions.
+        runs: the value of --runs; None if it is not given.
     """
 
     preset: Preset
@@ -45,20 +47,20 @@ class PresetSelection:
         same: bool = False,
         scale: float = 1.0,
     ) -> PresetSelection:
-        """A preset; without --fold, spread over every fold of data that have some.
+        """Select a preset; without --fold it runs on every fold of data with folds.
 
         Args:
             preset: the study.
             common: the shared options.
-            point: changes that the command's own options mean, by dotted name.
+            point: the Spec fields that the command's own options set, by dotted name.
             same: train under each attacked click model.
-            scale: what rounds, repeats and repetitions are multiplied by, above 0 and at most 1.
+            scale: the factor of rounds, repeats and repetitions, above 0 and at most 1.
 
         Raises:
-            UsageError: --config beside it, a scale out of range, or a value that cannot be meant.
+            UsageError: --config is given too, or a value is out of range.
         """
         if common.config is not None:
-            raise UsageError("--config and --preset: give one or the other; both say what to start from")
+            raise UsageError("--config and --preset: give one or the other; each is a starting point")
         check_scale(scale)
         spread = _spread(preset, common, scale)
         protocol = "attack" if preset.kind == "attack" else None
@@ -70,13 +72,13 @@ class PresetSelection:
 
     @property
     def plan(self) -> Plan:
-        """All Specs of all cells, each once."""
+        """The Specs of all cells, each once."""
         from foltr_audit.experiments.plan import Plan
 
         return Plan(tuple(dict.fromkeys(spec for plan in self.plans.values() for spec in plan.specs)))
 
     def comparison(self, cells: Sequence[RunResult]) -> PresetComparison:
-        """The published figures beside the cells that were run."""
+        """The published figures with those of the cells that were run."""
         from foltr_audit.report.results.published_extent import StudyExtent
         from foltr_audit.report.tables.published_attacks import AttackComparison
         from foltr_audit.report.tables.published_figures import FigureComparison
@@ -94,15 +96,15 @@ class PresetSelection:
         return kind.of(self.preset, mine, extent)
 
     def _overridden(self) -> Iterator[ParameterOverride]:
-        """What of the study was given another value, but for its data, seed and --scale."""
+        """The parameters of the study that were overridden, except data, seed and --scale."""
         from foltr_audit.experiments.plan import Plan
         from foltr_audit.report.results.published_extent import ParameterOverride
 
         tables = self.preset.tables(self.scale)
-        as_it_is = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])
+        original = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])
         now = _values(self.plan.specs)
-        for name in dict.fromkeys((*as_it_is, *now)):
-            values, published = now.get(name, ()), as_it_is.get(name, ())
+        for name in dict.fromkeys((*original, *now)):
+            values, published = now.get(name, ()), original.get(name, ())
             if name not in _NO_PARAMETERS and set(values) != set(published):
                 option = _OPTIONS.get(name) or FIELD_OPTIONS.get(name, name)
                 yield ParameterOverride(option, _text(values), _text(published))
@@ -111,18 +113,13 @@ class PresetSelection:
             yield ParameterOverride("--runs", str(self.runs), str(repetitions))
 
 
-_OPTIONS = {
-    "attack.click_models": "--click-model",
-    "attack.methods": "--method",
-    "defense": "--defense",
-    "train.click_model": "--train-click-model",
-}
+_OPTIONS = {"defense": "--defense", "train.click_model": "--train-click-model"}
 
 _NO_PARAMETERS = ("data.source", "data.fold", "data.intents", "repetition", "seed")
 
 
 def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:
-    """The different values of each field of some Specs, as texts."""
+    """The distinct values of each field of some Specs, as texts."""
     from foltr_audit.core.spec.experiment import flat
 
     found: dict[str, dict[str, None]] = {}
@@ -138,7 +135,7 @@ def _text(values: Sequence[str]) -> str:
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale that is no share.
+    """Refuse a scale out of range.
 
     Raises:
         UsageError: it is not above 0 and at most 1.
@@ -148,10 +145,10 @@ def check_scale(scale: float) -> None:
 
 
 def attack_preset(name: str) -> Preset:
-    """The preset of a name that `attack --preset` gives.
+    """The preset that `attack --preset` names.
 
     Raises:
-        UsageError: an unknown preset, or one that attacks nothing.
+        UsageError: an unknown preset, or one of another kind.
     """
     from foltr_audit.experiments.presets import load_preset
 
@@ -161,13 +158,24 @@ def attack_preset(name: str) -> Preset:
     return preset
 
 
-def beside(published: PresetComparison | None) -> Table:
-    """What stands beside a report in JSON."""
+def published_table(published: PresetComparison | None) -> Table:
+    """The published figures as a field of the report's JSON."""
     return {} if published is None else {"published": published.table()}
 
 
+def print_published(published: PresetComparison | None, draw: Callable[[Console], object]) -> None:
+    """Print a report on stdout, with the heading and the figures of a published study if there is one."""
+    console = stdout_console("" if published is None else published.extent.label)
+    if published is not None:
+        console.print(published.heading, style="bold", highlight=False, markup=False)
+    draw(console)
+    if published is not None:
+        console.print()
+        published.print(console)
+
+
 def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOptions:
-    """The options with the repetitions of a preset, over all folds where there are some and none is named."""
+    """The options with the repetitions of a preset, on all folds of the data unless --fold names one."""
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.data.load import folds
     from foltr_audit.experiments.presets import shortened

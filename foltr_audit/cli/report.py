@@ -1,4 +1,4 @@
-"""`foltr-audit report`: what a stored comparison found, as a page, Markdown, JSON or CSV."""
+"""`foltr-audit report`: write the findings of a stored comparison as a page, Markdown, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """The format of a report."""
 
     html = "html"
     md = "md"
@@ -26,33 +26,33 @@ class ReportFormat(StrEnum):
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that compare --out has made.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of compare --out.")],
     to: Annotated[
         ReportFormat | None,
         typer.Option(
-            "--to",
             help="html: one file with pictures, which needs no network; md: tables for a README; json: what "
-            "compare --json prints; csv: the results, one line per row. Default: as --out ends, or html.",
+            "compare --json prints; csv: the results, one line for each row. Default: the ending of --out, "
+            "or html.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a file instead of stdout.")
+        Path | None, typer.Option(metavar="FILE", help="Write the report to a file instead of stdout.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file in --out.")] = False,
 ) -> None:
-    """Tell what a comparison found in words, pictures and tables; of an unfinished one what is done."""
+    """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.compare_summary import cells_done
     from foltr_audit.utils.progress import on_terminal
 
-    _check(out, overwrite=overwrite)
-    form = _form(to, out)
+    _refuse_file(out, overwrite=overwrite)
+    form = _format(to, out)
     stored = ComparisonFolder.open(folder)
     found = CompareReport.of(stored, progress=on_terminal(), partial=True)
-    asked, done = cells_done(found)
-    if done < asked:
-        note(f"unfinished: {done} of {asked} cells are done; compare --resume ends the rest")
+    planned, done = cells_done(found)
+    if done < planned:
+        note(f"unfinished: {done} of {planned} cells are done; compare --resume runs the rest")
     text = _text(found, stored, form)
     if out is None:
         print_line(text.removesuffix("\n"))
@@ -65,26 +65,26 @@ def report(
     note(f"wrote {out}")
 
 
-def _form(to: ReportFormat | None, out: Path | None) -> ReportFormat:
-    """The form that is asked for, or that a file's name ends in.
+def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
+    """The format of --to, or that of the ending of --out.
 
     Raises:
-        UsageError: these differ.
+        UsageError: the two differ.
     """
     ending = "" if out is None else out.suffix.lower().removeprefix(".")
     named = next(
         (form for form in ReportFormat if form.value == _ENDINGS.get(ending, ending)), to or ReportFormat.html
     )
     if to is not None and named is not to:
-        raise UsageError(f"--out: {out} is a name for {named.value}, and --to asks for {to.value}")
+        raise UsageError(f"--out: {out} has the ending of {named.value}; expected that of --to {to.value}")
     return named
 
 
 _ENDINGS = {"htm": "html", "markdown": "md"}
 
 
-def _check(out: Path | None, *, overwrite: bool) -> None:
-    """Refuse a file that could not be written, before the report is made."""
+def _refuse_file(out: Path | None, *, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, before the report is computed."""
     if out is None:
         if overwrite:
             raise UsageError("--overwrite: only with --out")
@@ -94,7 +94,7 @@ def _check(out: Path | None, *, overwrite: bool) -> None:
     if not out.parent.is_dir():
         raise UsageError(f"--out: {out}: no such folder {out.parent}")
     if out.exists() and not overwrite:
-        raise UsageError(f"--out: {out} is there already; give --overwrite to replace it")
+        raise UsageError(f"--out: {out} exists; give --overwrite to replace it")
 
 
 def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> str:

@@ -1,17 +1,19 @@
-"""`foltr-audit scenario`: published tables and figures as presets, to list, to read and to run."""
+"""`foltr-audit scenario`: list, show and run published tables and figures as presets."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foltr_audit.cli import options as o
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.merge import play_merging
-from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.cli.merge import run_merge_study
+from foltr_audit.cli.options import Json, Plot, takes_options
+from foltr_audit.cli.output import print_json, print_line, stdout_console
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
 from foltr_audit.errors import DataError, UsageError
@@ -20,101 +22,77 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
 
 app = typer.Typer(
-    help="Published tables and figures as presets: list them, show one, or run it beside its numbers.",
+    help="List, show and run published tables and figures as presets.",
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(help="Name of a preset, see scenario list.")]
+Name = Annotated[str, typer.Argument(help="Name of a preset: see scenario list.")]
+
+_RUN = ("intents", "fold", "runs", "seed", "out", "resume", "overwrite", "json", "threads")
+"""The shared options of `scenario run`."""
 
 
 @app.command("list")
-def list_(json: o.Json = False) -> None:
-    """Show what presets repeat, which data they need, and how large they are."""
+def list_(json: Json = False) -> None:
+    """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
     from foltr_audit.report.tables.presets import preset_rows, preset_table
 
     rows = preset_rows(map(load_preset, preset_names()))
     if json:
-        from foltr_audit.utils.formatting import json_text
-
-        print_line(json_text({"schema": "foltr-audit/scenarios/1", "presets": rows}))
+        print_json("scenarios/1", presets=rows)
     else:
         stdout_console().print(preset_table(rows))
 
 
 @app.command()
-def show(name: Name, json: o.Json = False) -> None:
+def show(name: Name, json: Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset
     from foltr_audit.report.tables.presets import preset_details, preset_text
 
     preset = load_preset(name)
     if json:
-        from foltr_audit.utils.formatting import json_text
-
-        print_line(json_text({"schema": "foltr-audit/scenario/1", **preset_details(preset)}))
+        print_json("scenario/1", **preset_details(preset))
     else:
         print_line(preset_text(preset))
 
 
 @app.command()
+@partial(takes_options, only=_RUN)
 def run(
     name: Name,
+    common: CommonOptions,
     synthetic: Annotated[
-        bool, typer.Option("--synthetic", help="Take the synthetic twin of the data.", rich_help_panel="Data")
+        bool, typer.Option("--synthetic", help="Use the synthetic twin of the data.", rich_help_panel="Data")
     ] = False,
     scale: Annotated[
         float,
         typer.Option(
-            "--scale",
-            help="Multiply rounds, repeats and repetitions by this; never the number of clients. Default: 1.",
+            help="Factor of rounds, repeats and repetitions; the number of clients does not change."
         ),
     ] = 1.0,
     data: Annotated[
         str | None,
-        typer.Option(
-            "--data", help="The data that the preset needs: see scenario show.", rich_help_panel="Data"
-        ),
+        typer.Option(help="The data that the preset needs: see scenario show.", rich_help_panel="Data"),
     ] = None,
-    intents: o.Intents = None,
     category_feature: Annotated[
         int | None,
         typer.Option(
-            "--category-feature",
-            help="Of a preset of kind merge: feature that is the category of a document, from 1.",
+            help="For a preset of kind merge: feature with the category of a document, from 1.",
             rich_help_panel="Data",
         ),
     ] = None,
-    fold: o.Fold = None,
-    runs: o.Runs = None,
-    seed: o.Seed = None,
-    plot: o.Plot = None,
-    out: o.Out = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    json: o.Json = False,
-    threads: o.Threads = None,
+    plot: Plot = None,
 ) -> None:
-    """Run a preset and show the published numbers beside those found."""
+    """Run a preset and show the published numbers next to those found."""
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
-    common = CommonOptions(
-        data=_source(preset, data, synthetic=synthetic),
-        intents=intents,
-        fold=fold,
-        runs=runs,
-        seed=seed,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
-        json=json,
-        threads=threads,
-    )
+    common = replace(common, data=_source(preset, data, synthetic=synthetic))
     if preset.kind == "merge":
-        _refuse(
-            preset, {"--plot": plot, "--runs": runs, "--fold": fold, "--intents": intents, "--resume": resume}
-        )
+        unused = {"--runs": common.runs, "--fold": common.fold, "--intents": common.intents}
+        _refuse(preset, {"--plot": plot, **unused, "--resume": common.resume})
         _merge(preset, common, category_feature, scale)
         return
     _refuse(preset, {"--category-feature": category_feature})
@@ -138,15 +116,15 @@ def _merge(preset: Preset, common: CommonOptions, category_feature: int | None, 
     check_scale(scale)
     given = {"data.source": common.data, "data.category_feature": category_feature, "seed": common.seed}
     point = {name: value for name, value in given.items() if value is not None}
-    play_merging(changed(preset.merging(scale), point), common, preset=preset, scale=scale)
+    run_merge_study(changed(preset.merging(scale), point), common, preset=preset, scale=scale)
 
 
 def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:
-    """The source to run on: what --data names, or the twin where it was asked for.
+    """The data to run on: those of --data, or their synthetic twin with --synthetic.
 
     Raises:
-        UsageError: neither or both were given.
-        DataError: there are no such data; it says how to get them.
+        UsageError: neither or both options were given.
+        DataError: the data do not exist; the message says how to get them.
     """
     needed = f"{preset.data.needs}: {preset.data.get}; or --synthetic for the twin, {preset.data.twin}"
     if data is not None and synthetic:

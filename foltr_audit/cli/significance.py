@@ -1,4 +1,4 @@
-"""`foltr-audit significance`: whether recorded systems differ by more than chance."""
+"""`foltr-audit significance`: test whether recorded systems differ by more than chance."""
 
 from __future__ import annotations
 
@@ -7,37 +7,35 @@ from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.output import print_line, stdout_console
+from foltr_audit.cli.options import Json
+from foltr_audit.cli.output import show
 
 
 def significance(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="Folders that --out has made, each of one or several Runs."),
+        typer.Argument(metavar="RUN", help="Folders of --out, each with one or several Runs."),
     ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric",
-            help="A recorded metric's last value, e.g. offline_ndcg@10 (final for short), or online_sum, "
-            "online_mean; several. Default: final and online_sum, or online_mean where rounds differ.",
+            help="Metric: the last value of a recorded one, e.g. offline_ndcg@10 (short: final), or "
+            "online_sum or online_mean. May be repeated. Default: final and online_sum, or online_mean if "
+            "rounds differ.",
         ),
     ] = None,
     paired_only: Annotated[
         bool,
-        typer.Option("--paired-only", help="Leave out Runs without a partner, instead of refusing them."),
+        typer.Option("--paired-only", help="Leave out Runs without a partner instead of refusing them."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    json: Json = False,
 ) -> None:
-    """Test every two systems for a difference: paired t-test, Bonferroni's correction, effect size.
+    """Test each pair of systems for a difference: paired t-test, Bonferroni's correction, effect size.
 
-    Runs that differ in fold, seed and repetition only make one system; those of a pair agree in them.
+    Runs that differ only in fold, seed and repetition are one system. Runs are paired if they agree in these.
     """
     from foltr_audit.experiments.runs.systems import systems_in
     from foltr_audit.report.tables.significance import SignificanceReport
 
     report = SignificanceReport.of(systems_in(runs), metric or (), paired_only=paired_only)
-    if json:
-        print_line(report.json())
-    else:
-        report.print(stdout_console())
+    show(report.json, report.print, json=json)

@@ -1,4 +1,4 @@
-"""`foltr-audit trace`: look at recorded traces, check them, and see what their messages give away."""
+"""`foltr-audit trace`: show recorded traces, check them, and find what their messages leak."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foltr_audit.cli.output import note, print_line, stdout_console
+from foltr_audit.cli.options import Json
+from foltr_audit.cli.output import note, print_json, print_line, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.recorded_attack import TraceAttack
 
-app = typer.Typer(help="Look at recorded traces and check them.", no_args_is_help=True)
+app = typer.Typer(help="Show recorded traces and check them.", no_args_is_help=True)
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A trace folder, a Run folder, or a folder of Runs.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def _runs(folder: Path) -> list[Path]:
-    """The Run folders in a folder: none in a trace, itself, or those of a plan."""
+    """The Run folders in a folder: none for a trace, itself for a Run, or those of a plan."""
     from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
 
     if (folder / "trace.toml").exists():
@@ -51,14 +51,14 @@ def _traces(folder: Path) -> list[Path]:
 
 
 def _recorded(folder: Path, data: str | None) -> Iterator[TraceAttack]:
-    """A trace, or the training rounds and the fresh clients of Runs."""
+    """The attack on a trace, or those on the training rounds and the fresh clients of Runs."""
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.experiments.runs.folder import RunFolder
 
     if (folder / "trace.toml").exists():
         yield TraceAttack.open(folder, data=data)
         return
-    _traces(folder)  # refuses Runs without any
+    _traces(folder)  # refuses Runs without traces
     for run in _runs(folder):
         opened = RunFolder.open(run)
         if (opened.training / "trace.toml").exists():
@@ -69,14 +69,12 @@ def _recorded(folder: Path, data: str | None) -> Iterator[TraceAttack]:
 
 @app.command("info")
 def info(folder: Folder, json: Json = False) -> None:
-    """Show what a trace holds, without reading its messages."""
+    """Show the contents of a trace without reading its messages."""
     from foltr_audit.trace import info as facts_of
 
     facts = {str(path): facts_of(path) for path in _traces(folder)}
     if json:
-        from foltr_audit.utils.formatting import json_text
-
-        print_line(json_text({"schema": "foltr-audit/trace-info/1", "traces": facts}))
+        print_json("trace-info/1", traces=facts)
         return
     for path, rows in facts.items():
         _print(path, rows)
@@ -99,7 +97,7 @@ def _print(title: str, rows: dict[str, Any]) -> None:
 
 @app.command("validate")
 def validate(folder: Folder, json: Json = False) -> None:
-    """Check every file, hash, column and number of a trace, and a Run's Spec; exit code 3 if one is wrong."""
+    """Check files, hashes, columns and numbers of a trace, and a Run's Spec; exit code 3 if any is wrong."""
     from foltr_audit.experiments.runs.folder import SPEC, RunFolder
     from foltr_audit.trace import validate as problems_of
 
@@ -107,11 +105,7 @@ def validate(folder: Folder, json: Json = False) -> None:
     problems |= {str(run / SPEC): RunFolder(run).problems() for run in _runs(folder)}
     count = sum(len(found) for found in problems.values())
     if json:
-        from foltr_audit.utils.formatting import json_text
-
-        print_line(
-            json_text({"schema": "foltr-audit/trace-validate/1", "valid": not count, "problems": problems})
-        )
+        print_json("trace-validate/1", valid=not count, problems=problems)
     else:
         for path, found in problems.items():
             print_line(f"{path}: {'valid' if not found else f'{len(found)} problems'}")
@@ -127,15 +121,15 @@ def check_facts(
     folder: Folder,
     data: Annotated[
         str | None,
-        typer.Option("--data", help="Where the data set is, if features are not embedded and it has moved."),
+        typer.Option(help="Path of the data set, if it has moved and its features are not embedded."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say whether the declared facts explain the messages, without the truth; exit code 1 if they do not.
+    """Check without the truth whether the declared facts explain the messages; exit code 1 if they do not.
 
-    For a sample of messages of one list, the step of every click pattern is compared with the message. Where
-    the best patterns reproduce too few messages, other signs, kinds, pairs, normalisers, step sizes, clips
-    and models are tried, and what explains most is named.
+    For a sample of messages about one list, the step of every click pattern is compared with the message. If
+    the best patterns reproduce too few messages, the check tries other signs, kinds, pairs, normalisers, step
+    sizes, clips and models, and names the facts that explain most messages.
     """
     rows = [
         {"trace": str(recorded.traces[name].folder), **check.table()}
@@ -143,9 +137,7 @@ def check_facts(
         for name, check in recorded.facts.items()
     ]
     if json:
-        from foltr_audit.utils.formatting import json_text
-
-        print_line(json_text({"schema": "foltr-audit/trace-check-facts/1", "facts": rows}))
+        print_json("trace-check-facts/1", facts=rows)
     else:
         from foltr_audit.report.results.fact_warnings import facts_lines
 
@@ -158,7 +150,7 @@ def check_facts(
 
 @app.command("lint")
 def lint(folder: Folder, json: Json = False) -> None:
-    """Find what messages give away beside their payload, without the truth; exit code 1 if it is anything.
+    """Find without the truth what messages leak in addition to their payload; exit code 1 if they leak.
 
     Each check ends as found, clean or not looked, and says what it did not look at.
     """
@@ -167,11 +159,9 @@ def lint(folder: Folder, json: Json = False) -> None:
     found = {str(path): linted_of(path) for path in _traces(folder)}
     leaks = sum(linted.leaks for linted in found.values())
     if json:
-        from foltr_audit.utils.formatting import json_text
-
         traces = {path: linted.table() for path, linted in found.items()}
         clean = all(linted.clean for linted in found.values())
-        print_line(json_text({"schema": "foltr-audit/trace-lint/2", "clean": clean, "traces": traces}))
+        print_json("trace-lint/2", clean=clean, traces=traces)
     else:
         from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
 

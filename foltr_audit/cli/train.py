@@ -1,35 +1,34 @@
-"""`foltr-audit train`: training alone."""
+"""`foltr-audit train`: train without an attack or audit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foltr_audit.cli import options as o
-from foltr_audit.cli.common import CommonOptions, takes_common, use_threads
-from foltr_audit.cli.output import note, print_line, save_config, stdout_console, warn
-from foltr_audit.cli.preset_plan import PresetSelection, beside
+from foltr_audit.cli.common import CommonOptions, use_threads
+from foltr_audit.cli.options import Plot, takes_options
+from foltr_audit.cli.output import note, print_line, save_config, warn
+from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
 
-@takes_common
+@takes_options
 def train(
     common: CommonOptions,
-    click_model: Annotated[
-        str | None, typer.Option("--click-model", help="How users click. Default: perfect.")
-    ] = None,
-    plot: o.Plot = None,
+    click_model: Annotated[str | None, typer.Option(help="How users click. Default: perfect.")] = None,
+    plot: Plot = None,
     twins: Annotated[
         bool,
         typer.Option(
             "--twins",
-            help="Also train what each scenario is held against (one intent alone, evenly dealt, ...) "
-            "and compare.",
+            help="Also train the twins of each scenario (one intent alone, evenly dealt, ...) and compare "
+            "with them.",
         ),
     ] = False,
 ) -> None:
@@ -46,14 +45,14 @@ def run_training(
     *,
     twins: bool = False,
 ) -> None:
-    """Run a plan that trains only, and show and keep its report, beside what a preset says was published.
+    """Run a plan that trains only, show and save its report, and compare it with the figures of a preset.
 
     Args:
         plan: what to run.
         common: the shared options.
         pictures: files to draw the learning curves into.
         chosen: the preset that the plan comes from.
-        twins: also train what each scenario is held against.
+        twins: also train the runs that each scenario is compared with.
 
     Raises:
         FoltrAuditError: something cannot be run, drawn or written.
@@ -75,22 +74,17 @@ def run_training(
     report = TrainReport.of(plan, cells)
     published = None if chosen is None else chosen.comparison(cells)
     if output is not None:
-        output.save_results(report.json(beside(published)))
+        output.save_results(report.json(published_table(published)))
         report.save_rounds(output.path)
     for picture in pictures:
         save_curves(picture, cells, report.dataset)
     if common.json:
-        print_line(report.json(TrainSpeed.of(cells).row() | beside(published)))
-        warn(row["warning"] for row in report.warnings)
-        return
-    console = stdout_console("" if published is None else published.extent.label)
-    if published is not None:
-        console.print(published.heading, style="bold", highlight=False, markup=False)
-    print_train(report, console, rounds=published is None)
-    if published is not None:
-        console.print()
-        published.print(console)
+        print_line(report.json(TrainSpeed.of(cells).row() | published_table(published)))
+    else:
+        print_published(published, partial(print_train, report, rounds=published is None))
     warn(row["warning"] for row in report.warnings)
+    if common.json:
+        return
     note(str(TrainSpeed.of(cells)))
     for cell in cells:
         for cost in WireCost.of(cell):

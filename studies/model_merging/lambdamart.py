@@ -12,37 +12,37 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging.quality import RankingJudge
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.frozen_arrays import Features
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)
-DOCUMENTS_IN_LEAF = (10, 500, 5)  # least, most, step
+DOCUMENTS_IN_LEAF = (10, 500, 5)  # minimum, maximum, step
 HESSIAN_IN_LEAF = (1, 100)
 
 MOST_TREES = 3_000
 PATIENCE = 100
-"""Trees without a better nDCG@10 on the validation queries after which training stops."""
+"""Training stops after this many trees without a better nDCG@10 on the validation queries."""
 
-_GRADES = 31  # LightGBM's own gains 2^r - 1 end here
-_MOST_DOCUMENTS = 10_000  # of a query that LightGBM ranks
+_GRADES = 31  # LightGBM has gains 2^r - 1 for as many grades
+_MOST_DOCUMENTS = 10_000  # LightGBM refuses longer queries
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuningBudget:
-    """How a model is tuned.
+    """The budget of tuning a model.
 
     Attributes:
-        trials: settings that are tried.
-        trees: most trees of a model.
-        threads: that LightGBM runs on; the model does not depend on it.
+        trials: number of settings that are tried.
+        trees: maximum number of trees of a model.
+        threads: number of threads of LightGBM; the model does not depend on it.
     """
 
     trials: int
@@ -55,9 +55,9 @@ class LambdaMARTRanker:
     """A trained model.
 
     Attributes:
-        parameters: the chosen hyper-parameters.
-        trees: its trees, up to the best one of training.
-        validation: mean nDCG@10 on the validation queries that stopped and chose it.
+        parameters: the selected hyper-parameters.
+        trees: number of its trees, up to the best round of training.
+        validation: mean nDCG@10 on the validation queries that stopped and selected it.
         booster: the LightGBM model.
     """
 
@@ -66,31 +66,26 @@ class LambdaMARTRanker:
     validation: float
     booster: Any
 
-    def scores(self, features: Features) -> NDArray[np.float64]:
-        """Score of each row (documents, features), float64 (documents,)."""
+    def scores(self, features: Features) -> Floats:
+        """The score of each row of features (documents, features), float64 (documents,)."""
         found = self.booster.predict(features, num_iteration=self.trees)
         return np.asarray(found, dtype=np.float64)
 
-    def importances(self, kind: str) -> NDArray[np.float64]:
-        """Of each feature: total `gain` of its splits, or their number, `split`; float64 (features,)."""
+    def importances(self, kind: str) -> Floats:
+        """The total `gain` of the splits of each feature, or their number, `split`; float64 (features,)."""
         found = self.booster.feature_importance(importance_type=kind, iteration=self.trees)
         return np.asarray(found, dtype=np.float64)
 
-    @property
-    def text(self) -> str:
-        """The model in LightGBM's own text form."""
-        return str(self.booster.model_to_string(num_iteration=self.trees))
-
 
 class LambdaMARTTrainer:
-    """Trains models on some queries and stops on others; both are binned once."""
+    """Trains models on some queries and stops on others; both parts are binned only once."""
 
     def __init__(self, train: Dataset, validation: Dataset, tuning: TuningBudget) -> None:
-        """Bin both.
+        """Bin both parts.
 
         Raises:
             UsageError: the extra is not installed.
-            DataError: labels or queries that LightGBM does not take.
+            DataError: LightGBM does not support the labels or queries.
         """
         for part in (train, validation):
             _check(part)
@@ -100,7 +95,7 @@ class LambdaMARTTrainer:
         self._validation = _binned(validation, self._train)
 
     def train(self, parameters: Mapping[str, float]) -> LambdaMARTRanker:
-        """A model with the given hyper-parameters; the same ones give the same bytes."""
+        """Train a model with the given hyper-parameters; the same ones give the same bytes."""
         lightgbm = package("lightgbm", "merge")
         booster = lightgbm.train(
             {
@@ -108,7 +103,7 @@ class LambdaMARTTrainer:
                 "metric": "None",
                 "label_gain": [2**grade - 1 for grade in range(_GRADES)],
                 "deterministic": True,
-                "force_row_wise": True,
+                "force_row_wise": True,  # else LightGBM times both layouts and picks one: other bytes
                 "num_threads": self.tuning.threads,
                 "feature_pre_filter": False,
                 "verbosity": -1,
@@ -125,23 +120,22 @@ class LambdaMARTTrainer:
             parameters=dict(parameters), trees=booster.best_iteration, validation=float(best), booster=booster
         )
 
-    def _ndcg(self, scores: NDArray[np.float64], data: object) -> tuple[str, float, bool]:
-        del data  # the validation queries, the only ones that are evaluated
+    def _ndcg(self, scores: Floats, _data: object) -> tuple[str, float, bool]:
         return "ndcg", self.judge.mean_ndcg(scores), True
 
     def tuned(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> LambdaMARTRanker:
-        """The model of the best of all trials, by nDCG@10 on the validation queries; of equal ones the first.
+        """The model of the best trial by nDCG@10 on the validation queries; ties go to the first.
 
         Args:
-            streams: named random streams; that of the sampler has the name of the model in it.
-            name: of the model.
-            tick: told after every trial.
+            streams: named random streams; the name of the model is part of the sampler's stream.
+            name: name of the model.
+            tick: called after every trial.
         """
         optuna = package("optuna", "merge")
         seed = int(streams.generator(f"merge/tune/{name}").integers(2**31))
         best: list[LambdaMARTRanker] = []
 
-        def tried(trial: Any) -> float:
+        def evaluate(trial: Any) -> float:
             found = self.train(_sampled(trial))
             if not best or found.validation > best[0].validation:
                 best[:] = [found]
@@ -150,7 +144,7 @@ class LambdaMARTTrainer:
 
         with quiet(optuna):
             study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-            study.optimize(tried, n_trials=self.tuning.trials)
+            study.optimize(evaluate, n_trials=self.tuning.trials)
         return best[0]
 
 
@@ -167,7 +161,9 @@ def _sampled(trial: Any) -> dict[str, float]:
 def _check(part: Dataset) -> None:
     highest = int(part.labels.max())
     if highest >= _GRADES:
-        raise DataError(f"merge: a label is {highest}; LightGBM's gains end at {_GRADES - 1}")
+        raise DataError(
+            f"merge: a label is {highest}; expected at most {_GRADES - 1}, LightGBM's highest grade"
+        )
     longest = int(part.lengths.argmax())
     if part.lengths[longest] > _MOST_DOCUMENTS:
         raise DataError(

@@ -1,35 +1,33 @@
-"""Merged models against the two local ones: metrics on the whole test part, paired tests and a verdict."""
+"""Compares merged models with the two local ones on the whole test part: metrics, paired tests, verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.quality import METRICS
+from foltr_audit.utils.arrays import Floats
 
 Row = dict[str, Any]
-Metrics = Mapping[str, NDArray[np.float64]]  # of each test query, (queries,), by name
+Metrics = Mapping[str, Floats]  # of each test query, (queries,), by name
 
 LOCAL = {"M_1": "a", "M_2": "b"}
-"""The local models, with the letters that mark a difference from them."""
+"""The local models, and the letters that mark a difference from them."""
 
 MERGED = {"linear": ("M_12a", "M_21a"), "stacking": ("M_12S", "M_21S")}
-"""The merged models of both clients by method."""
+"""The merged models of the two clients, by method."""
 
 SIGNIFICANT = 0.05
 """A corrected p-value below this is marked."""
 
 
 def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[Row]:
-    """One row per model and metric of a split; metrics of each model by its name.
+    """One row for each model and metric of a split, from the metrics of each model by name.
 
-    The test of a merged model against a local one is a paired t-test over the test queries; Bonferroni's
-    correction counts the four tests of a method and metric: two clients against two models.
+    A merged model and a local one are compared by a paired t-test over the test queries. Bonferroni's
+    correction counts the four tests of a method and metric: two clients, each with two local models.
     """
     rows = []
     for metric in METRICS:
@@ -66,10 +64,10 @@ def _row(split: int, model: str, metric: str, metrics: Metrics) -> Row:
 
 
 def verdict_rows(rows: Sequence[Row]) -> list[Row]:
-    """How many merged models of each method are better than the better local model of their split.
+    """The number of merged models of each method that beat the better local model of their split.
 
-    `significant` counts those of which the test against it says so too, `splits` the splits in which at
-    least one client's merged model is better, `both` those in which both clients' are.
+    `significant` counts those whose test is significant too, `splits` the splits in which the merged model
+    of at least one client is better, and `both` those in which the models of both clients are.
     """
     found = []
     numbers = list(dict.fromkeys(row["split"] for row in rows))
@@ -93,7 +91,7 @@ def verdict_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def _better(rows: Sequence[Row], split: int, metric: str, names: Sequence[str]) -> list[tuple[bool, bool]]:
-    """Whether each merged model of a split is better than the better local one, and significantly so."""
+    """Whether each merged model of a split beats the better local one, and whether significantly."""
     mine = {row["model"]: row for row in rows if row["split"] == split and row["metric"] == metric}
     local = max(LOCAL, key=lambda name: mine[name]["value"])
     better = [mine[name]["value"] > mine[local]["value"] for name in names]

@@ -1,4 +1,4 @@
-"""A study of model merging as rich tables on a terminal."""
+"""Prints a study of model merging on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _METHODS = {"linear": "linear combination", "stacking": "stacking"}
 
 
 def print_merging(study: MergeReport, console: Console) -> None:
-    """Every table of a study, published figures in brackets, and what it found."""
+    """Print every table of a study, with published figures in brackets, and its verdicts."""
     console.print(_header(study), highlight=False)
     console.print(_mixture_line(study), highlight=False)
     console.print()
@@ -37,11 +37,10 @@ def print_merging(study: MergeReport, console: Console) -> None:
 
 
 _CAPTION = (
-    f"In brackets: published on {published.DATA} ({published.SOURCE}), which are other data unless these are "
-    "they.",
-    "a, b: differs from M_1, M_2; paired t-test over test queries, p < .05 after Bonferroni's correction for "
-    "4 tests.",
-    "Queries without relevant documents belong to no client; on DS they count 0.",
+    f"In brackets: figures published on {published.DATA} ({published.SOURCE}), which may be other data.",
+    "a, b: different from M_1, M_2 by a paired t-test over test queries, p < .05 after Bonferroni's "
+    "correction for 4 tests.",
+    "Queries without relevant documents belong to no client; in DS they count as 0.",
 )
 
 
@@ -65,7 +64,7 @@ def _mixture_line(study: MergeReport) -> str:
 
 def _statistics_table(rows: Sequence[Row]) -> Table:
     found = table(
-        "splits", "queries / relevant documents / pairs; remain: with relevant documents, in neither"
+        "splits", "queries / relevant documents / pairs; remain: queries with relevant documents in neither"
     )
     for heading in ("part", "category", "DS_1 by"):
         found.add_column(heading, no_wrap=True)
@@ -109,12 +108,14 @@ def _local_table(rows: Sequence[Row], second: str) -> Table:
             cells = {row["on"]: row for row in mine if row["model"] == model}
             first = mine[0]
             names = [str(split or "-"), str(first["category"]), first["method"]] if number == 0 else [""] * 3
-            found.add_row(*names, model, *(_beside(row[NDCG], row["published"]) for row in cells.values()))
+            found.add_row(
+                *names, model, *(_with_published(row[NDCG], row["published"]) for row in cells.values())
+            )
         found.add_section()
     return found
 
 
-def _beside(value: float, paper: float, marks: str = "") -> str:
+def _with_published(value: float, paper: float, marks: str = "") -> str:
     return f"{short(value)}{marks:<2} ({short(paper)})"
 
 
@@ -128,7 +129,7 @@ def _merged_table(rows: Sequence[Row], method: str) -> Table:
     for split in dict.fromkeys(row["split"] for row in rows):
         for number, model in enumerate(shown):
             mine = [row for row in rows if (row["split"], row["model"]) == (split, model)]
-            cells = (_beside(row["value"], row["published"], row["marks"]) for row in mine)
+            cells = (_with_published(row["value"], row["published"], row["marks"]) for row in mine)
             letter = {"M_1": " (a)", "M_2": " (b)"}.get(model, "")
             found.add_row(str(split) if number == 0 else "", f"{model}{letter}", *cells)
         found.add_section()
@@ -150,11 +151,11 @@ def _parameter_table(rows: Sequence[Row]) -> Table:
     names = {
         "learning_rate": "learning\nrate",
         "num_leaves": "leaves",
-        "min_data_in_leaf": "least data\nin leaf",
-        "min_sum_hessian_in_leaf": "least Hessian\nin leaf",
+        "min_data_in_leaf": "min data\nin leaf",
+        "min_sum_hessian_in_leaf": "min Hessian\nin leaf",
         "trees": "trees",
     }
-    found = table("chosen hyper-parameters", "nDCG@10 on the queries that chose them")
+    found = table("selected hyper-parameters", "nDCG@10 on the queries that selected them")
     found.add_column("split", no_wrap=True)
     found.add_column("model", no_wrap=True)
     for heading in (*names.values(), METRICS[NDCG]):

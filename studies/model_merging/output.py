@@ -19,11 +19,11 @@ _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for 
 
 @dataclass(frozen=True)
 class MergeFolder:
-    """A folder that a study may go to; `claimed` makes it.
+    """A folder for the files of a study; create it with `claimed`.
 
     Attributes:
         path: the folder.
-        ending: of the pictures, one of `FORMATS`.
+        ending: the ending of the pictures, one of `FORMATS`.
     """
 
     path: Path
@@ -32,12 +32,12 @@ class MergeFolder:
     @classmethod
     @contextmanager
     def claimed(cls, path: Path, ending: str = ".svg", *, overwrite: bool = False) -> Iterator[MergeFolder]:
-        """Hold a folder, made if missing, for one study; what may not be is refused before the study runs.
+        """Lock a folder for one study, and create it if it is missing; it is checked before the study runs.
 
         Raises:
-            UsageError: another format, a file, a folder that another run holds or with something else than
-                a study in it, or a study without `overwrite`.
-            FoltrAuditError: it cannot be made.
+            UsageError: the format is unknown; the path is a file, or a folder that another run has locked or
+                that holds other files; or it holds a study and `overwrite` is not given.
+            FoltrAuditError: it cannot be created.
         """
         if ending not in FORMATS:
             known = ", ".join(name[1:] for name in FORMATS)
@@ -49,12 +49,12 @@ class MergeFolder:
             for name in held:
                 if not _is_ours(name):
                     raise UsageError(
-                        f"--overwrite: {path} holds {name!r}, which is no part of a merging study"
+                        f"--overwrite: {path} holds {name!r}, which is not a file of a merging study"
                     )
             yield cls(path, ending)
 
-    def save(self, study: MergeReport, beside: Row | None = None) -> None:
-        """Write a study, with more fields `beside` it in JSON, in the place of what is there.
+    def save(self, study: MergeReport, extra: Row | None = None) -> None:
+        """Write a study, with `extra` fields in its JSON, and replace the files of an earlier one.
 
         Raises:
             FoltrAuditError: a file cannot be written.
@@ -65,7 +65,7 @@ class MergeFolder:
                     file.unlink()
         save_pictures(self.path, study, self.ending)
         with writing(self.path):
-            atomic_files.write_text(self.path / RESULTS, study.json(beside) + "\n")
+            atomic_files.write_text(self.path / RESULTS, study.json(extra) + "\n")
 
 
 def _is_ours(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Pictures of a study of model merging: categories of queries and documents, importances of features."""
+"""Draws a study of model merging: categories of queries and documents, importances of features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CATEGORIES, IMPORTANCES = "categories", "importances"
-"""Names of the pictures, without their ending."""
+"""Names of the pictures without their ending."""
 
 _MOST_TICKS = 40
 
@@ -23,7 +23,7 @@ def save_pictures(folder: Path, study: MergeReport, ending: str) -> None:
 
     Args:
         folder: an existing folder.
-        study: what is drawn.
+        study: the study to draw.
         ending: one of `foltr_audit.report.pictures.style.FORMATS`.
 
     Raises:
@@ -46,7 +46,7 @@ def draw_categories(study: MergeReport) -> Figure:
         colours = [_colour(row["category"], study.categories) for row in rows]
         axis.bar(places, [row[name] for row in rows], color=colours)
         axis.set_title(title)
-        axis.set_xlabel("category; coloured: the first and the second")
+        axis.set_xlabel("category; in colour: the first and the second")
         step = -(-len(rows) // _MOST_TICKS)
         axis.set_xticks(list(places)[::step], [str(row["category"]) for row in rows[::step]])
         axis.grid(visible=False, axis="x")
@@ -59,11 +59,11 @@ def _colour(category: int, chosen: list[int]) -> str:
 
 
 _LEAST_SHOWN = 0.005
-"""Shares of the gain below this have no bar that could be seen."""
+"""Bars of a smaller share of the gain would be invisible."""
 
 
 def draw_importances(study: MergeReport) -> Figure:
-    """Share of the gain of each of the most important features of every stacked model."""
+    """The share of the gain of the most important features of every stacked model."""
     stacked = ("M_12S", "M_21S")
     models = [(split, model) for split in study.config["splits"] for model in stacked]
     columns = max(1, len({split for split, _ in models}))

@@ -1,8 +1,8 @@
-"""Figures published on Istella-S, to stand beside what was found: those of the preset of this study.
+"""Figures published on Istella-S, to compare with: those of the preset of this study.
 
 Source: "Learning to rank for non independent and identically distributed datasets" (2024), tables 1, 3, 4
 and 5, and the weights in section 5.2. Its tables 3 and 4 give different nDCG@10 of one model on the whole
-test part, e.g. .543 and .619 of M_1 in split 1; both are kept as they stand.
+test part, e.g. .543 and .619 of M_1 in split 1; both are reproduced as published.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Key = tuple[str, str, frozenset[tuple[str, Any]]]
 
 @cache
 def _figures() -> Mapping[_Key, float]:
-    """Every published number, by its table of the study, its metric and its place there."""
+    """Every published number, by its table, its metric and its row."""
     figures = load_preset(PRESET).published.figures
     return {(one.cell, one.metric, frozenset(one.where.items())): one.value for one in figures}
 
@@ -41,7 +41,7 @@ def local_ndcg(method: Method, number: int, model: str, group: str) -> float:
     In table 1 the second group is all of DS_2.
 
     Raises:
-        KeyError: nothing was published: the initial split of the second category.
+        KeyError: nothing was published, as for the initial split of the second category.
     """
     on = "DS_2" if method == "initial" and group == "DS'_2" else group
     return _figure("local", "ndcg@10", method=method, choice=number + 1, model=model, on=on)
@@ -53,5 +53,5 @@ def merged(split: int, model: str, metric: str) -> float:
 
 
 def alpha(split: int, client: int) -> float:
-    """The weight of the second model that client 1 or 2 found."""
+    """The weight of the second model that client 1 or 2 selected."""
     return _figure("weights", "alpha", split=split, client=client)

@@ -1,4 +1,4 @@
-"""What a study of model merging is asked for, as one validated table."""
+"""The settings of a study of model merging, as a validated table."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _sorted(values: tuple[Split, ...]) -> tuple[Split, ...]:
 
 
 class MergeData(SpecTable):
-    """Which data, and where they say what a document is about.
+    """The data, and the column with the category of a document.
 
     Attributes:
         source: a path, or `synthetic:istella-s[:QUERIES]`.
         fold: number of the fold, from 1; 0 for data without folds.
-        category_feature: the column with the category of a document, from 1 as in LETOR files; None where
-            the data are the embedded ones.
+        category_feature: the column with the category of a document, from 1 as in LETOR files; None for the
+            embedded data.
     """
 
     source: str = Field(_EMBEDDED, min_length=1)
@@ -45,7 +45,7 @@ class MergeData(SpecTable):
 
     @property
     def spec(self) -> DataSpec:
-        """How to load them: not normalised, for a category is a name."""
+        """How to load the data: not normalised, since a category is a name."""
         return DataSpec(source=self.source, fold=self.fold, normalise="none")
 
     @property
@@ -53,7 +53,7 @@ class MergeData(SpecTable):
         """The category column, from 1.
 
         Raises:
-            UsageError: it was not named, and the data are not the embedded ones.
+            UsageError: it is not given, and the data are not the embedded ones.
         """
         if self.category_feature is not None:
             return self.category_feature
@@ -71,13 +71,13 @@ class MergeSpec(SpecTable):
     Attributes:
         data: the data.
         categories: the first and the second category; the most frequent query topics of the training part
-            in the place of those that are not given.
-        splits: which of the three; 1: exclusive on the first category, 2: without tie-breaking on the
-            first, 3: the same on the second.
-        initial: whether the models of the initial split, topics with ties broken, are trained as well.
-        trials: settings of hyper-parameters that are tried for each model.
-        trees: most trees of a model.
-        seed: of every draw.
+            replace missing ones.
+        splits: the splits to run; 1: exclusive on the first category, 2: without tie-breaking on the first,
+            3: without tie-breaking on the second.
+        initial: whether to train the models of the initial split too, where ties between topics are broken.
+        trials: number of settings of hyper-parameters that are tried for each model.
+        trees: maximum number of trees of a model.
+        seed: seed of every draw.
     """
 
     data: MergeData = MergeData()
@@ -92,13 +92,13 @@ class MergeSpec(SpecTable):
     def parse(
         cls, table: Mapping[str, Any], where: str = "merge", names: Mapping[str, str] | None = None
     ) -> MergeSpec:
-        """The spec of a plain table, with one clear line for what is wrong in it.
+        """The spec of a plain table.
 
-        In messages `where` names the source of the table (`""` if that goes without saying), and `names`
-        other names of its fields.
+        In messages `where` names the source of the table (empty if it is obvious), and `names` the options
+        that set its fields.
 
         Raises:
-            UsageError: an unknown field (with the nearest known one) or a refused value.
+            UsageError: an unknown field (the message names the nearest known one) or a refused value.
         """
         source = f"{where}: " if where else ""
         _refuse_unknown(table, cls, source)

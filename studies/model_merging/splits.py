@@ -1,8 +1,8 @@
-"""Two clients with different topics: who has which query, by the categories of its relevant documents.
+"""Divides queries between two clients by the categories of their relevant documents.
 
-Every query of a part is in exactly one group: of the first client (DS_1), of the second (DS'_2), among the
-remaining ones, which D_merge is taken from, or without relevant documents. The last have no topic and teach
-nothing; they count in the whole data set alone.
+Every query of a part is in exactly one group: of the first client (DS_1), of the second (DS'_2), remaining
+(D_merge is taken from these), or without relevant documents. The last group has no topic and trains no
+model; it counts only in the whole data set.
 
 Source: "Learning to rank for non independent and identically distributed datasets" (2024), sections 3.2, 4
 and 5.2.
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from foltr_audit.utils.arrays import Bools, Ints
 
 Method = Literal["initial", "no-tie-breaking", "exclusive"]
 
 METHODS: tuple[Method, ...] = ("initial", "no-tie-breaking", "exclusive")
-"""How the queries of the first client are chosen."""
+"""How the queries of the first client are selected."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,25 +28,20 @@ class QueryPartition:
     """The queries of a part by group, ascending indices, int64.
 
     Attributes:
-        first: of client 1, DS_1.
-        second: of client 2, DS'_2: no relevant document is of the first client's category.
-        remaining: the other ones that have a relevant document.
-        irrelevant: without a relevant document.
+        first: those of client 1, DS_1.
+        second: those of client 2, DS'_2: no relevant document has the first client's category.
+        remaining: the others with a relevant document.
+        irrelevant: those without a relevant document.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    remaining: NDArray[np.int64]
-    irrelevant: NDArray[np.int64]
+    first: Ints
+    second: Ints
+    remaining: Ints
+    irrelevant: Ints
 
 
-def initial(topics: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
-    """Queries (queries,) whose topic, ties broken, is a category."""
-    return np.asarray(topics == category)
-
-
-def no_tie_breaking(relevant: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
-    """Queries with more relevant documents of a category than of every other.
+def no_tie_breaking(relevant: Ints, category: int) -> Bools:
+    """The queries with more relevant documents of a category than of any other.
 
     `relevant` counts relevant documents, shape (queries, categories).
 
@@ -56,8 +52,8 @@ def no_tie_breaking(relevant: NDArray[np.int64], category: int) -> NDArray[np.bo
     return np.asarray(relevant[:, category] > others.max(axis=1, initial=0))
 
 
-def exclusive(relevant: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
-    """Queries all of whose relevant documents, at least one, are of a category.
+def exclusive(relevant: Ints, category: int) -> Bools:
+    """The queries with relevant documents, all of them of a category.
 
     >>> exclusive(np.array([[2, 0], [1, 1], [0, 0]]), 0).tolist()
     [True, False, False]
@@ -65,8 +61,8 @@ def exclusive(relevant: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
     return np.asarray((relevant[:, category] > 0) & (relevant[:, category] == relevant.sum(axis=1)))
 
 
-def without(relevant: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
-    """Queries with relevant documents, none of them of a category: DS'_2, the same for every method.
+def without(relevant: Ints, category: int) -> Bools:
+    """The queries with relevant documents, none of them of a category: DS'_2, the same for every method.
 
     >>> without(np.array([[2, 0], [0, 1], [0, 0]]), 0).tolist()
     [False, True, False]
@@ -74,19 +70,17 @@ def without(relevant: NDArray[np.int64], category: int) -> NDArray[np.bool_]:
     return np.asarray((relevant[:, category] == 0) & (relevant.sum(axis=1) > 0))
 
 
-def partition(
-    method: Method, relevant: NDArray[np.int64], topics: NDArray[np.int64], category: int
-) -> QueryPartition:
+def partition(method: Method, relevant: Ints, topics: Ints, category: int) -> QueryPartition:
     """Group the queries of a part.
 
     Args:
-        method: how the first client's are chosen.
-        relevant: relevant documents, shape (queries, categories).
-        topics: topic of each query, ties broken, shape (queries,).
-        category: of the first client.
+        method: how the first client's queries are selected.
+        relevant: numbers of relevant documents, shape (queries, categories).
+        topics: topic of each query with ties broken, shape (queries,).
+        category: the first client's category.
     """
     if method == "initial":
-        first = initial(topics, category)
+        first = np.asarray(topics == category)
     elif method == "no-tie-breaking":
         first = no_tie_breaking(relevant, category)
     else:
@@ -107,28 +101,26 @@ class MergeQueries:
 
     Attributes:
         clients: indices for client 1 and for client 2, int64.
-        asked: how many each was to get; fewer are there where fewer remain.
+        wanted: the number that each should get; it gets fewer if fewer remain.
     """
 
-    clients: tuple[NDArray[np.int64], NDArray[np.int64]]
-    asked: tuple[int, int]
+    clients: tuple[Ints, Ints]
+    wanted: tuple[int, int]
 
 
-def merge_queries(
-    remaining: NDArray[np.int64], relevant: NDArray[np.int64], trained_on: tuple[int, int]
-) -> MergeQueries:
-    """D_merge out of the remaining queries of the validation part.
+def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) -> MergeQueries:
+    """Take D_merge from the remaining queries of the validation part.
 
-    They are sorted by their number of relevant documents of the first client's category, equal ones in the
-    order of the part. Client 1 gets the lowest |Q_1| / 2, client 2 the highest |Q_2| / 2, rounded down, at
-    least 1; where that is more than there is, both may get the same query.
+    They are sorted by their number of relevant documents of the first client's category, with ties in the
+    order of the part. Client 1 gets the lowest |Q_1| / 2 and client 2 the highest |Q_2| / 2, rounded down and
+    at least 1. If too few remain, both may get the same query.
 
     Args:
-        remaining: indices, of `QueryPartition.remaining`.
-        relevant: relevant documents of the category, of all queries of the part, shape (queries,).
-        trained_on: |Q_1| and |Q_2|, numbers of training queries of the two models.
+        remaining: indices, from `QueryPartition.remaining`.
+        relevant: number of relevant documents of the category for each query of the part, shape (queries,).
+        trained_on: |Q_1| and |Q_2|, the numbers of training queries of the two models.
     """
     order = remaining[np.argsort(relevant[remaining], kind="stable")]
-    asked = (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
-    lowest, highest = order[: asked[0]], order[max(0, order.size - asked[1]) :]
-    return MergeQueries(clients=(np.sort(lowest), np.sort(highest)), asked=asked)
+    wanted = (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
+    lowest, highest = order[: wanted[0]], order[max(0, order.size - wanted[1]) :]
+    return MergeQueries(clients=(np.sort(lowest), np.sort(highest)), wanted=wanted)

@@ -1,4 +1,4 @@
-"""How many queries, relevant documents and pairs each client has, and how categories are distributed.
+"""Counts the queries, relevant documents and pairs of each client, and the categories.
 
 The forms are those of "Learning to rank for non independent and identically distributed datasets" (2024),
 table 2 and figure 2.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.studies.model_merging.splits import METHODS, partition
 from foltr_audit.studies.model_merging.topics import QueryTopics
+from foltr_audit.utils.arrays import Bools, Ints
 
 Row = dict[str, Any]
 
 
 def split_statistics(collection: Collection, topics: QueryTopics, places: tuple[int, ...]) -> list[Row]:
-    """One row per part and group: `DS`, and for each category and method `DS_1`, `DS'_2` and what remains."""
+    """One row for each part and group: `DS`, and `DS_1`, `DS'_2` and the rest by category and method."""
     rows = []
     for part in collection.PARTS:
         data, relevant = collection.part(part), topics.counts[part].relevant
@@ -41,7 +41,7 @@ def split_statistics(collection: Collection, topics: QueryTopics, places: tuple[
     return rows
 
 
-def _sizes(group: str, data: Dataset, queries: NDArray[np.int64]) -> Row:
+def _sizes(group: str, data: Dataset, queries: Ints) -> Row:
     relevant = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
     return {
         "group": group,
@@ -52,7 +52,7 @@ def _sizes(group: str, data: Dataset, queries: NDArray[np.int64]) -> Row:
 
 
 def category_rows(topics: QueryTopics) -> list[Row]:
-    """Relevant documents and queries of each category in the training part."""
+    """The relevant documents and queries of each category in the training part."""
     found, counts = topics.topics["train"], topics.counts["train"].relevant
     queries = np.bincount(found[found >= 0], minlength=len(topics.categories))
     return [
@@ -62,10 +62,10 @@ def category_rows(topics: QueryTopics) -> list[Row]:
 
 
 def mixture_rows(topics: QueryTopics) -> list[Row]:
-    """How mixed the queries of each part are, as shares of those with relevant documents.
+    """How mixed the queries of each part are, as shares of the queries with relevant documents.
 
-    All relevant documents of one category; a tie of the largest categories; the largest up to 3 ahead of the
-    next without a tie; more than 3 ahead.
+    The shares: all relevant documents have one category; the largest categories tie; the largest category
+    leads the next one by 1 to 3 documents; it leads by more.
     """
     rows = []
     for part, counts in topics.counts.items():
@@ -86,5 +86,5 @@ def mixture_rows(topics: QueryTopics) -> list[Row]:
     return rows
 
 
-def _share(held: NDArray[np.bool_]) -> float:
-    return float(held.mean()) if held.size else float("nan")
+def _share(mask: Bools) -> float:
+    return float(mask.mean()) if mask.size else float("nan")

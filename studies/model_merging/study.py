@@ -1,4 +1,4 @@
-"""The study of model merging: local models on topic splits, merged by weighting and by stacking.
+"""Runs the study of model merging: local models on topic splits, merged by weighting and by stacking.
 
 Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 5.
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.load import load_collection
@@ -25,38 +24,38 @@ from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
 from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.topics import QueryTopics
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 
 Row = dict[str, Any]
-Scores = NDArray[np.float64]
 
 SCHEMA = "foltr-audit/merge/1"
 SHOWN_FEATURES = 10
-"""Features of a stacked model whose importance is kept: those with the largest gain."""
+"""Number of features of a stacked model whose importance is reported: those with the largest gain."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeReport:
-    """What a study found; every row is a plain table, and figures of the paper stand beside those found.
+    """The findings of a study; every row is a plain table with the figures of the paper.
 
     Attributes:
         config: the spec.
         dataset: source, fingerprint and sizes of the data, and the category column.
         categories: the first and the second category.
         mixtures: how mixed the queries of each part are.
-        statistics: sizes of every part, method and client, as table 2 of the paper.
-        histogram: relevant documents and queries of each category in the training part, as figure 2.
-        local: nDCG@10 of the local and the full models on the test queries of each client, as table 3, and
-            as table 1 where the initial split was asked for.
-        merged: each metric of local and merged models on the whole test part, with tests against M_1 and
-            M_2, as tables 4 and 5.
+        statistics: sizes of every part, method and client, as in table 2 of the paper.
+        histogram: relevant documents and queries of each category in the training part, as in figure 2.
+        local: nDCG@10 of the local and the full models on the test queries of each client, as in table 3, and
+            as in table 1 for the initial split.
+        merged: each metric of local and merged models on the whole test part, with tests of the difference
+            from M_1 and M_2, as in tables 4 and 5.
         weights: weights of linear combinations, and the size of D_merge.
         verdicts: how many merged models are better than the better local one.
-        hyperparameters: of every model, as table 6.
-        importances: of the most important features of stacked models, as figure 3.
-        notes: what was less than the paper's rules ask for, and models that learnt nothing, in words.
+        hyperparameters: those of every model, as in table 6.
+        importances: those of the most important features of stacked models, as in figure 3.
+        notes: deviations from the paper's rules, and models that learnt nothing, in words.
     """
 
     config: Row
@@ -78,9 +77,9 @@ class MergeReport:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"schema": SCHEMA, **found, "published": {"source": published.SOURCE, "data": published.DATA}}
 
-    def json(self, beside: Row | None = None) -> str:
-        """Everything as one JSON object, with more fields `beside` it."""
-        return json_text({**self.table(), **(beside or {})})
+    def json(self, extra: Row | None = None) -> str:
+        """Everything as one JSON object, with `extra` fields."""
+        return json_text({**self.table(), **(extra or {})})
 
 
 def run_merging(
@@ -93,14 +92,14 @@ def run_merging(
     """Run a study; the same spec on the same data gives the same rows on any number of threads.
 
     Args:
-        spec: what is asked for.
+        spec: the settings.
         progress: shows finished trials.
-        data: the collection of the spec, not normalised, where it is loaded already.
-        threads: that LightGBM runs on.
+        data: the collection of the spec, not normalised, if it is loaded already.
+        threads: number of threads of LightGBM.
 
     Raises:
-        UsageError: the extra is not installed, no such column or category.
-        DataError: data that are no ranking data or have no categories, or a client without queries.
+        UsageError: the extra is not installed, or a column or category does not exist.
+        DataError: the data are not ranking data or have no categories, or a client has no queries.
     """
     require("merge")
     feature = spec.data.feature
@@ -112,9 +111,9 @@ def run_merging(
     splits = [TopicSplit.of(number, topics, places) for number in numbers]
     tuning = TuningBudget(trials=spec.trials, trees=spec.trees, threads=threads)
     with progress.task("models", _models(splits) * spec.trials) as tick:
-        work = _MergeRunner(collection, streams, tuning, tick)
+        runner = _MergeRunner(collection, streams, tuning, tick)
         for split in splits:
-            work.play(split)
+            runner.run(split)
     return MergeReport(
         config=spec.model_dump(mode="json"),
         dataset={**data_facts(collection), "category_feature": feature},
@@ -122,18 +121,18 @@ def run_merging(
         mixtures=mixture_rows(topics),
         statistics=split_statistics(collection, topics, places),
         histogram=category_rows(topics),
-        local=work.local,
-        merged=work.merged,
-        weights=work.weights,
-        verdicts=verdict_rows(work.merged),
-        hyperparameters=work.hyperparameters,
-        importances=work.importances,
-        notes=[*(line for split in splits for line in split.shortage), *work.constant],
+        local=runner.local,
+        merged=runner.merged,
+        weights=runner.weights,
+        verdicts=verdict_rows(runner.merged),
+        hyperparameters=runner.hyperparameters,
+        importances=runner.importances,
+        notes=[*(line for split in splits for line in split.shortage), *runner.constant],
     )
 
 
 def _models(splits: Sequence[TopicSplit]) -> int:
-    """How many models are tuned: the full one, each local one once, and two stacked ones per split."""
+    """The number of tuned models: the full one, each local one once, and two stacked ones for each split."""
     keys = {key for split in splits for key in (_first_key(split), _second_key(split))}
     return 1 + len(keys) + 2 * sum(split.merge is not None for split in splits)
 
@@ -143,12 +142,12 @@ def _first_key(split: TopicSplit) -> str:
 
 
 def _second_key(split: TopicSplit) -> str:
-    """DS'_2 is the same for each method, and so is its model; the initial split has all of DS_2."""
+    """DS'_2 and so its model are the same for each method; the initial split trains on all of DS_2."""
     return f"M_2/{'rest' if split.number == 0 else 'without'}/{split.category}"
 
 
 class _MergeRunner:
-    """Models of one study, each trained once, and the rows that they give."""
+    """Trains each model of one study once, and collects the rows."""
 
     def __init__(self, collection: Collection, streams: Streams, tuning: TuningBudget, tick: Tick) -> None:
         self.collection = collection
@@ -157,7 +156,7 @@ class _MergeRunner:
         self.tick = tick
         self.judge = RankingJudge(collection.test)
         self.rankers: dict[str, LambdaMARTRanker] = {}
-        self.scores: dict[str, Scores] = {}  # of the test documents
+        self.scores: dict[str, Floats] = {}  # of the test documents
         self.local: list[Row] = []
         self.merged: list[Row] = []
         self.weights: list[Row] = []
@@ -165,7 +164,7 @@ class _MergeRunner:
         self.importances: list[Row] = []
         self.constant: list[str] = []
 
-    def play(self, split: TopicSplit) -> None:
+    def run(self, split: TopicSplit) -> None:
         """Train, merge and test the models of a split."""
         keys = self._train_local(split)
         self._test_local(split, keys)
@@ -177,7 +176,7 @@ class _MergeRunner:
         self.merged += compared_rows(split.number, metrics)
 
     def _train_local(self, split: TopicSplit) -> dict[str, str]:
-        """Train what is not there yet; the key of each local model by its name."""
+        """Train the missing models, and return the key of each local model by its name."""
         train, vali = split.parts["train"], split.parts["vali"]
         keys = {"M_full": "M_full", "M_1": _first_key(split), "M_2": _second_key(split)}
         if split.number == 0:
@@ -190,10 +189,10 @@ class _MergeRunner:
         for name, key in keys.items():
             if name == "M_full" and any(row["model"] == "M_full" for row in self.hyperparameters):
                 continue
-            self._keep_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
+            self._add_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
         return keys
 
-    def _train(self, key: str, queries: tuple[NDArray[np.int64], NDArray[np.int64]] | None) -> None:
+    def _train(self, key: str, queries: tuple[Ints, Ints] | None) -> None:
         if key in self.rankers:
             return
         train, vali = self.collection.train, self.collection.vali
@@ -226,8 +225,8 @@ class _MergeRunner:
 
     def _merge(
         self, split: int, client: int, merge: Dataset, keys: dict[str, str]
-    ) -> dict[str, dict[str, Scores]]:
-        """Both models that a client merges on D_merge: their metrics of each test query."""
+    ) -> dict[str, dict[str, Floats]]:
+        """Merge the models of a client in both ways on D_merge; the metrics of each test query."""
         ours = [self.rankers[keys[name]].scores(merge.features) for name in ("M_1", "M_2")]
         test = [self.scores[keys[name]] for name in ("M_1", "M_2")]
         weight = best_weight(RankingJudge(merge), ours[0], ours[1])
@@ -244,18 +243,18 @@ class _MergeRunner:
         name = "M_12" if client == 1 else "M_21"
         stream = f"{name}S/split{split}"
         stack = stacked(merge, (ours[0], ours[1]), self.tuning, self.streams, stream, self.tick)
-        self._keep_parameters(split, f"{name}S", stack)
-        self._keep_importances(split, f"{name}S", stack)
+        self._add_parameters(split, f"{name}S", stack)
+        self._add_importances(split, f"{name}S", stack)
         both = with_scores(self.collection.test, (test[0], test[1]))
         return {
             f"{name}a": self.judge.metrics(combined(test[0], test[1], weight.alpha)),
             f"{name}S": self.judge.metrics(stack.scores(both.features)),
         }
 
-    def _keep_parameters(self, split: int | None, model: str, ranker: LambdaMARTRanker) -> None:
+    def _add_parameters(self, split: int | None, model: str, ranker: LambdaMARTRanker) -> None:
         if not ranker.importances("gain").any():
             where = "" if split is None else f"split {split}, "
-            self.constant.append(f"{where}{model}: no tree could split, so it ranks nothing")
+            self.constant.append(f"{where}{model}: no tree could split, so all its scores are equal")
         self.hyperparameters.append(
             {
                 "split": split,
@@ -266,7 +265,7 @@ class _MergeRunner:
             }
         )
 
-    def _keep_importances(self, split: int, model: str, ranker: LambdaMARTRanker) -> None:
+    def _add_importances(self, split: int, model: str, ranker: LambdaMARTRanker) -> None:
         gain, count = ranker.importances("gain"), ranker.importances("split")
         total = float(gain.sum())
         order = np.argsort(-gain, kind="stable")[:SHOWN_FEATURES]

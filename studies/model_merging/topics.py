@@ -1,4 +1,4 @@
-"""What each query is about: the category of most of its relevant documents.
+"""Finds the topic of each query: the category of most of its relevant documents.
 
 Source of the rule and its ties: "Learning to rank for non independent and identically distributed datasets"
 (2024), section 3.1.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Ints
 
 NO_TOPIC = -1
 """Topic of a query without relevant documents."""
 
 MOST_CATEGORIES = 1_000
-"""More different values in a column are no categories."""
+"""A column with more distinct values does not hold categories."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,18 +27,18 @@ class CategoryCounts:
     """The relevant documents of each query by category; arrays are int64 (queries, categories).
 
     Attributes:
-        relevant: how many there are, label > 0.
-        label_sums: sum of their labels.
-        highest: the highest label among them; 0 without any.
+        relevant: their number, label > 0.
+        label_sums: the sum of their labels.
+        highest: the highest label; 0 if there are none.
     """
 
-    relevant: NDArray[np.int64]
-    label_sums: NDArray[np.int64]
-    highest: NDArray[np.int64]
+    relevant: Ints
+    label_sums: Ints
+    highest: Ints
 
     @classmethod
-    def of(cls, part: Dataset, places: NDArray[np.int64], categories: int) -> CategoryCounts:
-        """Count a part whose documents have categories at `places` (documents,), of so many."""
+    def of(cls, part: Dataset, places: Ints, categories: int) -> CategoryCounts:
+        """Count the documents of a part; `places` (documents,) are their places among the categories."""
         query = np.repeat(np.arange(part.n_queries), part.lengths)
         cells = query * categories + places
         size, shape = part.n_queries * categories, (part.n_queries, categories)
@@ -56,25 +56,25 @@ class CategoryCounts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryTopics:
-    """Categories of a collection, and what its queries are about.
+    """The categories of a collection, and the topics of its queries.
 
     Attributes:
-        categories: the values of the category column, ascending; categories are named by their place here.
-        counts: the relevant documents by part.
-        topics: topic of each query by part, int64 (queries,), `NO_TOPIC` where nothing is relevant.
+        categories: the values of the category column, ascending; other arrays refer to places in it.
+        counts: the relevant documents of each part.
+        topics: the topic of each query of each part, int64 (queries,); `NO_TOPIC` if nothing is relevant.
     """
 
     categories: tuple[int, ...]
     counts: dict[str, CategoryCounts]
-    topics: dict[str, NDArray[np.int64]]
+    topics: dict[str, Ints]
 
     @classmethod
     def of(cls, collection: Collection, feature: int, streams: Streams) -> QueryTopics:
-        """Read the categories of a collection that is not normalised from a column, counted from 1.
+        """Read the categories of a collection from a column, counted from 1; it must not be normalised.
 
         Raises:
-            UsageError: no such column, or normalised data.
-            DataError: its values are no categories.
+            UsageError: the column does not exist, or the data are normalised.
+            DataError: its values are not categories.
         """
         if collection.normalised != "none":
             raise UsageError(f"merge: data normalised by {collection.normalised}; expected none")
@@ -89,7 +89,7 @@ class QueryTopics:
         values = np.unique(np.concatenate(list(columns.values())))
         if values.size > MOST_CATEGORIES:
             raise DataError(
-                f"{collection.source}: feature {feature} has {values.size} different values; expected a "
+                f"{collection.source}: feature {feature} has {values.size} distinct values; expected a "
                 f"category, at most {MOST_CATEGORIES}"
             )
         counts = {
@@ -103,7 +103,7 @@ class QueryTopics:
         return cls(categories=tuple(values.tolist()), counts=counts, topics=topics)
 
     def most_frequent(self, number: int) -> tuple[int, ...]:
-        """Places of the most frequent query topics of the training part; of equal ones the lower first."""
+        """The places of the most frequent query topics of the training part; ties go to the lower place."""
         topics = self.topics["train"]
         found = np.bincount(topics[topics >= 0], minlength=len(self.categories))
         order = np.argsort(-found, kind="stable")
@@ -113,29 +113,29 @@ class QueryTopics:
         """The place of a category.
 
         Raises:
-            UsageError: no document is of it.
+            UsageError: no document has it.
         """
         if category not in self.categories:
             known = ", ".join(map(str, self.categories[:20]))
-            raise UsageError(f"--category: {category}; no document is of it (known: {known})")
+            raise UsageError(f"--category: {category}; no document has it (known: {known})")
         return self.categories.index(category)
 
 
-def query_topics(counts: CategoryCounts, rng: np.random.Generator) -> NDArray[np.int64]:
+def query_topics(counts: CategoryCounts, rng: np.random.Generator) -> Ints:
     """The topic of each query, int64 (queries,): the category of most of its relevant documents.
 
-    Ties go to the highest sum of labels, then to the category with the highest label, then to chance.
-    `NO_TOPIC` where nothing is relevant.
+    Ties go to the category with the highest sum of labels, then to the one with the highest label, then to a
+    random one. `NO_TOPIC` if nothing is relevant.
     """
     candidates = counts.relevant > 0
     for votes in (counts.relevant, counts.label_sums, counts.highest):
-        held = np.where(candidates, votes, -1)
-        candidates = candidates & (held == held.max(axis=1, keepdims=True))
+        valid = np.where(candidates, votes, -1)
+        candidates = candidates & (valid == valid.max(axis=1, keepdims=True))
     chance = np.where(candidates, rng.random(candidates.shape), -1.0)
     return np.where(candidates.any(axis=1), chance.argmax(axis=1), NO_TOPIC).astype(np.int64)
 
 
-def _whole(part: Dataset, feature: int, source: str) -> NDArray[np.int64]:
+def _whole(part: Dataset, feature: int, source: str) -> Ints:
     values = part.features[:, feature - 1]
     wrong = ~np.isfinite(values) | (np.floor(values) != values) | (np.abs(values) > 2**31)
     if wrong.any():

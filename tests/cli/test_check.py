@@ -120,7 +120,7 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     assert all(text.startswith("published, eps 1.2: gamma-laplace: ") for text in done.warnings)
     assert len(done.warnings) == 3
     assert "at most .5 allowed; attack olsr" in done.err
-    assert "2 limits held against 1 row: 1 broken" in done.out
+    assert "2 limits checked on 1 row: 1 broken" in done.out
     assert ElementTree.parse(junit).getroot().get("failures") == "1"  # noqa: S314  our own text
     assert summary.read_text().startswith("before\n\n### foltr-audit check: ")
 
@@ -137,7 +137,7 @@ def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
         ["error", "cannot be judged", name] for name in ("max_proven_eps", "max_ndcg_loss")
     ]
     assert "a trace holds no audit" in errors[0]
-    assert "3 limits held against 1 row: 2 not judged" in done.out
+    assert "3 limits checked on 1 row: 2 not judged" in done.out
     as_json = run("check", text, "--trace", recorded, "--json")
     assert (as_json.code, as_json.json()["holds"]) == (2, False)
     assert of_limit(as_json, "max_proven_eps")["status"] == "not judged"
@@ -212,7 +212,7 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
         ("max_attack_auc = 0.6", ("--method", "nothing"), "nothing"),
         ("max_attack_auc = 0.6", ("--no-trace",), "records no messages"),
         ("max_attack_auc = 0.6", ("--trials", 100), "only with a limit that an audit is for"),
-        ("max_attack_auc = 0.6", ("--junit", "no/such/folder.xml"), "in no existing folder"),
+        ("max_attack_auc = 0.6", ("--junit", "no/such/folder.xml"), "in a folder that does not exist"),
         ("max_attack_auc = 0.6", ("--summary", "."), "no plain file"),
         ("max_attack_auc = 0.6", ("--resume",), "only with --out"),
         (
@@ -253,7 +253,7 @@ def test_a_config_whose_cells_are_no_grid_is_refused(folder: Path, tmp_path: Pat
     ("options", "told"),
     [
         (("--defense", "publish"), "did you mean 'published'"),
-        (("--eps", 3), "3 is no epsilon of this comparison"),
+        (("--eps", 3), "3 is not an epsilon of this comparison"),
     ],
 )
 def test_rows_that_a_comparison_does_not_have(

@@ -144,7 +144,7 @@ def test_a_file_that_is_other_missing_or_extra_is_named(small_bundle: Path, tmp_
         write_bundle(tmp_path / "c.zip", extra), "cells/000000000000/cell.json: not in manifest.json"
     )
     foreign = {**files, "notes.txt": b"hello"}
-    does_not_hold(forged(tmp_path / "d.zip", foreign), "notes.txt: no part of such a bundle")
+    does_not_hold(forged(tmp_path / "d.zip", foreign), "notes.txt: not a file of this kind of bundle")
 
 
 def test_bytes_beside_the_files_count_too(small_bundle: Path, tmp_path: Path) -> None:

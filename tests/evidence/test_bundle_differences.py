@@ -18,7 +18,7 @@ from foltr_audit.evidence.bundle.differences import (
     EXACT,
     NumericTolerance,
     array_differences,
-    named,
+    first_lines,
     table_differences,
 )
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
@@ -81,8 +81,8 @@ def test_infinite_and_missing_numbers_are_themselves_only() -> None:
 
 
 def test_many_differences_are_counted() -> None:
-    assert named(str(i) for i in range(7)) == ["0", "1", "2", "3", "4", "and 2 more"]
-    assert named(str(i) for i in range(5)) == ["0", "1", "2", "3", "4"]
+    assert first_lines(str(i) for i in range(7)) == ["0", "1", "2", "3", "4", "and 2 more"]
+    assert first_lines(str(i) for i in range(5)) == ["0", "1", "2", "3", "4"]
 
 
 def test_chains_agree_but_for_the_last_digits_of_computed_numbers() -> None:
@@ -100,5 +100,5 @@ def test_a_foreign_spec_makes_nobody_read_a_device_or_a_pipe(tmp_path: Path, fie
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "none", Path("x" * 5000)):
         table = {"train": {"init": str(path)}} if field == "init" else {"data": {field: str(path)}}
-        with pytest.raises(CheckUnavailableError, match="not here"):
-            DataLocator().study(Spec.parse(table), None, with_undefended=False)
+        with pytest.raises(CheckUnavailableError, match="not on this machine"):
+            DataLocator().runner(Spec.parse(table), None, with_undefended=False)

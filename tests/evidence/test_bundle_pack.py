@@ -110,7 +110,7 @@ def test_places_that_a_bundle_may_not_go_to(small_comparison: Path, tmp_path: Pa
         (tmp_path, "is a folder"),
         (tmp_path / "none" / "b.zip", "no such folder"),
         (tmp_path / "b.tar", "ends in .zip"),
-        (small_comparison / "b.zip", "inside of"),
+        (small_comparison / "b.zip", "is inside"),
     ):
         done = run("bundle", small_comparison, "--to", to)
         assert done.code == 2

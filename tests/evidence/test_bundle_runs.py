@@ -66,7 +66,7 @@ def test_a_truth_in_a_bundle_is_refused(attacked: Path, tmp_path: Path) -> None:
     name = "trace/truth/clicks-00000.parquet"
     done = run("verify", forged(tmp_path / "f.zip", {**files, name: (attacked / name).read_bytes()}))
     assert done.code == 1
-    assert f"{name}: no part of such a bundle" in " ".join(done.out.split())
+    assert f"{name}: not a file of this kind of bundle" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize("name", ["model.npy", "results.json", "trace/observed/messages-00000.parquet"])

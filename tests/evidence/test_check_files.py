@@ -67,7 +67,7 @@ def test_a_name_cannot_leave_its_cell_or_become_a_tag(name: str) -> None:
 
 def test_markdown_says_what_is_broken() -> None:
     text = markdown(report())
-    assert "4 limits held against 1 row: 1 broken, 1 not judged" in text
+    assert "4 limits checked on 1 row: 1 broken, 1 not judged" in text
     assert "| max\\_proven\\_eps | toy | **broken** | 1 |" in text
     assert "no twin of toy" in text
     assert quoted("a\nb $x$") == "a b \\$x\\$"
@@ -100,7 +100,7 @@ def test_a_report_holds_only_if_everything_does() -> None:
     assert not report().holds
     easy = CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [subject()], {})
     assert easy.holds
-    assert easy.summary == "1 limit held against 1 row: all hold"
+    assert easy.summary == "1 limit checked on 1 row: all hold"
 
 
 def test_attacks_that_nobody_chose_are_warned_of() -> None:

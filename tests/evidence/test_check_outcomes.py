@@ -1,4 +1,4 @@
-"""Limits held against subjects: what holds, what is broken, and what nobody can say."""
+"""Limits checked on subjects: which hold, which are broken, and which cannot be judged."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def test_rows_are_chosen_by_defense_and_epsilon() -> None:
     assert len(found(eps=(1,))) == 2  # click-rr is the same for every epsilon
     assert len(found(defenses=("published",), eps=(1, 2))) == 4
     assert len(found(defenses=("none", "click-rr:eps=1"))) == 2
-    with pytest.raises(UsageError, match="3 is no epsilon of this comparison; expected of 1, 2"):
+    with pytest.raises(UsageError, match="3 is not an epsilon of this comparison; expected one of 1, 2"):
         found(eps=(3,))
-    with pytest.raises(UsageError, match="nothing but no defense"):
+    with pytest.raises(UsageError, match="only the runs without a defense"):
         found(results=ROWS[:1])
     left = [{"learner": "fpdgd", "defense": "metric-rr:eps=1", "why": "it has no metric stage"}]
     with pytest.raises(UsageError, match="left out: it has no metric stage"):
@@ -106,7 +106,7 @@ def test_rows_are_chosen_by_defense_and_epsilon() -> None:
 
 
 def test_why_there_is_no_audit() -> None:
-    assert found(config={"audit": False})[0].no_audit == "the comparison was made without audits"
+    assert found(config={"audit": False})[0].no_audit == "the comparison ran without audits"
     left = [{"learner": "foltr-es", "defense": "audit", "why": "it sends metrics"}]
     assert found(left_out=left)[-1].no_audit == "it sends metrics"
 

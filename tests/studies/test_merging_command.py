@@ -31,7 +31,7 @@ def test_tables(data: tuple[str, ...]) -> None:
         "M_21S",
         "(.752)",
         "(.761)",
-        "chosen hyper-parameters",
+        "selected hyper-parameters",
         "weights of M_2",
         "merged models beat",
     ):
@@ -64,7 +64,7 @@ def test_a_folder_is_replaced_only_if_asked(data: tuple[str, ...], tmp_path: Pat
     assert sorted(files(tmp_path)) == ["categories.png", "importances.png", "results.json"]
     (tmp_path / "mine.txt").write_text("")
     error = run("merge", *options, "--overwrite").one_error()
-    assert "holds 'mine.txt', which is no part of a merging study" in error
+    assert "holds 'mine.txt', which is not a file of a merging study" in error
 
 
 @pytest.mark.parametrize("package", ["lightgbm", "optuna"])
@@ -106,7 +106,7 @@ def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tup
     assert wrong.code == 2
     assert "expected a whole number, the category" in wrong.one_error()
     assert (
-        "--category: 4; no document is of it (known: 3, 5, 8)"
+        "--category: 4; no document has it (known: 3, 5, 8)"
         in run("merge", *data, "--category", "4").one_error()
     )
 

@@ -128,9 +128,9 @@ def test_d_merge_takes_the_ends_of_the_remaining_queries(case: Case, trained_on:
     counts = case.counts.relevant
     remaining = divided(case, "exclusive", 0).remaining
     found = merge_queries(remaining, counts[:, 0], trained_on)
-    assert found.asked == (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
+    assert found.wanted == (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
     for client, queries in enumerate(found.clients):
-        assert queries.size == min(found.asked[client], remaining.size)
+        assert queries.size == min(found.wanted[client], remaining.size)
         assert set(queries.tolist()) <= set(remaining.tolist())
         left = counts[np.setdiff1d(remaining, queries), 0]
         if queries.size and left.size:
@@ -144,7 +144,7 @@ def test_d_merge_by_hand() -> None:
     relevant = np.array([5, 1, 3, 1, 9, 2])
     found = merge_queries(np.array([0, 1, 2, 3, 5]), relevant, (5, 4))
     assert [queries.tolist() for queries in found.clients] == [[1, 3], [0, 2]]
-    assert found.asked == (2, 2)
+    assert found.wanted == (2, 2)
 
 
 @pytest.mark.parametrize("category", [0, 1])

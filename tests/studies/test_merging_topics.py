@@ -93,7 +93,7 @@ def test_normalised_data_have_no_categories() -> None:
 
 def test_unknown_category() -> None:
     topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
-    with pytest.raises(UsageError, match=r"^--category: 6; no document is of it \(known: 5, 7, 9, 11\)$"):
+    with pytest.raises(UsageError, match=r"^--category: 6; no document has it \(known: 5, 7, 9, 11\)$"):
         topics.place(6)
 
 

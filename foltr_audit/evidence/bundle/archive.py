@@ -1,8 +1,8 @@
-"""The one form of a bundle's zip file: stored entries in order of name, the manifest last.
+"""The canonical form of a bundle's zip file: stored entries in order of name, the manifest last.
 
-Nothing is compressed, so an archive is never much smaller than what it unpacks to, and the same content
-has the same bytes whatever library compresses elsewhere; the large files of a bundle are compressed already.
-There are no times, owners or comments in it.
+Nothing is compressed. So an archive is about as large as its contents, and the same contents give the same
+bytes with every version of zlib; the large files of a bundle are compressed already. The archive has no
+times, owners or comments.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import IO, cast
 CHUNK = 2**20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
-_ZIP64 = 2**31 - 2**20  # longer entries get longer fields
+_ZIP64 = 2**31 - 2**20  # longer entries get ZIP64 fields; the margin covers a file that still grows
 
 
 def entry(name: str) -> zipfile.ZipInfo:
-    """The header of a file."""
+    """The zip header of a file."""
     info = zipfile.ZipInfo(name, _EPOCH)
     info.create_system = _UNIX
     info.external_attr = (stat.S_IFREG | 0o644) << 16
@@ -32,7 +32,7 @@ def entry(name: str) -> zipfile.ZipInfo:
 
 
 class BundleWriter:
-    """Writes entries one after the other, in pieces; `writing` makes it."""
+    """Writes entries one after the other, in chunks; create it with `writing`."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         """Write to an open archive."""
@@ -41,12 +41,12 @@ class BundleWriter:
     @classmethod
     @contextmanager
     def writing(cls, stream: IO[bytes] | BufferedIOBase) -> Iterator[BundleWriter]:
-        """A writer to a stream that can go back; the list of entries is written at the end."""
+        """A writer to a seekable stream; the list of entries is written at the end."""
         with zipfile.ZipFile(cast("IO[bytes]", stream), "w", zipfile.ZIP_STORED) as archive:
             yield cls(archive)
 
     def add(self, name: str, content: IO[bytes], size: int) -> tuple[int, str]:
-        """Pack what a stream of about `size` bytes holds; its true size and SHA-256 (hex)."""
+        """Pack the content of a stream of about `size` bytes; return its true size and SHA-256 (hex)."""
         digest, total = hashlib.sha256(), 0
         with self._archive.open(entry(name), "w", force_zip64=size > _ZIP64) as into:
             while piece := content.read(CHUNK):
@@ -57,7 +57,7 @@ class BundleWriter:
 
 
 def write_files(stream: IO[bytes], root: Path, names: Iterable[str]) -> None:
-    """The archive of some files of a folder, in the given order."""
+    """Write the archive of some files of a folder, in the given order."""
     with BundleWriter.writing(stream) as writer:
         for name in names:
             path = root / name
@@ -66,7 +66,7 @@ def write_files(stream: IO[bytes], root: Path, names: Iterable[str]) -> None:
 
 
 def digest_of(stream: IO[bytes]) -> str:
-    """SHA-256 (hex) of the rest of a stream, read in pieces."""
+    """SHA-256 (hex) of the rest of a stream, read in chunks."""
     digest = hashlib.sha256()
     while piece := stream.read(CHUNK):
         digest.update(piece)

@@ -1,4 +1,4 @@
-"""Which files of a comparison or of Runs go into a bundle, and which are left out."""
+"""Selects the files of a comparison or of Runs that go into a bundle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
 from foltr_audit.utils.reading import file_bytes, json_table
 
 CellName = tuple[Any, ...]
-"""What names a cell in the results of a comparison: chain, learner, click model and repetition."""
+"""The name of a cell in the results of a comparison: chain, learner, click model and repetition."""
 
 _FAILED = ("defense", "learner", "click_model", "run")
 
@@ -33,8 +33,8 @@ class BundleSource:
     """A file to pack.
 
     Attributes:
-        path: where it is.
-        sha256: what its content must be, where another file says so.
+        path: its place on disk.
+        sha256: the hash that its content must have, if another file names it.
     """
 
     path: Path
@@ -43,14 +43,14 @@ class BundleSource:
 
 @dataclass
 class BundleContents:
-    """What goes into a bundle.
+    """The contents of a bundle.
 
     Attributes:
-        kind: of the folder.
+        kind: the kind of the folder.
         lists, trace: as in the manifest.
-        files: by name in the bundle.
-        specs: hash by the name of the Spec's file.
-        unfinished: what is missing, in words; a bundle of it is partial.
+        files: the files by their name in the bundle.
+        specs: the hash of each Spec by the name of its file.
+        unfinished: what is missing, in words; if anything is, the bundle is partial.
     """
 
     kind: Kind
@@ -65,32 +65,34 @@ class BundleContents:
         self.files |= {name: BundleSource(root / name) for name in names}
 
     def add_if_there(self, root: Path, *names: str) -> None:
-        """The same, of those that exist."""
+        """Pack the files that exist."""
         self.add(root, *(name for name in names if (root / name).is_file()))
 
 
 def contents_of(path: Path, *, with_trace: bool, without_lists: bool) -> BundleContents:
-    """What is packed of a folder.
+    """The files of a folder that are packed.
 
     Raises:
-        UsageError: no such folder, neither a comparison nor Runs, or an option that it cannot be packed with.
+        UsageError: the folder does not exist, is neither a comparison nor Runs, or does not fit the options.
         TraceError: it is damaged.
     """
     if (path / INDEX).is_file():
         if with_trace:
             raise UsageError(
-                f"--with-trace: {path} is a comparison, which keeps no traces; record one cell with "
+                f"--with-trace: {path} is a comparison, which stores no traces; record one cell with "
                 "attack --config SPEC --out DIR and pack that"
             )
         return _of_comparison(ComparisonFolder.open(path), lists=not without_lists)
     if without_lists:
-        raise UsageError(f"--without-lists: {path} is no comparison; only their cells hold judged lists")
+        raise UsageError(
+            f"--without-lists: {path} is not a comparison; only cells of comparisons hold judged lists"
+        )
     return _of_runs(path, with_trace=with_trace)
 
 
 def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
     found = BundleContents("comparison", lists=lists)
-    _ = folder.grid  # a damaged one is refused
+    _ = folder.grid  # refuses a damaged grid
     found.add(folder.path, GRID, INDEX)
     found.add_if_there(folder.path, RESULTS)
     cells = folder.cells()
@@ -104,7 +106,7 @@ def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
     if not (folder.path / RESULTS).is_file():
         found.unfinished.append(f"there is no {RESULTS}")
     elif unexplained:
-        del found.files[RESULTS]  # of an earlier and smaller grid
+        del found.files[RESULTS]  # they are of an earlier, smaller grid
     return found
 
 
@@ -122,7 +124,7 @@ def _add_cell(found: BundleContents, folder: ComparisonFolder, spec: Spec) -> No
 
 
 def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:
-    """Finished cells that were trained to choose a sensitivity; no index names them."""
+    """Finished cells that were trained to choose a sensitivity; the index does not name them."""
     for path in sorted((folder.path / CELLS).glob(f"*/{FACTS}")):
         spec = RunFolder(path.parent).spec
         if spec.attack is None and spec.audit is None:
@@ -130,7 +132,7 @@ def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:
 
 
 def failures(path: Path) -> list[tuple[CellName, str]]:
-    """The cells that could not be run, by `failed_key`, and why; as the results of a comparison say.
+    """The cells that failed to run, by `failed_key`, and why, from the results of a comparison.
 
     Raises:
         TraceError: the results are damaged.
@@ -146,12 +148,12 @@ def failures(path: Path) -> list[tuple[CellName, str]]:
 
 
 def failed_key(spec: Spec) -> CellName:
-    """What names a cell in the `failed` rows of a comparison's results."""
+    """The name of a cell in the `failed` rows of a comparison's results."""
     return "+".join(spec.defense), spec.train.learner, spec.train.click_model, spec.repetition
 
 
 def missing_cells(folder: ComparisonFolder) -> list[CellPlan]:
-    """Cells of the last grid that are not finished."""
+    """The cells of the current grid that are not finished."""
     return [cell for cell in folder.cells() if not folder.done(cell.spec)]
 
 
@@ -194,7 +196,7 @@ def _fresh(run: RunReader) -> dict[str, Trace]:
 
 
 def _add_trace(found: BundleContents, inside: str, trace: Trace) -> None:
-    """The observed side of a trace: its truth stays where it is."""
+    """Add the observed side of a trace; its truth is never packed."""
     found.files[f"{inside}/{HEADER}"] = BundleSource(trace.folder / HEADER, trace.trace_id)
     for part in trace.parts:
         marker = marker_name(part.index)

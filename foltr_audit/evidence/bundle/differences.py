@@ -1,4 +1,4 @@
-"""What differs between stored and recomputed values: tables as in JSON, and arrays, number by number."""
+"""Finds the differences between stored and recomputed tables and arrays, number by number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
-"""How far numbers may be apart where versions or machines differ."""
+"""Tolerances where versions or machines differ: sums in another order change the last digits only."""
 
 MOST_NAMED = 5
 OTHER_BYTES = "the same values in other bytes"
@@ -18,13 +18,13 @@ _MISSING = object()
 
 
 class NumericTolerance(NamedTuple):
-    """Numbers agree if they are at most `absolute`, or `relative` times the larger one, apart."""
+    """Numbers agree if they differ by at most `absolute`, or by `relative` times the larger one."""
 
     relative: float
     absolute: float
 
     def agree(self, a: float, b: float) -> bool:
-        """Whether two numbers do; NaN agrees with NaN."""
+        """Whether two numbers agree; NaN agrees with NaN."""
         if math.isnan(a) or math.isnan(b):
             return math.isnan(a) and math.isnan(b)
         return math.isclose(a, b, rel_tol=self.relative, abs_tol=self.absolute)
@@ -38,7 +38,7 @@ ACROSS_VERSIONS = NumericTolerance(RELATIVE, ABSOLUTE)
 
 
 def table_differences(stored: Any, found: Any, tolerance: NumericTolerance, where: str = "") -> Iterator[str]:
-    """Where two values as in JSON differ, one line each."""
+    """The differences of two JSON values, one line each."""
     if isinstance(stored, Mapping) and isinstance(found, Mapping):
         for name in {**stored, **found}:
             inner = f"{where}.{name}" if where else str(name)
@@ -60,7 +60,7 @@ def _same(stored: Any, found: Any, tolerance: NumericTolerance) -> bool:
 
 
 def _is_float(*values: Any) -> bool:
-    """Whether all are numbers, and one of them is no whole one; whole numbers must be equal."""
+    """Whether all are numbers and at least one is a float; integers must be equal."""
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return numbers and any(isinstance(value, float) for value in values)
 
@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 def array_differences(
     stored: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]], tolerance: NumericTolerance
 ) -> Iterator[str]:
-    """Where arrays of the same names differ, one line for each."""
+    """The differences of arrays with the same names, one line for each array."""
     for name in {**stored, **found}:
         if name not in stored or name not in found:
             yield f"{name}: only {'stored' if name in stored else 'found'}"
@@ -103,12 +103,12 @@ def _agree(a: NDArray[Any], b: NDArray[Any], tolerance: NumericTolerance) -> NDA
         near = np.abs(a - b) <= np.maximum(
             tolerance.absolute, tolerance.relative * np.maximum(np.abs(a), np.abs(b))
         )
-    finite = np.isfinite(a) & np.isfinite(b)
+    finite = np.isfinite(a) & np.isfinite(b)  # else inf would be near everything: the tolerance is inf too
     return np.asarray((near & finite) | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
-def named(differences: Iterator[str]) -> list[str]:
-    """The first few differences, and how many more there are."""
+def first_lines(differences: Iterator[str]) -> list[str]:
+    """The first few differences, and the number of the others."""
     found = list(differences)
     more = len(found) - MOST_NAMED
     return found[:MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])

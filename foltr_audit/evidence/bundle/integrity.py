@@ -1,4 +1,4 @@
-"""One check of a bundle, and those that every bundle goes through before its results are looked at."""
+"""The outcome of a check, and the checks that every bundle passes before its results are read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FOREIGN = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
     FoltrAuditError,
 )
-"""What values of any kind in a foreign file may raise where they are used."""
+"""Errors that arbitrary values in an untrusted file may raise where they are used."""
 
 
 @dataclass(frozen=True)
 class BundleCheck:
-    """What came of one check.
+    """The outcome of one check.
 
     Attributes:
         name: what was checked.
-        state: `holds`; `fails`; `not possible`: something that it needs is not here; `skipped`: as asked for.
-        found: what there is to say, a line each.
+        state: `holds`; `fails`; `not possible`: something that it needs is missing; `skipped`: by request.
+        found: the findings, a line each.
     """
 
     name: str
@@ -41,36 +41,39 @@ class BundleCheck:
     found: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Foreign names and texts reach a terminal in printable characters only."""
+        """Replace control characters: findings quote untrusted names, and a terminal would obey them."""
         object.__setattr__(self, "found", tuple(printable(line) for line in self.found))
 
     @classmethod
     def of(cls, name: str, problems: Iterable[str], otherwise: str = "") -> BundleCheck:
-        """A check that holds unless there are problems; `otherwise` says what holds."""
+        """A check that fails if there are problems; `otherwise` is its finding if there are none."""
         found = tuple(problems)
         return cls(name, "fails" if found else "holds", found or ((otherwise,) if otherwise else ()))
 
 
 class CheckUnavailableError(FoltrAuditError):
-    """A check needs something that is not here."""
+    """A check needs something that this machine does not have."""
 
 
 def guarded(name: str, check: Callable[[], BundleCheck], *, here: bool = False) -> BundleCheck:
-    """The check, or what foreign values made of it; `here`: what goes wrong is for want of this machine."""
+    """Run a check, and turn errors of untrusted values into its outcome.
+
+    With `here`, an error of ours means that this machine cannot do the check, not that the bundle is wrong.
+    """
     try:
         with warnings.catch_warnings():
             if not here:
-                warnings.simplefilter("ignore")  # of numbers that no cell of ours has
+                warnings.simplefilter("ignore")  # caused by values that no cell of ours contains
             return check()
     except (CheckUnavailableError, MemoryError) as error:
-        return BundleCheck(name, "not possible", (said(error),))
+        return BundleCheck(name, "not possible", (error_line(error),))
     except FOREIGN as error:
         own = here and isinstance(error, FoltrAuditError)
-        return BundleCheck(name, "not possible" if own else "fails", (said(error),))
+        return BundleCheck(name, "not possible" if own else "fails", (error_line(error),))
 
 
-def said(error: BaseException) -> str:
-    """An error on foreign values as one line."""
+def error_line(error: BaseException) -> str:
+    """An error as one line."""
     text = " ".join(str(error).split())
     return text[:400] if isinstance(error, FoltrAuditError) else f"{type(error).__name__}: {text[:400]}"
 
@@ -81,24 +84,24 @@ def printable(line: str) -> str:
 
 
 def check_files(bundle: BundleFolder) -> BundleCheck:
-    """Whether every file is there with its hash, and none beside them."""
+    """Check that every file is present with its hash, and that there are no others."""
     manifest = bundle.manifest
     size = sum(file.size for file in manifest.files.values())
     return BundleCheck.of(
         "files",
         bundle.problems,
-        f"{len(manifest.files)} files, {size:,} bytes: every SHA-256 is right, none is missing or extra",
+        f"{len(manifest.files)} files, {size:,} bytes: every SHA-256 is right, no file is missing or extra",
     )
 
 
 def check_specs(bundle: BundleFolder) -> BundleCheck:
-    """Whether each Spec is canonical, hashes to the name of its folder, and is the one of the manifest."""
+    """Check that each Spec is canonical, hashes to the name of its folder, and is in the manifest."""
     manifest = bundle.manifest
     named = {name for name in manifest.files if name.rpartition("/")[2] == SPEC}
-    problems = [f"{name}: named as a Spec, and is none" for name in manifest.specs.keys() - named]
+    problems = [f"{name}: listed as a Spec, but has another name" for name in manifest.specs.keys() - named]
     for name in sorted(named):
         problems += _spec_problems(bundle.root / name, name, manifest.specs.get(name))
-    return BundleCheck.of("Specs", problems, f"{len(named)}, each hashes to its name")
+    return BundleCheck.of("Specs", problems, f"{len(named)} Specs, each hashes to its name")
 
 
 def _spec_problems(path: Path, name: str, digest: str | None) -> list[str]:
@@ -113,5 +116,5 @@ def _spec_problems(path: Path, name: str, digest: str | None) -> list[str]:
     try:
         spec = Spec.from_toml(content.decode("utf-8"), name)
     except (UsageError, UnicodeDecodeError) as error:
-        return [said(error)]
+        return [error_line(error)]
     return [] if spec.hash == digest else [f"{name}: not in the canonical form of a Spec"]

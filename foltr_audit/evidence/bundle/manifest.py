@@ -1,4 +1,4 @@
-"""`manifest.json`: what a bundle holds, file by file, and what it was packed with."""
+"""`manifest.json`: the files of a bundle, and the versions that it was packed with."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class BundleEntry(SpecTable):
 
 
 class BundleManifest(SpecTable):
-    """What a bundle holds.
+    """The manifest of a bundle.
 
     Attributes:
-        kind: the folder that was packed: a comparison, one Run, or the folder of a plan's Runs.
-        partial: something of it was not finished.
-        lists: the judged lists, with the clicks of simulated users, are in it (comparisons).
-        trace: the observed traces are in it (Runs); the truth of a trace never is.
-        versions: what it was packed with, see `versions`.
-        specs: hash of each Spec, by the name of its file.
-        files: every file but this one.
+        kind: what was packed: a comparison, one Run, or the folder of a plan's Runs.
+        partial: whether the folder was unfinished.
+        lists: whether it contains the judged lists, with the clicks of simulated users (comparisons).
+        trace: whether it contains the observed traces (Runs); it never contains their truth.
+        versions: the versions that it was packed with, see `versions`.
+        specs: the hash of each Spec, by the name of its file.
+        files: every file except the manifest.
     """
 
     schema_: Literal["foltr-audit/bundle/1"] = Field("foltr-audit/bundle/1", alias="schema")
@@ -52,20 +52,20 @@ class BundleManifest(SpecTable):
 
     @property
     def text(self) -> str:
-        """The one JSON form that it is stored in."""
+        """The canonical JSON form, in which it is stored."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True) + "\n"
 
     @property
     def runs(self) -> dict[str, str]:
-        """Hash of each Spec, by the folder of its cell or Run; `` for the bundle itself."""
+        """The hash of each Spec, by the folder of its cell or Run; the empty name is the bundle itself."""
         return {name.removesuffix(SPEC).rstrip("/"): digest for name, digest in self.specs.items()}
 
     @classmethod
     def parse(cls, content: bytes, where: str) -> BundleManifest:
-        """The manifest of a file's content.
+        """Parse the content of a manifest.
 
         Raises:
-            TraceError: it is none, of another schema, or not in its one form.
+            TraceError: it is not a manifest, has another schema, or is not in canonical form.
         """
         table = json_table(content, f"{where}: {NAME}", TraceError)
         try:
@@ -73,5 +73,5 @@ class BundleManifest(SpecTable):
         except ValidationError as error:
             raise TraceError(f"{where}: {NAME}: {first_problem(error, None)}") from error
         if manifest.text.encode() != content:
-            raise TraceError(f"{where}: {NAME}: not written as foltr-audit writes it")
+            raise TraceError(f"{where}: {NAME}: not in the form that foltr-audit writes")
         return manifest

@@ -1,9 +1,9 @@
-"""Packs a comparison or Runs into one file: Specs, results, what cells found, hashes and versions.
+"""Packs a comparison or Runs into one file: Specs, results, findings of cells, hashes and versions.
 
-What is packed is what it takes to check the results: of a comparison every cell's facts and arrays, whose
-judged lists hold the clicks of simulated users. These are no secret to anybody who has the data, for the
-Spec beside them draws them again; `lists=False` leaves them out for data that are not public. Of a trace,
-the observed side at most: its truth is never packed.
+The bundle contains what is needed to check the results. For a comparison that is every cell's facts and
+arrays, whose judged lists hold the clicks of simulated users. Whoever has the data can draw these clicks
+again from the Spec; `without_lists` leaves them out for data that are not public. A trace is packed without
+its truth, and only on request.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was packed.
+    """A packed bundle.
 
     Attributes:
         path: the file.
-        sha256: of the whole file (hex).
-        size: in bytes.
-        manifest: what it holds.
+        sha256: hash of the whole file (hex).
+        size: its size in bytes.
+        manifest: its manifest.
         unfinished: what is missing in it, in words.
     """
 
@@ -70,10 +70,10 @@ def pack(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Bundle:
-    """Pack a folder that `compare`, `attack`, `audit` or `train` has made; the same folder, the same bytes.
+    """Pack a folder of `compare`, `attack`, `audit` or `train`; the same folder gives the same bytes.
 
     Raises:
-        UsageError: nothing to pack, an unfinished folder without `partial`, a file in the way or no .zip.
+        UsageError: the folder is missing, or unfinished without `partial`; the path exists or is not a .zip.
         TraceError: the folder is damaged.
         FoltrAuditError: the bundle cannot be written.
     """
@@ -81,8 +81,8 @@ def pack(
     contents = contents_of(folder, with_trace=with_trace, without_lists=without_lists)
     if contents.unfinished and not partial:
         raise UsageError(
-            f"{folder}: unfinished: {contents.unfinished[0]}; end it with --resume, "
-            "or give --partial to pack what is there"
+            f"{folder}: unfinished: {contents.unfinished[0]}; finish it with --resume, "
+            "or give --partial to pack the finished part"
         )
     with writing(to), atomic_files.whole_file(to) as stream:
         manifest = _write(contents, stream, progress)
@@ -99,11 +99,11 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
     if to.suffix.lower() != ".zip":
         raise UsageError(f"--to: {to}; expected a name that ends in .zip")
     if to.exists() and not overwrite:
-        raise UsageError(f"--to: {to} is there already; give --overwrite to replace it")
+        raise UsageError(f"--to: {to} exists; give --overwrite to replace it")
     if not to.parent.is_dir():
         raise UsageError(f"--to: {to.parent}: no such folder")
     if to.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"--to: {to} is inside of {folder}; expected a place beside it")
+        raise UsageError(f"--to: {to} is inside {folder}; expected a path outside of it")
 
 
 def _write(contents: BundleContents, stream: BufferedIOBase, progress: Progress) -> BundleManifest:
@@ -136,5 +136,5 @@ def _add(writer: BundleWriter, name: str, source: BundleSource) -> BundleEntry:
     except PermissionError as error:
         raise FoltrAuditError(f"{source.path}: cannot be read: {error.strerror}") from error
     if source.sha256 is not None and digest != source.sha256:
-        raise TraceError(f"{source.path}: damaged: not the content that its folder names")
+        raise TraceError(f"{source.path}: damaged: its SHA-256 is not the recorded one")
     return BundleEntry(size=size, sha256=digest)

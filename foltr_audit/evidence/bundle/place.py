@@ -1,4 +1,4 @@
-"""Where the data of a bundle's Specs are on this machine, and whether they are the same data."""
+"""Finds the data of a bundle's Specs on this machine, and checks that they are the same data."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 @dataclass
 class DataLocator:
-    """Finds data and makes studies of them; the last data set is kept at hand.
+    """Finds data and creates runners for them; the last data set stays in memory.
 
     Attributes:
-        data: where the data are, other than the Specs say; synthetic data are made anyway.
+        data: the path of the data if it is not that of the Specs; synthetic data are generated in any case.
     """
 
     data: str | None = None
     _last: tuple[tuple[DataSpec, int], Collection] | None = field(default=None, repr=False)
 
-    def study(
+    def runner(
         self, spec: Spec, fingerprint: str | None, progress: Progress = SILENT, *, with_undefended: bool
     ) -> Runner:
-        """A study on the data of a Spec, which must have a fingerprint if one is given.
+        """A runner on the data of a Spec, which must have the fingerprint if one is given.
 
         Raises:
-            NotPossibleError: they are not here, or other data.
+            CheckUnavailableError: the data are not on this machine, or are other data.
         """
         collection = self._collection(spec)
         if fingerprint is not None and collection.fingerprint != fingerprint:
             raise CheckUnavailableError(
-                f"{self.data or spec.data.source}: other data than the bundle's: "
+                f"{self.data or spec.data.source}: not the data of the bundle: "
                 f"fingerprint {collection.fingerprint[:12]}, expected {fingerprint[:12]}"
             )
         return Runner(progress, collection, with_undefended=with_undefended)
@@ -46,7 +46,7 @@ class DataLocator:
     def _collection(self, spec: Spec) -> Collection:
         key = (spec.data, spec.seed)
         if self._last is None or self._last[0] != key:
-            self._last = None
+            self._last = None  # frees the old data before the new ones are loaded
             self._last = (key, self._load(spec))
         return self._last[1]
 
@@ -57,7 +57,7 @@ class DataLocator:
         for what, path in (("data", data.source), ("intents", data.intents), ("init", spec.train.init)):
             if path is not None and not path.startswith(f"{SYNTHETIC}:") and not _is_there(path):
                 raise CheckUnavailableError(
-                    f"{what} {path!a}: not here; --data PATH names another place of the data"
+                    f"{what} {path!a}: not on this machine; --data PATH names another path of the data"
                 )
         try:
             collection = load_collection(data, spec.seed)
@@ -66,14 +66,14 @@ class DataLocator:
         return replace(collection, source=spec.data.source) if moved else collection
 
 
-def refuse_vain_place(data: str | None, specs: Sequence[Spec]) -> None:
-    """Refuse a place of data that no Spec reads.
+def refuse_unused_path(data: str | None, specs: Sequence[Spec]) -> None:
+    """Refuse a path of data that no Spec reads.
 
     Raises:
         UsageError: all data are synthetic.
     """
     if data is not None and all(_is_synthetic(spec.data) for spec in specs):
-        raise UsageError(f"--data: {data}: the data of this bundle are synthetic; expected no other place")
+        raise UsageError(f"--data: {data}: the data of this bundle are synthetic; expected no path")
 
 
 def _is_synthetic(data: DataSpec) -> bool:
@@ -81,7 +81,7 @@ def _is_synthetic(data: DataSpec) -> bool:
 
 
 def _is_there(path: str) -> bool:
-    """Whether it is a folder or plain file: a foreign Spec shall not make us read a device."""
+    """Whether a path is a folder or plain file: an untrusted Spec must not make us read a device."""
     try:
         return Path(path).is_dir() or Path(path).is_file()
     except (OSError, ValueError):

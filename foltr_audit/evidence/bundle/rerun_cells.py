@@ -1,4 +1,4 @@
-"""Re-runs cells of a comparison and holds what they find against what is stored."""
+"""Re-runs cells of a comparison and compares their findings with the stored ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foltr_audit.evidence.bundle.differences import (
     OTHER_BYTES,
     NumericTolerance,
     array_differences,
-    named,
+    first_lines,
     table_differences,
 )
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
@@ -35,10 +35,10 @@ class CellTask(NamedTuple):
     """A cell to re-run.
 
     Attributes:
-        number: which of them it is.
+        number: its position among the cells to re-run.
         spec: its Spec as a plain table.
-        fingerprint: of its data.
-        data: another place of the data.
+        fingerprint: the fingerprint of its data.
+        data: the path of the data, if not that of the Spec.
     """
 
     number: int
@@ -48,13 +48,13 @@ class CellTask(NamedTuple):
 
 
 class CellRerun(NamedTuple):
-    """What a worker sends back: the files of a cell, or why there are none.
+    """What a worker returns: the files of a cell, or why there are none.
 
     Attributes:
-        number: which of the cells it is.
-        files: what it found.
-        missing: what is not here that it needs.
-        problem: why it could not be run.
+        number: the position of the cell among those to re-run.
+        files: its files by name.
+        missing: what the cell needs and this machine does not have.
+        problem: why the cell could not run.
     """
 
     number: int
@@ -64,13 +64,13 @@ class CellRerun(NamedTuple):
 
 
 class CellComparison(NamedTuple):
-    """A cell beside its stored form.
+    """The comparison of a re-run cell with its stored form.
 
     Attributes:
-        spec: the cell.
-        missing: why it could not be re-run; then it was not compared.
-        problems: what differs.
-        same_bytes: every file is the same byte for byte.
+        spec: the Spec of the cell.
+        missing: why it could not be re-run; then it is not compared.
+        problems: the differences.
+        same_bytes: whether every file is the same byte for byte.
     """
 
     spec: Spec
@@ -79,21 +79,21 @@ class CellComparison(NamedTuple):
     same_bytes: bool = False
 
 
-_KEPT: dict[str | None, DataLocator] = {}
-"""The last data of this process."""
+_LOCATORS: dict[str | None, DataLocator] = {}
+"""The data of this process, by their path: a worker loads them once for all its cells."""
 
 
-def work(piece: CellTask) -> CellRerun:
+def rerun(task: CellTask) -> CellRerun:
     """Re-run one cell in a worker process."""
-    spec = Spec.parse(piece.spec, "")
-    place = _KEPT.setdefault(piece.data, DataLocator(piece.data))
+    spec = Spec.parse(task.spec, "")
+    locator = _LOCATORS.setdefault(task.data, DataLocator(task.data))
     try:
-        study = place.study(spec, piece.fingerprint, with_undefended=False)
-        return CellRerun(piece.number, run_cell(spec, study))
+        runner = locator.runner(spec, task.fingerprint, with_undefended=False)
+        return CellRerun(task.number, run_cell(spec, runner))
     except CheckUnavailableError as error:
-        return CellRerun(piece.number, {}, missing=str(error))
+        return CellRerun(task.number, {}, missing=str(error))
     except FoltrAuditError as error:
-        return CellRerun(piece.number, {}, problem=f"cannot be run: {error}")
+        return CellRerun(task.number, {}, problem=f"cannot be run: {error}")
 
 
 class CellRerunner:
@@ -101,9 +101,9 @@ class CellRerunner:
 
     Attributes:
         folder: the comparison.
-        lists: whether the cells' arrays are in it.
-        data: another place of the data.
-        tolerance: within which numbers must agree.
+        lists: whether it contains the arrays of the cells.
+        data: the path of the data, if not that of the Specs.
+        tolerance: the tolerance of numbers.
     """
 
     def __init__(self, root: Path, *, lists: bool, data: str | None, tolerance: NumericTolerance) -> None:
@@ -112,16 +112,16 @@ class CellRerunner:
         self.data = data
         self.tolerance = tolerance
 
-    def compared(
+    def compare(
         self, specs: Sequence[Spec], workers: Workers, into: Path, progress: Progress = SILENT
     ) -> list[CellComparison]:
-        """Each cell beside its stored form, in order; what they found is stored in the comparison `into`."""
-        pieces = [
+        """Re-run cells into the comparison `into`, and compare each with its stored form, in order."""
+        tasks = [
             CellTask(i, spec.table(), self._fingerprint(spec), self.data) for i, spec in enumerate(specs)
         ]
         found: dict[int, CellComparison] = {}
-        with progress.task("re-run", len(pieces)) as tick:
-            for again in workers.results(work, pieces) if pieces else ():
+        with progress.task("re-run", len(tasks)) as tick:
+            for again in workers.results(rerun, tasks) if tasks else ():
                 spec = specs[again.number]
                 found[again.number] = self._compare(spec, again)
                 if again.files:
@@ -140,7 +140,7 @@ class CellRerunner:
             return CellComparison(spec, again.missing, (again.problem,) if again.problem else ())
         if self._same_bytes(spec, again.files):
             return CellComparison(spec, same_bytes=True)
-        problems = named(self._differences(spec, again.files))
+        problems = first_lines(self._differences(spec, again.files))
         if not problems and self.tolerance == EXACT:
             problems = [OTHER_BYTES]
         return CellComparison(spec, problems=tuple(problems))

@@ -1,4 +1,4 @@
-"""Re-runs Runs and holds their models, traces and results against what is stored."""
+"""Re-runs Runs and compares their models, traces and results with the stored ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foltr_audit.evidence.bundle.differences import (
     EXACT,
     NumericTolerance,
     array_differences,
-    named,
+    first_lines,
     table_differences,
 )
 from foltr_audit.evidence.bundle.integrity import BundleCheck, CheckUnavailableError
@@ -39,8 +39,8 @@ from foltr_audit.utils.reading.parquet import parquet_frame
 REPORTS: dict[str, type[AttackReport | AuditReport | TrainReport]] = {
     report.SCHEMA: report for report in (AttackReport, AuditReport, TrainReport)
 }
-BESIDE = ("published",)
-"""What stands in results beside a report, and comes from a preset."""
+FROM_PRESET = ("published",)
+"""Fields of the results that come from a preset, not from a report."""
 
 
 class RunRerunner:
@@ -48,10 +48,10 @@ class RunRerunner:
 
     Attributes:
         root: the unpacked bundle.
-        manifest: what it holds.
-        place: where the data are.
-        tolerance: within which numbers must agree.
-        cells: what was re-run so far.
+        manifest: its manifest.
+        data: finds the data.
+        tolerance: the tolerance of numbers.
+        results: the Runs that were re-run so far.
     """
 
     def __init__(
@@ -59,25 +59,23 @@ class RunRerunner:
     ) -> None:
         self.root = root
         self.manifest = manifest
-        self.place = DataLocator(data)
+        self.data = DataLocator(data)
         self.tolerance = tolerance
-        self.cells: dict[Spec, RunResult] = {}
+        self.results: dict[Spec, RunResult] = {}
         self._folders = {digest: name for name, digest in manifest.runs.items()}
 
-    def compared(
-        self, specs: Sequence[Spec], into: Path, progress: Progress = SILENT
-    ) -> list[CellComparison]:
-        """Each Run beside its stored form, in order; they are run into folders of `into`."""
-        return [self._compared(spec, into / spec.hash[:12], progress) for spec in specs]
+    def compare(self, specs: Sequence[Spec], into: Path, progress: Progress = SILENT) -> list[CellComparison]:
+        """Re-run Runs into folders of `into`, and compare each with its stored form, in order."""
+        return [self._rerun(spec, into / spec.hash[:12], progress) for spec in specs]
 
-    def _compared(self, spec: Spec, into: Path, progress: Progress) -> CellComparison:
+    def _rerun(self, spec: Spec, into: Path, progress: Progress) -> CellComparison:
         fingerprint = fingerprint_of(stored_results(self.root), spec.data.fold)
         try:
-            study = self.place.study(spec, fingerprint, progress, with_undefended=True)
+            runner = self.data.runner(spec, fingerprint, progress, with_undefended=True)
         except CheckUnavailableError as error:
             return CellComparison(spec, missing=str(error))
         try:
-            self.cells[spec] = study.run(spec, RunFolder.create(into, spec))
+            self.results[spec] = runner.run(spec, RunFolder.create(into, spec))
         except FoltrAuditError as error:
             return CellComparison(spec, problems=(f"cannot be run: {error}",))
         return self._compare(spec, into)
@@ -94,35 +92,37 @@ class RunRerunner:
         ]
         if not missing and not other:
             return CellComparison(spec, same_bytes=True)
-        problems = [f"{name}: not made again" for name in missing]
+        problems = [f"{name}: missing in the re-run" for name in missing]
         if self.tolerance == EXACT:
             problems += [f"{name}: other bytes{_first_number(here, again, name)}" for name in other]
         else:
             problems += list(_differences(here, again, other, self.tolerance))
-        return CellComparison(spec, problems=tuple(named(iter(problems))))
+        return CellComparison(spec, problems=tuple(first_lines(iter(problems))))
 
     def _names(self, inside: str) -> list[str]:
-        """The files of one Run, without what stands beside it in the folder of a single one."""
+        """The files of one Run, without the results in the folder of a single Run."""
         if inside:
             return [name for name in self.manifest.files if name.startswith(f"{inside}/")]
         return [name for name in self.manifest.files if name not in (RESULTS, ROUNDS)]
 
     def check_results(self, plan: Plan, into: Path) -> BundleCheck:
-        """Whether the results are those of the re-run Runs.
+        """Check that the results are those of the re-run Runs.
 
         Raises:
-            NotPossibleError: not all of the plan were re-run, or there are no results.
+            CheckUnavailableError: some Runs of the plan were not re-run, or there are no results.
         """
         stored = stored_results(self.root)
         if stored is None:
-            raise CheckUnavailableError("there are no results: the Runs were packed before their end")
-        if any(spec not in self.cells for spec in plan.specs):
             raise CheckUnavailableError(
-                f"the results are of {len(plan.specs)} Runs, and {len(self.cells)} were re-run; give --all"
+                "there are no results: the Runs were packed before they were finished"
             )
-        report = REPORTS[stored["schema"]].of(plan, [self.cells[spec] for spec in plan.specs])
+        if any(spec not in self.results for spec in plan.specs):
+            raise CheckUnavailableError(
+                f"the results are of {len(plan.specs)} Runs, and {len(self.results)} were re-run; give --all"
+            )
+        report = REPORTS[stored["schema"]].of(plan, [self.results[spec] for spec in plan.specs])
         check = compare_results(
-            self.root, report.json(), "what the re-run Runs give", self.tolerance, beside=BESIDE
+            self.root, report.json(), "what the re-run Runs give", self.tolerance, extra=FROM_PRESET
         )
         problems = list(self._rounds_problems(report, into))
         return BundleCheck("results", "fails", (*check.found, *problems)) if problems else check
@@ -137,13 +137,13 @@ class RunRerunner:
 
 
 def fingerprint_of(results: Mapping[str, Any] | None, fold: int) -> str | None:
-    """Fingerprint of a fold as results name it; None where they do not."""
+    """The fingerprint of a fold in the results; None if they do not name it."""
     folds = [] if results is None else results["dataset"]["folds"]
     return next((str(row["fingerprint"]) for row in folds if row["fold"] == fold), None)
 
 
 def _first_number(here: Path, again: Path, name: str) -> str:
-    """Where the models part."""
+    """The first difference of the models."""
     if name != MODEL:
         return ""
     return "".join(f": {line}" for line in _vector_differences(here, again, EXACT))
@@ -155,7 +155,7 @@ def _vector_differences(here: Path, again: Path, tolerance: NumericTolerance) ->
 
 
 def _differences(here: Path, again: Path, names: Sequence[str], tolerance: NumericTolerance) -> Iterator[str]:
-    """What is apart in files whose bytes differ."""
+    """The differences in files whose bytes differ."""
     traces = {name.removesuffix(f"/{HEADER}") for name in names if name.endswith(f"/{HEADER}")}
     traces |= {name.rpartition("/")[0] for name in names if "/part-" in name}
     traces |= {name.rpartition("/observed/")[0] for name in names if "/observed/" in name}

@@ -1,4 +1,4 @@
-"""Whether what a bundle of Runs holds fits together: plan, Specs, results and traces."""
+"""Checks whether the plan, Specs, results and traces in a bundle of Runs are consistent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.errors import TraceError
-from foltr_audit.evidence.bundle.differences import EXACT, named, table_differences
-from foltr_audit.evidence.bundle.integrity import FOREIGN, BundleCheck, said
+from foltr_audit.evidence.bundle.differences import EXACT, first_lines, table_differences
+from foltr_audit.evidence.bundle.integrity import FOREIGN, BundleCheck, error_line
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
@@ -20,7 +20,7 @@ from foltr_audit.utils.reading.arrays import read_array
 
 
 def stored_results(root: Path) -> dict[str, Any] | None:
-    """The results of a bundle of Runs; None where it has none."""
+    """The results of a bundle of Runs; None if it has none."""
     path = root / RESULTS
     return json_table(file_bytes(path, TraceError), RESULTS, TraceError) if path.is_file() else None
 
@@ -35,7 +35,7 @@ def plan_of(root: Path, manifest: BundleManifest) -> Plan:
 
 
 def check_runs(root: Path, manifest: BundleManifest) -> BundleCheck:
-    """Whether Runs are those of the plan, the results of that plan, and models and traces whole."""
+    """Check that Runs and results are those of the plan, and that models and traces are complete."""
     plan = plan_of(root, manifest)
     planned = {"" if manifest.kind == "run" else spec.hash[:12] for spec in plan.specs}
     problems = [f"{name or 'the Run'}: not in the plan" for name in sorted(manifest.runs.keys() - planned)]
@@ -46,22 +46,22 @@ def check_runs(root: Path, manifest: BundleManifest) -> BundleCheck:
         problems.append(f"{RESULTS}: missing")
     if results is not None:
         wanted = json_ready(plan.table())
-        problems += named(table_differences(results["config"], wanted, EXACT, f"{RESULTS}: config"))
+        problems += first_lines(table_differences(results["config"], wanted, EXACT, f"{RESULTS}: config"))
     traces = 0
     for name in sorted(manifest.runs.keys() & planned):
         folder = RunFolder(root / name)
         try:
             traces += _check_run(folder, manifest)
         except FOREIGN as error:
-            problems.append(f"{name}: {said(error)}".replace(f"{root}/", ""))
-    told = f", {traces} whole traces without their truth" if manifest.trace else ""
+            problems.append(f"{name}: {error_line(error)}".replace(f"{root}/", ""))
+    and_traces = f", {traces} complete traces without their truth" if manifest.trace else ""
     return BundleCheck.of(
-        "Runs", problems, f"{len(manifest.runs)} of {len(plan.specs)} Runs of the plan{told}"
+        "Runs", problems, f"{len(manifest.runs)} of {len(plan.specs)} Runs of the plan{and_traces}"
     )
 
 
 def _check_run(folder: RunFolder, manifest: BundleManifest) -> int:
-    """Look at the model and the traces of a Run; how many traces there are."""
+    """Check the model and the traces of a Run, and return the number of traces."""
     if (folder.path / MODEL).is_file():
         read_array(folder.path / MODEL, TraceError)
     elif not manifest.partial:

@@ -1,6 +1,6 @@
-"""Unpacks a bundle of unknown origin into a folder that is gone afterwards.
+"""Unpacks an untrusted bundle into a temporary folder.
 
-Only plain files with names of ours, in the one form that we write, come out; everything is read in pieces.
+It extracts only plain files with the names and in the form that `pack` writes, and reads them in chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BROKEN = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, LookupError),
 )
-"""What the zip reader raises on files that are none, or damaged."""
+"""Errors that the zip reader raises on files that are damaged or no zip files."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class BundleFolder:
 
     Attributes:
         root: the folder.
-        sha256: of the bundle's file (hex).
-        manifest: what it says it holds.
-        problems: files that are missing, extra or other than the manifest says, in words.
+        sha256: hash of the bundle's file (hex).
+        manifest: its manifest.
+        problems: files that are missing, extra or not as in the manifest, in words.
     """
 
     root: Path
@@ -52,12 +52,12 @@ class BundleFolder:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[BundleFolder]:
-    """The content of a bundle, for as long as the context lasts.
+    """Unpack a bundle for as long as the context lasts.
 
     Raises:
-        UsageError: no such file.
-        TraceError: no bundle, or a damaged one.
-        FoltrAuditError: there is no room for it.
+        UsageError: the file does not exist.
+        TraceError: it is not a bundle, or is damaged.
+        FoltrAuditError: the disk is full.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; expected a bundle")
@@ -72,7 +72,7 @@ def _unpack(path: Path, stream: IO[bytes], root: Path) -> BundleFolder:
     except _BROKEN as error:
         raise TraceError(f"{path}: damaged, or no bundle: {error}") from error
     with archive:
-        infos = _checked(path, archive.infolist(), path.stat().st_size)
+        infos = _safe_entries(path, archive.infolist(), path.stat().st_size)
         manifest = _manifest(path, archive, infos.pop(NAME))
         problems = [f"{name}: missing" for name in manifest.files if name not in infos]
         for name, info in infos.items():
@@ -83,11 +83,13 @@ def _unpack(path: Path, stream: IO[bytes], root: Path) -> BundleFolder:
     return BundleFolder(root / "files", digest, manifest, tuple(problems))
 
 
-def _checked(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipInfo]:
-    """The entries by name, if all are plain, stored, safely named files that fit into the bundle.
+def _safe_entries(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipInfo]:
+    """The entries by name, if all are plain, stored files with safe names that fit into the bundle.
+
+    Entries are stored, so their sizes can add up to the size of the file at most: no archive bomb passes.
 
     Raises:
-        TraceError: one is not.
+        TraceError: an entry is not.
     """
     if NAME not in [info.filename for info in infos]:
         raise TraceError(f"{path}: damaged, or no bundle: no {NAME} in it")
@@ -101,18 +103,18 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[str, z
         raise TraceError(f"{path}: damaged: its entries are larger than the file")
     found = {info.filename: info for info in infos}
     if len(found) < len(infos):
-        raise TraceError(f"{path}: damaged: a name stands for two entries")
+        raise TraceError(f"{path}: damaged: two entries have the same name")
     return found
 
 
 def _refusal(info: zipfile.ZipInfo) -> str | None:
     name = info.orig_filename
     if name != info.filename or "\\" in name or not name.isprintable():
-        return "a name with a character that no file here has"
+        return "a name with a character that is not allowed"
     if any(part in ("", ".", "..") for part in name.split("/")):
-        return "a name that is no plain path inside of the bundle"
+        return "a name that is not a plain path inside the bundle"
     if not stat.S_ISREG(info.external_attr >> 16):
-        return "no regular file"
+        return "not a regular file"
     if info.flag_bits & 0x1:
         return "it is encrypted"
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
@@ -121,13 +123,13 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
 
 
 def shown(text: str) -> str:
-    """Foreign text, quoted for a message and cut to 80 characters."""
+    """Untrusted text, quoted for a message and cut to 80 characters."""
     return ascii(text if len(text) <= 80 else text[:80] + "...")
 
 
 def _manifest(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BundleManifest:
     if info.file_size > MOST_BYTES:
-        raise TraceError(f"{path}: damaged: {NAME} has {info.file_size} bytes; expected {MOST_BYTES} at most")
+        raise TraceError(f"{path}: damaged: {NAME} has {info.file_size} bytes; expected at most {MOST_BYTES}")
     return BundleManifest.parse(b"".join(_pieces(path, archive, info)), str(path))
 
 
@@ -143,12 +145,12 @@ def _pieces(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iter
 def _unpack_file(
     path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, root: Path, manifest: BundleManifest
 ) -> str | None:
-    """Put a file into the folder; what is wrong with it, and then it may be left out."""
+    """Extract a file into the folder; return what is wrong with it, if anything."""
     name = info.filename
     if name not in manifest.files:
         return f"not in {NAME}"
     if not belongs(name, manifest):
-        return f"no part of such a bundle of a {manifest.kind}"
+        return f"not a file of this kind of bundle: a {manifest.kind}"
     digest, total, target = hashlib.sha256(), 0, root / name
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -160,12 +162,12 @@ def _unpack_file(
             with writing(target):
                 file.write(piece)
     if (total, digest.hexdigest()) != (manifest.files[name].size, manifest.files[name].sha256):
-        return f"not the content that {NAME} names"
+        return f"not the content in {NAME}"
     return None
 
 
 def belongs(name: str, manifest: BundleManifest) -> bool:
-    """Whether such a bundle may hold a file of this name; no bundle holds the truth of a trace."""
+    """Whether a bundle with this manifest may contain a file of this name; never the truth of a trace."""
     parts = name.split("/")
     if manifest.kind == "comparison":
         return comparison_folder.is_part(name) and (manifest.lists or parts[-1] != ARRAYS)
@@ -174,10 +176,12 @@ def belongs(name: str, manifest: BundleManifest) -> bool:
 
 
 def _refuse_other_form(path: Path, manifest: BundleManifest, root: Path, digest: str) -> None:
-    """Refuse a bundle that differs beside the contents of its files, e.g. in a time or a comment.
+    """Refuse a bundle whose bytes between the files are not ours, e.g. a time or a comment.
+
+    The bundle is packed again and compared by its hash: this covers every byte, with no list of zip fields.
 
     Raises:
-        TraceError: it does.
+        TraceError: the bytes differ.
     """
     again = root / "again.zip"
     with writing(again):
@@ -190,4 +194,6 @@ def _refuse_other_form(path: Path, manifest: BundleManifest, root: Path, digest:
         again.unlink()
         (root / "files" / NAME).unlink()
     if not same:
-        raise TraceError(f"{path}: damaged: other bytes between its files than foltr-audit writes")
+        raise TraceError(
+            f"{path}: damaged: the bytes between its files are not those that foltr-audit writes"
+        )

@@ -1,4 +1,4 @@
-"""A verification on a terminal."""
+"""Prints a verification on a terminal."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 
 def print_verification(found: Verification, console: Console) -> None:
-    """The checks, what differs here, and the verdict."""
-    partial = ", partial: something of it was not finished" if found.partial else ""
-    console.print(f"{escape(str(found.path))}: a {found.kind}{partial}", highlight=False, soft_wrap=True)
+    """Print the checks, the versions that differ, and the verdict."""
+    partial = ", partial: it was packed unfinished" if found.manifest.partial else ""
+    console.print(
+        f"{escape(str(found.path))}: a {found.manifest.kind}{partial}", highlight=False, soft_wrap=True
+    )
     console.print(f"SHA-256 {found.sha256}", highlight=False, soft_wrap=True)
     console.print()
     rows = table("Checks")
@@ -27,16 +29,16 @@ def print_verification(found: Verification, console: Console) -> None:
     console.print(rows)
     console.print()
     if found.differs:
-        console.print(f"Other versions here: numbers had to agree within {found.tolerance}.", highlight=False)
+        console.print(f"Versions differ: numbers had to agree within {found.tolerance}.", highlight=False)
         for name, (there, here) in found.differs.items():
             console.print(
                 escape(f"  {name}: packed with {_short(there)}, here {_short(here)}"), highlight=False
             )
     if found.rerun and len(found.rerun) < found.of:
         console.print(
-            f"Re-run were {len(found.rerun)} of {found.of}, drawn by --seed {found.seed}.", highlight=False
+            f"Re-run: {len(found.rerun)} of {found.of}, drawn with --seed {found.seed}.", highlight=False
         )
-    bare = ", nothing run again" if found.verdict == "verified" and not found.rerun else ""
+    bare = ", nothing re-run" if found.verdict == "verified" and not found.rerun else ""
     console.print(f"Verdict: {found.verdict}{bare}", style="bold", highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""Verifies a bundle: its hashes, that its results follow from its cells, and a sample of cells anew."""
+"""Verifies a bundle: its hashes, that its results follow from its cells, and a sample of cells by re-runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from foltr_audit.evidence.bundle.comparison_checks import (
 )
 from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, NumericTolerance
 from foltr_audit.evidence.bundle.integrity import BundleCheck, check_files, check_specs, guarded
-from foltr_audit.evidence.bundle.place import DataLocator, refuse_vain_place
+from foltr_audit.evidence.bundle.manifest import BundleManifest
+from foltr_audit.evidence.bundle.place import DataLocator, refuse_unused_path
 from foltr_audit.evidence.bundle.rerun_cells import CellComparison, CellRerunner
 from foltr_audit.evidence.bundle.rerun_runs import RunRerunner
 from foltr_audit.evidence.bundle.run_checks import check_runs, plan_of
@@ -32,10 +33,10 @@ from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 
 SAMPLE = 3
-"""Cells that are re-run where nothing else is said."""
+"""Number of cells that are re-run by default."""
 
 SCHEMA = "foltr-audit/verification/1"
-_NOT_ASKED = ("not asked for: --sample 0",)
+_NOT_REQUESTED = ("not requested: --sample 0",)
 
 Verdict = Literal["verified", "does not hold", "incomplete"]
 
@@ -45,10 +46,10 @@ class RerunOptions:
     """What to re-run, and how.
 
     Attributes:
-        sample: how many cells or Runs, drawn at random; None for all.
-        seed: which ones; whoever packed the bundle must not know it beforehand.
-        data: another place of the data.
-        workers: who re-runs the cells of a comparison.
+        sample: number of cells or Runs, drawn at random; None for all.
+        seed: seed of the draw; whoever packed the bundle must not know it in advance.
+        data: the path of the data, if not that of the Specs.
+        workers: the processes that re-run the cells of a comparison.
     """
 
     sample: int | None = SAMPLE
@@ -62,7 +63,7 @@ class RerunOptions:
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed: {self.seed}; expected 0 to 2^63 - 1")
 
-    def drawn(self, specs: Sequence[Spec]) -> list[Spec]:
+    def draw(self, specs: Sequence[Spec]) -> list[Spec]:
         """The Specs to re-run, in their order."""
         if self.sample is None or self.sample >= len(specs):
             return list(specs)
@@ -72,26 +73,23 @@ class RerunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What came of verifying a bundle.
+    """The outcome of verifying a bundle.
 
     Attributes:
         path: the file.
-        sha256: of the file (hex).
-        kind, partial, lists, trace: as in its manifest.
-        checks: what was checked.
+        sha256: its hash (hex).
+        manifest: its manifest.
+        checks: the checks in order.
         rerun: hashes of the Specs that were re-run.
-        of: how many there were to choose from.
-        seed: that chose them.
+        of: the number of Specs to draw from.
+        seed: seed of the draw.
         differs: versions that differ, packed and here, by name.
-        tolerance: within which numbers had to agree.
+        tolerance: the tolerance of numbers.
     """
 
     path: Path
     sha256: str
-    kind: str
-    partial: bool
-    lists: bool
-    trace: bool
+    manifest: BundleManifest
     checks: tuple[BundleCheck, ...]
     rerun: tuple[str, ...]
     of: int
@@ -113,10 +111,7 @@ class Verification:
             "schema": SCHEMA,
             "bundle": str(self.path),
             "sha256": self.sha256,
-            "kind": self.kind,
-            "partial": self.partial,
-            "lists": self.lists,
-            "trace": self.trace,
+            **{name: getattr(self.manifest, name) for name in ("kind", "partial", "lists", "trace")},
             "verdict": self.verdict,
             "checks": [
                 {"check": check.name, "state": check.state, "found": list(check.found)}
@@ -133,48 +128,45 @@ class Verification:
         return json_text(table)
 
 
-def verify(path: Path, asked: RerunOptions, progress: Progress = SILENT) -> Verification:
-    """Check a bundle.
+def verify(path: Path, options: RerunOptions, progress: Progress = SILENT) -> Verification:
+    """Verify a bundle.
 
     Raises:
-        UsageError: no such file, or a place of data that it does not need.
-        TraceError: no bundle, or a damaged one.
+        UsageError: the file does not exist, or the path of data is not needed.
+        TraceError: it is not a bundle, or is damaged.
     """
     with unpacked(path) as bundle:
-        return _BundleVerifier(bundle, asked, progress).verification(path)
+        return _BundleVerifier(bundle, options, progress).verification(path)
 
 
 class _BundleVerifier:
-    def __init__(self, bundle: BundleFolder, asked: RerunOptions, progress: Progress) -> None:
+    def __init__(self, bundle: BundleFolder, options: RerunOptions, progress: Progress) -> None:
         self.bundle = bundle
-        self.asked = asked
+        self.manifest = bundle.manifest
+        self.options = options
         self.progress = progress
-        self.differs = differing(bundle.manifest.versions, versions())
+        self.differs = differing(self.manifest.versions, versions())
         self.tolerance = ACROSS_VERSIONS if self.differs else EXACT
         self.specs: list[Spec] = []
         self.drawn: list[Spec] = []
 
     def verification(self, path: Path) -> Verification:
-        manifest = self.bundle.manifest
-        checks = tuple(self._checks())
+        checks = tuple(self._checks())  # first: it draws the Specs
         return Verification(
             path=path,
             sha256=self.bundle.sha256,
-            kind=manifest.kind,
-            partial=manifest.partial,
-            lists=manifest.lists,
-            trace=manifest.trace,
+            manifest=self.manifest,
             checks=checks,
             rerun=tuple(spec.hash for spec in self.drawn),
             of=len(self.specs),
-            seed=self.asked.seed,
+            seed=self.options.seed,
             differs=self.differs,
             tolerance=self.tolerance,
         )
 
     def _checks(self) -> Iterator[BundleCheck]:
-        """One check after the other; after a failure of the first three nothing else has a meaning."""
-        root, manifest = self.bundle.root, self.bundle.manifest
+        """The checks in order; if one of the first three fails, the others have no meaning."""
+        root, manifest = self.bundle.root, self.manifest
         comparison = manifest.kind == "comparison"
         content = check_cells if comparison else check_runs
         for name, check in (
@@ -187,83 +179,72 @@ class _BundleVerifier:
             if found.state != "holds":
                 return
         self.specs = finished_specs(root, manifest) if comparison else self._runs()
-        refuse_vain_place(self.asked.data, self.specs)
-        self.drawn = self.asked.drawn(self.specs)
-        yield from self._comparison() if comparison else self._again()
+        refuse_unused_path(self.options.data, self.specs)
+        self.drawn = self.options.draw(self.specs)
+        yield from self._check_comparison() if comparison else self._check_reruns()
 
     def _runs(self) -> list[Spec]:
-        manifest = self.bundle.manifest
-        there = set(manifest.specs.values())
-        specs = [spec for spec in plan_of(self.bundle.root, manifest).specs if spec.hash in there]
-        return [spec for spec in specs if self._has_model(spec)]
+        """The Specs of the plan whose Runs are in the bundle with their model."""
+        folders = {digest: name.removesuffix(SPEC) for name, digest in self.manifest.specs.items()}
+        return [
+            spec
+            for spec in plan_of(self.bundle.root, self.manifest).specs
+            if spec.hash in folders and f"{folders[spec.hash]}{MODEL}" in self.manifest.files
+        ]
 
-    def _has_model(self, spec: Spec) -> bool:
-        name = next(name for name, digest in self.bundle.manifest.specs.items() if digest == spec.hash)
-        return f"{name.removesuffix(SPEC)}{MODEL}" in self.bundle.manifest.files
-
-    # --- a comparison -----------------------------------------------------------------------------
-
-    def _comparison(self) -> Iterator[BundleCheck]:
-        root, manifest = self.bundle.root, self.bundle.manifest
-        if manifest.lists:
+    def _check_comparison(self) -> Iterator[BundleCheck]:
+        root, lists = self.bundle.root, self.manifest.lists
+        if lists:
             yield guarded("results", lambda: check_results(root, self.tolerance, self.progress))
         if not self.drawn:
-            if not manifest.lists:
+            if not lists:
                 yield _without_lists()
-            yield BundleCheck("grid", "skipped", _NOT_ASKED)
-            yield BundleCheck("re-run", "skipped", _NOT_ASKED)
+            yield BundleCheck("grid", "skipped", _NOT_REQUESTED)
+            yield BundleCheck("re-run", "skipped", _NOT_REQUESTED)
             return
         yield guarded("grid", self._grid)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
-            yield guarded("re-run", lambda: self._cells_again(Path(name)), here=True)
-            if not manifest.lists:
-                yield guarded("results", lambda: self._results_again(Path(name)))
+            yield guarded("re-run", lambda: self._rerun_cells(Path(name)), here=True)
+            if not lists:
+                yield guarded("results", lambda: self._recompute_results(Path(name)))
 
     def _grid(self) -> BundleCheck:
-        study = DataLocator(self.asked.data).study(self.drawn[0], None, with_undefended=False)
-        return check_grid(self.bundle.root, study, self.tolerance)
+        runner = DataLocator(self.options.data).runner(self.drawn[0], None, with_undefended=False)
+        return check_grid(self.bundle.root, runner, self.tolerance)
 
-    def _cells_again(self, into: Path) -> BundleCheck:
+    def _rerun_cells(self, into: Path) -> BundleCheck:
         again = CellRerunner(
-            self.bundle.root,
-            lists=self.bundle.manifest.lists,
-            data=self.asked.data,
-            tolerance=self.tolerance,
+            self.bundle.root, lists=self.manifest.lists, data=self.options.data, tolerance=self.tolerance
         )
-        return self._reran(again.compared(self.drawn, self.asked.workers, into, self.progress))
+        return self._summarise(again.compare(self.drawn, self.options.workers, into, self.progress))
 
-    def _results_again(self, into: Path) -> BundleCheck:
-        """The results out of re-run cells, for a bundle that holds no lists."""
+    def _recompute_results(self, into: Path) -> BundleCheck:
+        """Recompute the results from re-run cells, for a bundle without lists."""
         there = ComparisonFolder(into)
         if not all(there.done(spec) for spec in self.specs):
             return _without_lists()
-        for name in self.bundle.manifest.files:
+        for name in self.manifest.files:
             if not (into / name).exists():
                 (into / name).parent.mkdir(parents=True, exist_ok=True)
                 (into / name).write_bytes((self.bundle.root / name).read_bytes())
         return check_results(into, self.tolerance, self.progress)
 
-    # --- Runs -------------------------------------------------------------------------------------
-
-    def _again(self) -> Iterator[BundleCheck]:
+    def _check_reruns(self) -> Iterator[BundleCheck]:
         if not self.drawn:
-            yield BundleCheck("re-run", "skipped", _NOT_ASKED)
-            yield BundleCheck("results", "skipped", _NOT_ASKED)
+            yield BundleCheck("re-run", "skipped", _NOT_REQUESTED)
+            yield BundleCheck("results", "skipped", _NOT_REQUESTED)
             return
-        root, manifest = self.bundle.root, self.bundle.manifest
-        again = RunRerunner(root, manifest, self.asked.data, self.tolerance)
+        root, manifest = self.bundle.root, self.manifest
+        again = RunRerunner(root, manifest, self.options.data, self.tolerance)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
             into = Path(name)
-            yield guarded("re-run", lambda: self._runs_again(again, into), here=True)
+            yield guarded(
+                "re-run", lambda: self._summarise(again.compare(self.drawn, into, self.progress)), here=True
+            )
             yield guarded("results", lambda: again.check_results(plan_of(root, manifest), into))
 
-    def _runs_again(self, again: RunRerunner, into: Path) -> BundleCheck:
-        return self._reran(again.compared(self.drawn, into, self.progress))
-
-    # --- both -------------------------------------------------------------------------------------
-
-    def _reran(self, compared: Sequence[CellComparison]) -> BundleCheck:
-        what = "cells" if self.bundle.manifest.kind == "comparison" else "Runs"
+    def _summarise(self, compared: Sequence[CellComparison]) -> BundleCheck:
+        what = "cells" if self.manifest.kind == "comparison" else "Runs"
         problems = [f"{one.spec.hash[:12]}: {line}" for one in compared for line in one.problems]
         missing = [f"{one.spec.hash[:12]}: {one.missing}" for one in compared if one.missing]
         if problems:
@@ -272,8 +253,8 @@ class _BundleVerifier:
             return BundleCheck("re-run", "not possible", tuple(missing))
         same = sum(one.same_bytes for one in compared)
         near = "" if same == len(compared) else f", the others within {self.tolerance}"
-        told = f"{len(compared)} of {len(self.specs)} {what}, {same} the same byte for byte{near}"
-        return BundleCheck("re-run", "holds", (told,))
+        line = f"{len(compared)} of {len(self.specs)} {what}, {same} the same byte for byte{near}"
+        return BundleCheck("re-run", "holds", (line,))
 
 
 def _without_lists() -> BundleCheck:

@@ -1,4 +1,4 @@
-"""What numbers may depend on beside a Spec: versions of code and libraries, and the kind of machine."""
+"""What numbers depend on in addition to a Spec: versions of code and libraries, and the kind of machine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LINKED = ("attacks", "defenses", "scenarios")
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Versions by name; two places with the same ones must find the same bytes.
+    """Versions by name; two machines with the same versions must compute the same bytes.
 
-    `code` is the SHA-256 of our own sources, `plug-ins NAME` the version of another distribution that has
-    registered some. Nothing of it names a user or a host.
+    `code` is the SHA-256 of our own sources; `plug-ins NAME` is the version of another distribution that
+    registers plug-ins. Nothing here names a user or a host.
     """
     found = {
         DISTRIBUTION: version(DISTRIBUTION),
@@ -37,7 +37,7 @@ def versions() -> Mapping[str, str]:
 
 
 def differing(packed: Mapping[str, str], here: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """What is another version there than here, by name; None where one side has none."""
+    """The versions that differ, by name, packed and here; None where one side has none."""
     names = sorted({*packed, *here})
     return {name: (packed.get(name), here.get(name)) for name in names if packed.get(name) != here.get(name)}
 

@@ -1,4 +1,4 @@
-"""Which attacks a check judges by: those on clicks."""
+"""Selects the attacks of a check: those on clicks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from foltr_audit.report.results.wording import listed
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
-    """The attacks among some that ask for clicks; `every` says that nobody chose the others.
+    """The attacks among some that infer clicks; with `every` the others are skipped, else refused.
 
     Raises:
-        UsageError: an unknown attack, or a chosen one that asks for something else.
+        UsageError: an unknown attack, or a refused one.
     """
     found = []
     for text in methods:
@@ -31,7 +31,7 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
 
 
 def untried(protocol: AttackSpec, kind: str) -> list[str]:
-    """A warning where attacks were named and a default one is not among them, on messages of a kind."""
+    """A warning if attacks were named and a default one for the kind of messages is not among them."""
     ran = {text.partition(":")[0] for text in protocol.methods_on(kind)}
     usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
     missing = [attack.label for attack in usual if attack.name not in ran]
@@ -39,10 +39,10 @@ def untried(protocol: AttackSpec, kind: str) -> list[str]:
         return []
     return [
         f"max_attack_auc is not judged by {listed(missing, 'or')}, which were not tried; "
-        "leave out --method to judge by them as well"
+        "leave out --method to judge by them too"
     ]
 
 
 def refusals(rows: Iterable[Row]) -> dict[str, str]:
-    """Why attacks could not run, by `method`, from rows with a `reason`; those of baselines do not count."""
+    """Why attacks could not run, by `method`, from rows with a `reason`; baselines are left out."""
     return {row["method"]: row["reason"] for row in rows if not make(Attack, row["method"]).baseline}

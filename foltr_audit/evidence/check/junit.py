@@ -1,7 +1,7 @@
-"""The outcomes of a check as JUnit XML, which build servers show as tests.
+"""Writes the outcomes of a check as JUnit XML, which build servers show as tests.
 
-One test case per limit and row. GitLab tells cases apart by class and name and shows only the text of a
-failure; other readers show its `message`, so both hold the same line. Some readers fail where `time` is
+Each limit and row is a test case. GitLab distinguishes cases by class and name and shows only the text of a
+failure; other readers show its `message`, so both contain the same line. Some readers fail if `time` is
 missing: it is 0.
 """
 
@@ -18,7 +18,7 @@ _KINDS = {"broken": "failure", "not judged": "error"}
 
 
 def junit_xml(report: CheckReport) -> bytes:
-    """The XML document, UTF-8."""
+    """The XML document in UTF-8."""
     counts = {
         "tests": str(len(report.outcomes)),
         "failures": str(len(report.of_status("broken"))),

@@ -1,4 +1,4 @@
-"""Holds limits against subjects: each holds, is broken, or cannot be judged."""
+"""Checks limits on subjects: each limit holds, is broken, or cannot be judged."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Status = Literal["holds", "broken", "not judged"]
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOutcome:
-    """One limit held against one subject.
+    """The outcome of one limit on one subject.
 
     Attributes:
-        limit: its name.
+        limit: name of the limit.
         subject: name of the subject.
-        status: what came of it.
-        value: what the subject has: a number, the verdict on a claim, or None where it is not known.
-        interval: what the value may be as well; None where it has no interval.
-        allowed: the limit's own number; None of a limit without.
-        about: what the value is of, e.g. the attack.
-        attacks: the attacks that ran, of the limit on them.
-        missing: why it cannot be judged.
+        status: whether the limit holds.
+        value: the value of the subject: a number or the verdict on a claim; None if it is unknown.
+        interval: the interval of the value; None if it has none.
+        allowed: the number in the limit; None for a limit without one.
+        about: what the value describes, e.g. the attack.
+        attacks: the attacks that ran, for the limit on attacks.
+        missing: why the limit cannot be judged.
     """
 
     limit: str
@@ -48,7 +48,7 @@ class LimitOutcome:
 
     @property
     def line(self) -> str:
-        """The outcome in one line: limit, subject, value, interval, what is allowed, and what it is about."""
+        """The outcome in one line: limit, subject, value, interval, allowed number, and what it describes."""
         start = f"{self.limit}: {self.subject}"
         if self.status == "not judged":
             return f"{start}: {self.missing}"
@@ -61,7 +61,7 @@ class LimitOutcome:
         return self.value if isinstance(self.value, str) else self._number(self.value)
 
     def interval_text(self, before: str = "", after: str = "") -> str:
-        """The interval as text between two others; nothing where there is none."""
+        """The interval as text between two others; empty if there is none."""
         if self.interval is None:
             return ""
         low, high = (self._number(end) for end in self.interval)
@@ -71,7 +71,7 @@ class LimitOutcome:
 
     @property
     def allowed_text(self) -> str:
-        """What is allowed as text."""
+        """The allowed number as text."""
         if self.allowed is None:
             return "none"
         return f"at {'least' if self.limit == 'min_ndcg' else 'most'} {_plain(self.allowed)}"
@@ -87,28 +87,28 @@ def _plain(value: float) -> str:
 
 
 class _LimitValue(NamedTuple):
-    """What a subject has for a limit.
+    """The value of a subject for a limit.
 
     Attributes:
-        value: for the eye.
-        held: what is held against the limit; None where it cannot be judged.
-        interval: of the value.
-        about: what it is of.
+        value: the value that is shown.
+        judged: the number that is compared with the limit; None if it cannot be judged.
+        interval: the interval of the value.
+        about: what the value describes.
         missing: why it cannot be judged.
     """
 
     value: float | str | None = None
-    held: float | None = None
+    judged: float | None = None
     interval: Interval | None = None
     about: str = ""
     missing: str = ""
 
 
 def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[LimitOutcome]:
-    """Every given limit held against every subject, subject by subject.
+    """Check every given limit on every subject, subject by subject.
 
     Raises:
-        ContradictionError: proof and trials of a subject's claim cannot both be right.
+        ContradictionError: the proof and the trials of a claim contradict each other.
     """
     for subject in subjects:
         refuse_contradiction(subject.claims)
@@ -120,9 +120,9 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
     allowed = None if name == "no_refuted_claims" else float(given)
     found = _JUDGES[name](limits, subject)
     status: Status = "not judged"
-    if found.held is not None:
+    if found.judged is not None:
         edge = 0.0 if allowed is None else allowed
-        fits = found.held >= edge if name == "min_ndcg" else found.held <= edge
+        fits = found.judged >= edge if name == "min_ndcg" else found.judged <= edge
         status = "holds" if fits else "broken"
     return LimitOutcome(
         limit=name,
@@ -137,20 +137,20 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
     )
 
 
-def _ended(limits: SystemLimits, reading: ValueWithInterval, about: str, *, high_is_bad: bool) -> _LimitValue:
-    """A reading by its value and, where that is asked for, by the worse end of its interval too."""
+def _read(limits: SystemLimits, reading: ValueWithInterval, about: str, *, high_is_bad: bool) -> _LimitValue:
+    """The value of a reading; with `use = "interval"` the worse end of its interval is compared too."""
     value, interval = reading.value, reading.interval
     if value is None or math.isnan(value):
         return _LimitValue(about=about, missing=reading.missing or f"no value is known: {about}")
     if limits.use == "value":
         return _LimitValue(value, value, interval, about)
     if interval is None:
-        why = reading.missing or "fewer than two queries have a say"
+        why = reading.missing or "fewer than two queries have a value"
         return _LimitValue(
             value, None, None, about, f'no interval: {why}; use = "value" judges the value alone'
         )
-    held = max(value, interval[1]) if high_is_bad else min(value, interval[0])
-    return _LimitValue(value, held, interval, about)
+    judged = max(value, interval[1]) if high_is_bad else min(value, interval[0])
+    return _LimitValue(value, judged, interval, about)
 
 
 def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
@@ -162,12 +162,12 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     ran = [str(row["method"]) for row in subject.attacks]
     others = f"the strongest of {listed(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, row, others) for row in subject.attacks]
-    worst = max(found, key=lambda one: -1.0 if one.held is None else one.held)
-    if worst.held is not None and worst.held > (limits.max_attack_auc or 0.0):
-        return worst  # whatever the others would find
+    worst = max(found, key=lambda one: -1.0 if one.judged is None else one.judged)
+    if worst.judged is not None and worst.judged > (limits.max_attack_auc or 0.0):
+        return worst  # broken, whatever the refused attacks would find
     if refused and subject.all_attacks:
         return _LimitValue(missing=f"could not run: {refused}; name the attacks to judge by with --method")
-    unknown = next((one for one in found if one.held is None), None)
+    unknown = next((one for one in found if one.judged is None), None)
     return unknown or worst
 
 
@@ -176,11 +176,11 @@ def _one_attack(limits: SystemLimits, row: Row, others: str) -> _LimitValue:
     reading = ValueWithInterval(
         value=row["auc"],
         interval=None if interval is None else (interval[0], interval[1]),
-        missing="" if row["auc"] is not None else "no attacked list has both a click and none",
+        missing="" if row["auc"] is not None else "no attacked list has both clicked and unclicked documents",
     )
     few = how_few([row["lists"]])
     about = ", ".join(part for part in (f"attack {row['method']}", others, few) if part)
-    return _ended(limits, reading, about, high_is_bad=True)
+    return _read(limits, reading, about, high_is_bad=True)
 
 
 def _audited(limits: SystemLimits, subject: CheckSubject) -> list[Row] | _LimitValue:
@@ -201,7 +201,7 @@ def _about(row: Row) -> str:
 
 
 def _between(row: Row) -> Interval:
-    """What an epsilon may be: at least what was measured, at most what is proven."""
+    """The interval of an epsilon: from the measured bound to the proven one."""
     return float(row["eps_lower"]), float(row["eps_upper"])
 
 
@@ -214,7 +214,9 @@ def _measured_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     allowed = limits.max_measured_eps or 0.0
     ceiling = min(float(one["eps_ceiling"]) for one in rows)
     if value <= allowed and ceiling <= allowed:
-        missing = f"{row['trials']} trials show {ceiling:.3g} at most, whatever leaks; expected more --trials"
+        missing = (
+            f"{row['trials']} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
+        )
         return _LimitValue(value, None, _between(row), about, missing)
     return _LimitValue(value, value, _between(row), about)
 
@@ -232,7 +234,7 @@ def _exact_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
 
 
 def _exact(row: Row) -> float:
-    """The exact loss of a row of claims; below any of them where it is not known."""
+    """The exact loss of a row of claims; an unknown one sorts below all others."""
     value = row["eps_exact"]
     return -1.0 if value is None or math.isnan(value) else float(value)
 
@@ -246,26 +248,23 @@ def _proven_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     return _LimitValue(value, value, about=f"{_about(row)}: {row['upper_how']}")
 
 
-def _claims(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
-    del limits
+def _claims(_limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     if not subject.claims:
         return _LimitValue(missing=subject.no_audit)
     claiming = [row for row in subject.claims if not math.isinf(row["eps_claimed"])]
     if not claiming:
-        return _LimitValue(
-            missing="nothing is claimed, so nothing can be refuted; state a claim with --claim"
-        )
+        return _LimitValue(missing="there is no claim to refute; state one with --claim")
     row = next((one for one in claiming if one["verdict"] in FALSE), claiming[0])
     about = f"claim {row['eps_claimed']:g}, {_about(row)}: {row['why']}"
     return _LimitValue(row["verdict"], float(row["verdict"] in FALSE), None, about)
 
 
 def _ndcg(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
-    return _ended(limits, subject.ndcg, "offline nDCG@10", high_is_bad=False)
+    return _read(limits, subject.ndcg, "offline nDCG@10", high_is_bad=False)
 
 
 def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
-    return _ended(limits, subject.loss, "offline nDCG@10 against no defense", high_is_bad=True)
+    return _read(limits, subject.loss, "offline nDCG@10 compared with no defense", high_is_bad=True)
 
 
 _JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], _LimitValue]] = {

@@ -1,4 +1,4 @@
-"""The limits that a system is held to, as a validated table."""
+"""The limits of a check, as a validated table."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from foltr_audit.errors import UsageError, did_you_mean
 from foltr_audit.utils.reading import toml_table
 
 EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
-"""Limits that are about one view of an audit."""
+"""Limits on one view of an audit."""
 
 AUDIT_LIMITS = (*EPS_LIMITS, "no_refuted_claims")
 """Limits that need an audit."""
 
 NAMES = ("max_attack_auc", *AUDIT_LIMITS, "min_ndcg", "max_ndcg_loss")
-"""Every limit, in the order in which they are told."""
+"""Every limit, in the order of the report."""
 
 
 class SystemLimits(SpecTable):
-    """What a system may give away and cost; at least one limit.
+    """Limits of what a system leaks and costs; at least one limit.
 
     Attributes:
-        max_attack_auc: of every attack on clicks; an attack that learns nothing has .5.
-        max_measured_eps: what the trials of an audit show at least.
-        max_exact_eps: the exact loss of the pair that an audit plays.
-        max_proven_eps: the bound that accounting proves for what the audit plays.
+        max_attack_auc: maximum AUC of every attack on clicks; guessing has .5.
+        max_measured_eps: maximum of the lower bound that the trials of an audit show.
+        max_exact_eps: maximum exact loss of the pair that an audit plays.
+        max_proven_eps: maximum of the bound that accounting proves for what the audit plays.
         no_refuted_claims: whether every claimed epsilon has to survive its audit, in every audited view.
-        min_ndcg: of offline nDCG@10.
-        max_ndcg_loss: of the nDCG@10 of the same training without a defense, less its own.
-        view: whose epsilon the three limits of epsilons are about.
-        use: whether the worse end of a 95 % interval must hold as well, or the value alone.
+        min_ndcg: minimum offline nDCG@10.
+        max_ndcg_loss: maximum loss of nDCG@10 compared with the same training without a defense.
+        view: the view of the three limits on epsilons.
+        use: whether the worse end of a 95 % interval must hold too, or only the value.
     """
 
     model_config = ConfigDict(strict=True)
@@ -51,7 +51,7 @@ class SystemLimits(SpecTable):
     use: Literal["value", "interval"] = "interval"
 
     @model_validator(mode="after")
-    def _says_something(self) -> SystemLimits:
+    def _require_a_limit(self) -> SystemLimits:
         if not self.given:
             raise ValueError(f"no limit in it; expected at least one of {', '.join(NAMES)}")
         return self
@@ -95,13 +95,13 @@ class SystemLimits(SpecTable):
             raise UsageError(f"{error}{_hint(text, str(error))}") from error
 
     def table(self) -> dict[str, Any]:
-        """The limits as a plain table, those that were not given left out."""
+        """The given limits as a plain table."""
         table = self.model_dump(exclude_none=True)
         return {name: value for name, value in table.items() if value is not False}
 
 
 def _hint(text: str, error: str) -> str:
-    """What to write where a TOML error is at a number that begins with a point; else nothing."""
+    """A hint for a TOML error at a number that begins with a point; else nothing."""
     place = re.search(r"at line (\d+), column (\d+)", error)
     if place is None:
         return ""

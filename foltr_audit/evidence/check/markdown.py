@@ -1,4 +1,4 @@
-"""The outcomes of a check as Markdown, for the summary page of a build."""
+"""Writes the outcomes of a check as Markdown, for the summary page of a build."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def markdown(report: CheckReport) -> str:
 
 def _cells(one: LimitOutcome) -> tuple[str, ...]:
     about = one.missing if one.status == "not judged" else one.about
-    told = (one.value_text, one.interval_text(), one.allowed_text, about)
-    return (quoted(one.limit), quoted(one.subject), _STATUS[one.status], *(quoted(text) for text in told))
+    texts = (one.value_text, one.interval_text(), one.allowed_text, about)
+    return (quoted(one.limit), quoted(one.subject), _STATUS[one.status], *(quoted(text) for text in texts))
 
 
 def append(path: Path, text: str) -> None:
-    """Add a text to the end of a file, after an empty line; a file that is not there is made.
+    """Append a text to a file after an empty line; create the file if it does not exist.
 
     Raises:
         OSError: it cannot be read or written.

@@ -1,4 +1,4 @@
-"""Subjects of a recorded Run or trace: what its messages give away, and the nDCG that it recorded."""
+"""The subjects of a recorded Run or trace: what its messages leak, and its recorded nDCG."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunSubjects:
     """A recorded Run or trace.
 
     Attributes:
-        subjects: one per click model.
+        subjects: one for each click model.
         config: what was attacked, as a plain table.
     """
 
@@ -53,19 +53,19 @@ def check_recorded(
     places: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> RunSubjects:
-    """Attack a recorded Run or trace if a limit asks for it, and read its nDCG.
+    """Attack a recorded Run or trace if a limit needs it, and read its nDCG.
 
     Args:
         path: the Run folder or trace folder.
-        limits: what is needed.
-        methods: attacks; none: those that the Run names, and the default ones.
-        all_attacks: whether an attack that could not run leaves the AUC open.
+        limits: the limits, which decide what is computed.
+        methods: the attacks; if empty, those that the Run names and the default ones.
+        all_attacks: whether the AUC cannot be judged if an attack could not run.
         places: `data`, `seed` and `intents` of `TraceAttack.open`.
-        progress: told of all work.
+        progress: receives the progress of all work.
 
     Raises:
-        UsageError: no such folder, no data at hand, or no attack that can run.
-        TraceError: it is damaged, or neither a Run nor a trace.
+        UsageError: the folder or the data do not exist, or no attack can run.
+        TraceError: the folder is damaged, or neither a Run nor a trace.
     """
     recorded = TraceAttack.open(path, **(places or {}))
     protocol = recorded.protocol.strengthened(recorded.header.content)
@@ -104,14 +104,14 @@ def _defense(recorded: TraceAttack) -> str:
 
 
 def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> ValueWithInterval:
-    """The nDCG@10 after the last round, and its interval over queries if the Run holds its model."""
+    """The nDCG@10 after the last round, with its interval over queries if the Run has its model."""
     trace = _training(recorded)
     rounds = trace.metrics() if trace.has_truth else []
     if not rounds or OFFLINE_NDCG not in rounds[-1]:
         return ValueWithInterval(missing="the trace holds no metrics of its training")
     if recorded.spec is not None and len(rounds) < recorded.spec.train.rounds:
         missing = (
-            f"{len(rounds)} of {recorded.spec.train.rounds} rounds are recorded; end the run with --resume"
+            f"{len(rounds)} of {recorded.spec.train.rounds} rounds are recorded; finish the run with --resume"
         )
         return ValueWithInterval(missing=missing)
     value = float(rounds[-1][OFFLINE_NDCG])
@@ -119,7 +119,7 @@ def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> ValueWithInterval:
         return ValueWithInterval(value=value)
     if recorded.spec is None or not (recorded.path / MODEL).is_file():
         return ValueWithInterval(
-            value=value, missing="only a finished Run holds the model that one is computed with"
+            value=value, missing="only a finished Run has the model that it is computed with"
         )
     return ValueWithInterval(value=value, interval=_interval(recorded, recorded.path))
 

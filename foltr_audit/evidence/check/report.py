@@ -1,4 +1,4 @@
-"""What a check found, as one plain table and as JSON."""
+"""The report of a check, as a plain table and as JSON."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from foltr_audit.utils.formatting import json_text
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """Every limit held against every subject.
+    """The outcomes of all limits on all subjects.
 
     Attributes:
-        limits: what was asked for.
-        outcomes: subject by subject.
+        limits: the limits.
+        outcomes: the outcomes, subject by subject.
         config: what was run or read, as a plain table.
-        warnings: what a reader of the outcomes should know.
+        warnings: the warnings for readers of the outcomes.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/check/1"
@@ -36,15 +36,15 @@ class CheckReport:
     def of(
         cls, limits: SystemLimits, subjects: Sequence[CheckSubject], config: Row, warnings: Sequence[str] = ()
     ) -> CheckReport:
-        """The report on some subjects."""
+        """Check the limits on some subjects."""
         refused = [
             f"{subject.name}: {name} could not run and is not judged: {why}"
             for subject in subjects
             if limits.max_attack_auc is not None and not subject.all_attacks
             for name, why in subject.refused.items()
         ]
-        told = dict.fromkeys(printable(text) for text in (*warnings, *refused))
-        return cls(limits=limits, outcomes=outcomes(limits, subjects), config=config, warnings=list(told))
+        texts = dict.fromkeys(printable(text) for text in (*warnings, *refused))
+        return cls(limits=limits, outcomes=outcomes(limits, subjects), config=config, warnings=list(texts))
 
     @property
     def holds(self) -> bool:
@@ -52,26 +52,18 @@ class CheckReport:
         return all(one.status == "holds" for one in self.outcomes)
 
     def of_status(self, status: Status) -> list[LimitOutcome]:
-        """The outcomes of one kind."""
+        """The outcomes with a status."""
         return [one for one in self.outcomes if one.status == status]
 
     @property
     def summary(self) -> str:
         """All outcomes in one short line."""
-        counts = [
-            f"{number} {name}"
-            for name, number in (
-                ("broken", len(self.of_status("broken"))),
-                ("not judged", len(self.of_status("not judged"))),
-            )
-            if number
-        ]
-        whole = (
-            f"{len(self.outcomes)} limits held against" if len(self.outcomes) != 1 else "1 limit held against"
-        )
-        subjects = len({one.subject for one in self.outcomes})
+        statuses: tuple[Status, ...] = ("broken", "not judged")
+        counts = [f"{len(found)} {status}" for status in statuses if (found := self.of_status(status))]
+        number, subjects = len(self.outcomes), len({one.subject for one in self.outcomes})
+        limits = "1 limit" if number == 1 else f"{number} limits"
         rows = "1 row" if subjects == 1 else f"{subjects} rows"
-        return f"{whole} {rows}: {', '.join(counts) or 'all hold'}"
+        return f"{limits} checked on {rows}: {', '.join(counts) or 'all hold'}"
 
     def json(self) -> str:
         """As one JSON object."""
@@ -88,10 +80,10 @@ class CheckReport:
 
 
 def warnings_of(report: CompareReport, subjects: Sequence[str]) -> Iterator[str]:
-    """What the chains of some rows get wrong, and what a comparison left out.
+    """The warnings of a comparison about some rows, and what it left out.
 
     Args:
-        report: the comparison.
+        report: the report of the comparison.
         subjects: names of the rows that are judged, as in the column `name`.
     """
     for row in report.warnings:

@@ -1,4 +1,4 @@
-"""A fresh run to hold limits against: a comparison of the chain as given, as few cells as the limits need."""
+"""Runs a new comparison for a check, with the given chains and no more cells than the limits need."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRunRequest:
-    """What is run.
+    """The runs of a check.
 
     Attributes:
-        plan: a Spec per learner, click model, chain and repetition, users clicking alike in training and
-            attack.
+        plan: a Spec for each learner, click model, chain and repetition; users click the same way in training
+            and attack.
         defenses: the chains as alternatives of a comparison.
-        eps: claimed epsilons of the published chain; none for chains that state their own.
-        sensitivity: of these; None for the learner's own.
+        eps: claimed epsilons of the published chain; empty for chains that state their own.
+        sensitivity: the sensitivity of these epsilons; None for the learner's own.
         audit: fields of the audit protocol.
     """
 
@@ -44,7 +44,7 @@ class CheckRunRequest:
     audit: dict[str, Any] = field(default_factory=dict)
 
     def grid(self, limits: SystemLimits) -> ComparisonGrid:
-        """The grid of a comparison with these cells; it audits only what a limit needs.
+        """The grid of a comparison with these cells; it audits only if a limit needs it.
 
         Raises:
             UsageError: a value that a grid refuses.
@@ -72,7 +72,7 @@ class CheckRunRequest:
         return ComparisonGrid.parse(grid)
 
     def _protocol(self, limits: SystemLimits) -> dict[str, Any]:
-        """The audit protocol, with the views that limits are about."""
+        """The audit protocol, with the views of the limits."""
         views = [limits.view]
         if limits.no_refuted_claims:
             views = list(dict.fromkeys([*self.audit.get("views", AuditSpec().views), limits.view]))
@@ -87,16 +87,16 @@ _VARIED = (
     ("attack", "click_models"),
     ("attack", "methods"),
 )
-"""Fields of a Spec that a grid has in axes of its own."""
+"""Fields of a Spec that are axes of a grid."""
 
 
 def with_strong_attacks(plan: Plan) -> Plan:
-    """A plan in which the default attacks run on each Spec as well, whatever attacks it names."""
+    """A plan in which the default attacks run on each Spec too, whatever attacks it names."""
     return Plan(tuple(spec.with_strong_attacks() for spec in plan.specs))
 
 
 def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
-    """The attacks as a grid names them: none where each Spec has its default ones."""
+    """The attacks as a grid names them: none if each Spec has its default ones."""
     protocols = [(spec.attack or AttackSpec(), spec.message_kind) for spec in specs]
     unnamed = [protocol.defaults_on(kind) for protocol, kind in protocols]
     return () if unnamed == [spec.attacks for spec in specs] else specs[0].attacks
@@ -107,25 +107,25 @@ def _each(values: Any) -> list[Any]:
 
 
 def run_fresh(
-    asked: CheckRunRequest,
+    request: CheckRunRequest,
     limits: SystemLimits,
     folder: ComparisonFolder | None = None,
     progress: Progress = SILENT,
 ) -> CompareReport:
-    """Run what is asked for, into a folder that stays if one is given, and report on it.
+    """Run a request and report on it; the cells stay in the folder if one is given.
 
     Raises:
-        UsageError: something that cannot be run, or that leaves every limit without a judgement.
-        FoltrAuditError: a folder that cannot be written.
+        UsageError: a cell cannot run, or no limit could be judged.
+        FoltrAuditError: the folder cannot be written.
     """
-    grid = asked.grid(limits)
-    study = Runner(with_undefended=False)
-    expansion = GridExpansion(grid, study, {})
+    grid = request.grid(limits)
+    runner = Runner(with_undefended=False)
+    expansion = GridExpansion(grid, runner, {})
     cells = [cell for cell in expansion.cells() if _needed(cell, grid, limits)]
     _refuse_left_out(expansion, limits)
-    _refuse_another(cells, asked)
+    _refuse_other_specs(cells, request)
     if limits.given == ("no_refuted_claims",):
-        _refuse_no_claim(cells, study)
+        _refuse_no_claim(cells, runner)
     with comparison_folder(None) if folder is None else nullcontext(folder) as place:
         place.save_index(grid, cells, list(expansion.left_out))
         failed = run_cells([cell.spec for cell in cells], place, Workers(jobs=1), progress)
@@ -136,7 +136,7 @@ def run_fresh(
 
 
 def _needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
-    """Whether a cell is judged, or is the training without a defense that a loss is against."""
+    """Whether a cell is judged, or is the undefended training that a loss is compared with."""
     if cell.label.alternative in grid.defenses:
         return True
     return cell.kind == "attack" and limits.max_ndcg_loss is not None
@@ -155,10 +155,10 @@ def _refuse_left_out(expansion: GridExpansion, limits: SystemLimits) -> None:
         raise UsageError(f"{what} cannot be judged: {one.why}")
 
 
-def _refuse_another(cells: Sequence[CellPlan], asked: CheckRunRequest) -> None:
-    """Refuse Specs of a --config that are no grid, rather than judge others than were asked for."""
+def _refuse_other_specs(cells: Sequence[CellPlan], request: CheckRunRequest) -> None:
+    """Refuse Specs of a --config that are not a grid: the grid would judge other Specs than these."""
     made = {_bare(cell.spec) for cell in cells if cell.kind == "attack"}
-    for spec in asked.plan.specs:
+    for spec in request.plan.specs:
         if _bare(spec) not in made:
             difference = first_difference(_bare(spec), next(iter(made)))
             raise UsageError(
@@ -168,22 +168,21 @@ def _refuse_another(cells: Sequence[CellPlan], asked: CheckRunRequest) -> None:
 
 
 def _bare(spec: Spec) -> Spec:
-    """A Spec that records no messages, as those of a comparison."""
+    """A Spec that records no messages, as in a comparison."""
     return spec.model_copy(update={"trace": spec.trace.model_copy(update={"every": 0})})
 
 
-def _refuse_no_claim(cells: Sequence[CellPlan], study: Runner) -> None:
+def _refuse_no_claim(cells: Sequence[CellPlan], runner: Runner) -> None:
     audited = [cell for cell in cells if cell.spec.audit is not None and cell.spec.audit.claim is None]
-    if audited and all(math.isinf(study.setup(cell.spec).privacy.claim()) for cell in audited):
+    if audited and all(math.isinf(runner.setup(cell.spec).privacy.claim()) for cell in audited):
         names = ", ".join(dict.fromkeys(cell.label.alternative for cell in audited))
         raise UsageError(
-            f"no_refuted_claims cannot be judged: {names} claims nothing that could be refuted; "
-            "state a claim with --claim"
+            f"no_refuted_claims cannot be judged: {names} makes no claim; state a claim with --claim"
         )
 
 
 def _error(failed: CellFailure, limits: SystemLimits) -> FoltrAuditError:
-    """The error of a cell that could not be run, with the limits that it was for."""
+    """The error of a cell that failed to run, with the limits that needed it."""
     names = limits.given if failed.spec.audit is None else limits.audited
     return type(failed.error)(
         f"{', '.join(names)} cannot be judged: {'+'.join(failed.spec.defense)}: {failed.why}"

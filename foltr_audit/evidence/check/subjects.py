@@ -1,4 +1,4 @@
-"""What limits are held against: one subject per defense and world of a comparison."""
+"""The subjects of a check: one for each defense and world of a comparison."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ValueWithInterval:
     """A number with its 95 % interval, or why there is none.
 
     Attributes:
-        value: the number; None where it is missing.
-        interval: None where it has none.
-        missing: what it would take to have a value, or an interval where there is a value.
+        value: the number; None if it is missing.
+        interval: its interval; None if it has none.
+        missing: why the value is missing, or why the interval of a value is.
     """
 
     value: float | None = None
@@ -34,15 +34,15 @@ class CheckSubject:
     """One defense in one world.
 
     Attributes:
-        name: what it is called, e.g. `published, eps 1.2, perfect clicks`.
+        name: its name, e.g. `published, eps 1.2, perfect clicks`.
         attacks: a row with `method`, `auc` and `auc_ci95` for each attack.
         refused: why attacks could not run, by their names.
-        all_attacks: whether an attack that could not run leaves the AUC open.
-        no_attack: why there are no attacks at all.
+        all_attacks: whether the AUC cannot be judged if an attack could not run.
+        no_attack: why there are no attacks.
         claims: a row of `CompareReport.claims` for each audited view.
-        no_audit: why there are none.
+        no_audit: why there are no claims.
         ndcg: offline nDCG@10.
-        loss: nDCG@10 without a defense, less its own.
+        loss: nDCG@10 without a defense minus its own.
     """
 
     name: str
@@ -66,14 +66,13 @@ def subjects_of(
     """The chosen rows of a comparison, each as a subject.
 
     Args:
-        report: of the comparison.
-        defenses: alternatives as they were written; none named: all but `none`.
-        eps: epsilons that the alternatives were made for; none named: all. Alternatives that are the same
-            for every epsilon count whatever is named.
-        all_attacks: whether an attack that could not run leaves the AUC open.
+        report: the report of the comparison.
+        defenses: alternatives as they were written; if empty, all except `none`.
+        eps: epsilons of the alternatives; if empty, all. Alternatives without an epsilon are always chosen.
+        all_attacks: whether the AUC cannot be judged if an attack could not run.
 
     Raises:
-        UsageError: an alternative or epsilon that the comparison does not have, or no row left.
+        UsageError: the comparison does not have an alternative or epsilon, or no row is left.
     """
     chosen = chosen_rows(report, defenses, eps)
     learners, scenarios = (len({row[name] for row in report.results}) > 1 for name in _WORLD)
@@ -107,12 +106,14 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     for name in defenses:
         if name not in known:
             why = f"left out: {left_out[name]}" if name in left_out else did_you_mean(name, known)
-            raise UsageError(f"--defense: {name!r} is no defense of this comparison; {why}")
+            raise UsageError(f"--defense: {name!r} is not a defense of this comparison; {why}")
     there = sorted({row["eps"] for row in report.results if row["eps"] is not None})
     for value in eps:
         if value not in there:
             listed = ", ".join(f"{one:g}" for one in there) or "none"
-            raise UsageError(f"--eps: {value:g} is no epsilon of this comparison; expected of {listed}")
+            raise UsageError(
+                f"--eps: {value:g} is not an epsilon of this comparison; expected one of {listed}"
+            )
     wanted = defenses or [name for name in known if name != "none"]
     found = [
         row
@@ -121,7 +122,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     ]
     if not found:
         raise UsageError(
-            "the comparison holds nothing but no defense; name it with --defense none to check it"
+            "the comparison contains only the runs without a defense; check them with --defense none"
         )
     return found
 
@@ -134,13 +135,13 @@ def _name(row: Row, *, learners: bool, scenarios: bool) -> str:
 
 
 def printable(text: str) -> str:
-    """A name without what terminals and XML do not print; such characters become `?`."""
+    """A name in which `?` replaces the characters that terminals and XML cannot print."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _no_audit(report: CompareReport, row: Row) -> str:
     if not report.config.get("audit", True):
-        return "the comparison was made without audits"
+        return "the comparison ran without audits"
     reasons = [one["why"] for one in report.left_out if one["defense"] in ("audit", row["alternative"])]
     reasons += [one["why"] for one in report.failed if one["defense"] == row["defense"]]
     return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
@@ -156,5 +157,5 @@ def _loss(row: Row) -> ValueWithInterval:
     difference, interval = row["ndcg@10_difference"], _pair(row["ndcg@10_difference_ci95"])
     if difference is None:
         return ValueWithInterval(missing="there is no training without a defense to compare with")
-    turned = None if interval is None else (0.0 - interval[1], 0.0 - interval[0])
-    return ValueWithInterval(value=0.0 - difference, interval=turned)
+    flipped = None if interval is None else (0.0 - interval[1], 0.0 - interval[0])
+    return ValueWithInterval(value=0.0 - difference, interval=flipped)

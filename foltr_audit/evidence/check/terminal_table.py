@@ -1,4 +1,4 @@
-"""The outcomes of a check as a rich table on a terminal."""
+"""Prints the outcomes of a check on a terminal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _STYLES = {"holds": "green", "broken": "bold red", "not judged": "yellow"}
 
 
 def print_check(report: CheckReport, console: Console) -> None:
-    """A table per subject with what its rows are of, and all of it in one line."""
+    """Print a table for each subject with the details of its rows, and a summary line."""
     for subject in dict.fromkeys(one.subject for one in report.outcomes):
         mine = [one for one in report.outcomes if one.subject == subject]
         console.print(escape(subject), style="italic", highlight=False)
         print_fitting(partial(_outcomes, mine), ("interval",), console)
         for one in mine:
-            console.print(f"  {escape(_behind(one))}", style="dim", highlight=False)
+            console.print(f"  {escape(_details(one))}", style="dim", highlight=False)
         console.print()
     console.print(report.summary, style="bold", highlight=False)
 
@@ -48,6 +48,6 @@ def _cells(one: LimitOutcome, *, narrow: bool) -> tuple[str | Text, ...]:
     return one.limit, status, value, one.interval_text(), one.allowed_text
 
 
-def _behind(one: LimitOutcome) -> str:
-    """What a row of the table is of."""
+def _details(one: LimitOutcome) -> str:
+    """The details of a row of the table."""
     return f"{one.limit}: {one.missing if one.status == 'not judged' else one.about}"
