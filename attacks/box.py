@@ -38,7 +38,6 @@ class BoxLeastSquares(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the relaxed click; the guess is where it is above one half."""
-        del rng
         relaxed = ClickRelaxation(view)
         clicks = relaxed.settled(self.loss, self.turns)
         return Inference(scores=clicks, guess=(clicks > 0.5) & view.is_document)

@@ -34,7 +34,6 @@ class PositionPrior(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the prior probability of a click; the guess is where that is above one half."""
-        del rng
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:

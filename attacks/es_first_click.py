@@ -16,7 +16,7 @@ from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-Features = NDArray[np.float32] | NDArray[np.float64]
+Features = NDArray[np.float32] | Floats
 
 _LIST = 10  # documents that clients show at most, which says how many values a metric may have
 _EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal
@@ -95,7 +95,6 @@ class ESFirstClick(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
-        del rng
         metric = ListMetric.of(str(view.knowledge.metric))
         here = view.trimmed()
         order = None if view.knowledge.order else replayed_order(here)

@@ -22,6 +22,5 @@ class FirstPosition(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """Higher positions score higher; the guess is position 1."""
-        del rng
         position = np.broadcast_to(np.arange(view.shown.shape[2]), view.shown.shape)
         return Inference(scores=-position.astype(np.float64), guess=(position == 0) & view.is_document)

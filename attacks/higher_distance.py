@@ -30,7 +30,6 @@ class HigherDistance(ScoreChangeAttack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the count."""
-        del rng
         changes = self.changes(view)
         other = view.is_document[..., np.newaxis, :]
         counts = ((changes[..., :, np.newaxis] > changes[..., np.newaxis, :]) & other).sum(axis=-1)

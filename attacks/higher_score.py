@@ -24,6 +24,5 @@ class HigherScore(ScoreChangeAttack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is `f'(d) - f(d)`; the guess is where it is positive."""
-        del rng
         changes = self.changes(view)
         return Inference(scores=changes, guess=(changes > 0) & view.is_document)

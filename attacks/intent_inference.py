@@ -61,7 +61,6 @@ class IntentInference(IntentAttack):
 
         The guess names the documents that were more likely clicked than not.
         """
-        del rng
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:

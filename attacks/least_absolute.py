@@ -30,7 +30,6 @@ class LeastAbsolute(Attack):
         """The score is the regression weight."""
         from foltr_audit.kernels.lad import least_absolute
 
-        del rng
         columns = with_model_column(view)
         weights = least_absolute(columns, view.updates)[:, :-1]
         return named_above_gap(view, rounding_fit(view, columns, weights))

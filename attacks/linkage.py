@@ -64,7 +64,6 @@ class Linkage(LinkAttack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """`traits` describe each message; the score is the probability of a click without any belief."""
-        del rng
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:

@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.inference.score_changes import ScoreChangeAttack
 from foltr_audit.plugins import Inference, View
+from foltr_audit.utils.arrays import Bools, Floats
 
 
 class ProbabilityGain(ScoreChangeAttack):
     """An attack on the gain in probability; `compare` says whether of documents or of positions."""
 
-    def gains(self, view: View) -> NDArray[np.float64]:
+    def gains(self, view: View) -> Floats:
         """Softmax over the shown list after minus before, float64 (n, B, k), 0 at the padding."""
         before, after = self.scores(view)
         return softmax(after, view.is_document) - softmax(before, view.is_document)
 
 
-def softmax(scores: NDArray[np.float64], is_document: NDArray[np.bool_]) -> NDArray[np.float64]:
+def softmax(scores: Floats, is_document: Bools) -> Floats:
     """Each document's share of `exp(score)` in its list, float64 (n, B, k), 0 at the padding."""
     masked = np.where(is_document, scores, -np.inf)
     top = np.max(masked, axis=-1, keepdims=True, initial=-np.inf)
     shares = np.exp(masked - np.where(np.isfinite(top), top, 0.0))
     total = shares.sum(axis=-1, keepdims=True)
-    share: NDArray[np.float64] = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
+    share: Floats = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
     return share
 
 
@@ -44,7 +44,6 @@ class HigherProbability(ProbabilityGain):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the gain in probability; the guess is where it is positive."""
-        del rng
         gains = self.gains(view)
         return Inference(scores=gains, guess=(gains > 0) & view.is_document)
 
@@ -64,7 +63,6 @@ class MaxGain(ProbabilityGain):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the gain in probability; of equal ones the higher position is named."""
-        del rng
         gains = self.gains(view)
         best = np.argmax(np.where(view.is_document, gains, -np.inf), axis=-1)
         position = np.arange(gains.shape[-1])

@@ -6,12 +6,12 @@ from itertools import product
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, patterns_as_clicks, why_too_long
 from foltr_audit.inference.replay import why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
+from foltr_audit.utils.arrays import Floats
 
 
 class QueryIdentification(Attack):
@@ -51,7 +51,6 @@ class QueryIdentification(Attack):
 
         The guess is the most probable pattern on the most probable list.
         """
-        del rng
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
@@ -72,7 +71,7 @@ class QueryIdentification(Attack):
         return Inference(scores=lists[:, :, np.newaxis] * clicked, guess=guess, lists=lists)
 
 
-def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalised(evidence: Floats) -> Floats:
     """Probabilities (n, m) from log evidence; rows that are -inf throughout become 0."""
     top = evidence.max(axis=1, keepdims=True, initial=-np.inf)
     masses = np.exp(evidence - np.where(np.isfinite(top), top, 0.0))

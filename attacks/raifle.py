@@ -42,7 +42,6 @@ class Raifle(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the relaxed click; the guess is where it is above one half."""
-        del rng
         relaxed = ClickRelaxation(view)
         free, mean, square = (np.zeros(view.shown.shape) for _ in range(3))
         for step in range(1, self.steps + 1) if view.shown.size else ():

@@ -33,7 +33,6 @@ class SeenClicks(Attack):
         """The score is 1 where the server saw a click, else 0."""
         from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS
 
-        del rng
         n, B, k = view.shown.shape
         arrived = np.zeros((n, B * k))
         arrived[:, : view.messages.shape[1]] = view.messages[:, : B * k]

@@ -32,7 +32,6 @@ class Tukey(Attack):
         """The score is the regression weight."""
         from foltr_audit.kernels.lad import least_absolute
 
-        del rng
         columns, updates = with_model_column(view), view.updates
         weights = least_absolute(columns, updates)
         for i in range(len(view)):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class ClickRR(ClickDefense, MessageDefense):
@@ -63,28 +63,24 @@ class ClickRR(ClickDefense, MessageDefense):
         return stage == "click" or (self.debias and stage == "message")
 
     @overload
-    def apply(
-        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
-    ) -> NDArray[np.bool_]: ...
+    def apply(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools: ...
 
     @overload
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]: ...
+    def apply(self, models: Floats, context: RoundContext) -> Floats: ...
 
     def apply(self, *given: Any, **named: Any) -> Any:
         """Reported clicks, bool (C, k), False at the padding; or, of models (C, P), debiased ones."""
         of_a_message = len(given) + len(named) == 2
         return self._debiased(*given, **named) if of_a_message else self._reported(*given, **named)
 
-    def _reported(
-        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
-    ) -> NDArray[np.bool_]:
+    def _reported(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         from foltr_audit.kernels.elementary import exp
 
         k, chance = clicks.shape[1], 1.0 / (1.0 + exp(self.epsilon))
         lies = context.streams("click-rr").uniform(k, first=step * k) < chance
         return np.asarray((clicks ^ lies) & (shown >= 0))
 
-    def _debiased(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def _debiased(self, models: Floats, context: RoundContext) -> Floats:
         if not self.debias:
             return models.copy()
         return context.parameters + self.factor * (models - context.parameters)
@@ -96,14 +92,12 @@ class ClickRR(ClickDefense, MessageDefense):
 
     def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Clicks are randomised in their own stage and debiased in that of messages."""
-        del context
         if stage == "message":
             return (NormScaling(factor=self.factor, of="update"),)
         return (ClickRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one click, whoever looks."""
-        del context
         return tuple(
             PrivacyClaim(
                 mechanism=self.name, epsilon=self.epsilon, unit="click", relation="replace-one", view=view

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.plugins import Ball, MessageDefense, PrivacyEvent, RoundContext, StepDefense
 from foltr_audit.privacy.events import NormBound, NormScaling
+from foltr_audit.utils.arrays import Floats
 
 
 class Clip(StepDefense, MessageDefense):
@@ -53,7 +53,7 @@ class Clip(StepDefense, MessageDefense):
         """The ball that models are scaled into after every step; None for `at=message` or `of=update`."""
         return None if self.at or self.of else Ball(norm=self.norm, ord=self.ord or 2)
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models (C, P), those scaled that lie outside."""
         from foltr_audit.kernels.ball import projected
 
@@ -67,6 +67,5 @@ class Clip(StepDefense, MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """A bound on one of model and update, at the price of any earlier bound on the other."""
-        del context
         of = self.of or "model"
         return (NormScaling(factor=1.0, of=of), NormBound(norm=self.norm, ord=self.ord or 2, of=of))

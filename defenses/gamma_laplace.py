@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.utils.arrays import Floats
 
 
 class GammaLaplace(MessageDefense):
@@ -46,14 +45,13 @@ class GammaLaplace(MessageDefense):
         """The law of one share."""
         return GammaShare(n=context.shares, scale=self.scale)
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus one noise share per coordinate, float64 (C, P)."""
         share = self.law(context).sample(context.streams("gamma-laplace"), models.shape[1])
         return models + share
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The published claim: eps for one interaction; it names no observer, and so is one for each."""
-        del context
         return tuple(
             PrivacyClaim(
                 mechanism=self.name, epsilon=self.eps, unit="interaction", relation="replace-one", view=view

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.privacy.noise.conversions import classical_gaussian_sigma, gaussian_sigma
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
+from foltr_audit.utils.arrays import Floats
 
 
 class _GaussianMechanism(MessageDefense):
@@ -51,14 +50,13 @@ class _GaussianMechanism(MessageDefense):
         sigma_of = classical_gaussian_sigma if self.calibration == "classical" else gaussian_sigma
         return sigma_of(self.eps, self.delta, self.sensitivity)
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus noise, float64 (C, P)."""
         law = self.law(context)
         return models if law is None else models + law.sample(context.streams(self.name), models.shape[1])
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """(eps, delta) for one client, if sigma was calibrated to it."""
-        del context
         if self.eps is None or self.delta is None:
             return ()
         return tuple(
@@ -92,7 +90,6 @@ class GaussianNoise(_GaussianMechanism):
 
     def law(self, context: RoundContext) -> Gaussian:
         """The law of the whole noise."""
-        del context
         return Gaussian(sigma=self.deviation)
 
 

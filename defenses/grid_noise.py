@@ -6,7 +6,6 @@ import math
 from typing import ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
@@ -14,6 +13,7 @@ from foltr_audit.plugins import MessageDefense, PrivacyClaim, PrivacyEvent, Roun
 from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
 from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
+from foltr_audit.utils.arrays import Floats
 
 _MOST_STEPS = 2.0**52
 
@@ -64,7 +64,7 @@ class _GridMechanism(MessageDefense):
         except ValueError as error:
             raise UsageError(f"defense {self.name}: {error}") from error
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models on the grid plus one noise share per coordinate, float64 (C, P).
 
         Raises:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
+from foltr_audit.utils.arrays import Floats
 
 
 class LaplaceNoise(MessageDefense):
@@ -44,16 +43,14 @@ class LaplaceNoise(MessageDefense):
 
     def law(self, context: RoundContext) -> GammaShare:
         """Laplace noise: one share of one."""
-        del context
         return GammaShare(n=1, scale=self.scale)
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus Laplace noise, float64 (C, P)."""
         return models + self.law(context).sample(context.streams("laplace"), models.shape[1])
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one client, whoever looks."""
-        del context
         return tuple(
             PrivacyClaim(
                 mechanism=self.name, epsilon=self.eps, unit="client", relation="replace-one", view=view

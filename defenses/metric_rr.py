@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import PluginError
 from foltr_audit.plugins import MetricDefense, PrivacyClaim, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse
+from foltr_audit.utils.arrays import Floats, Ints
 
 _MAXRR_VALUES = 11  # of lists of ten: no click, or a first click on one of the ranks
 
@@ -71,7 +71,7 @@ class MetricRR(MetricDefense):
             )
         return RandomizedResponse(self.p, values)
 
-    def channel(self, values: int) -> NDArray[np.float64]:
+    def channel(self, values: int) -> Floats:
         """P(reported | true), float64 (v, v) with a row per true outcome.
 
         Raises:
@@ -87,9 +87,7 @@ class MetricRR(MetricDefense):
         """
         return self.response(values).text
 
-    def apply(
-        self, outcomes: NDArray[np.int64], values: NDArray[np.float64], step: int, context: RoundContext
-    ) -> NDArray[np.int64]:
+    def apply(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
         """Reported outcomes, int64 (C,). A client's number 2 step decides on the truth, the next on the lie.
 
         Raises:
@@ -102,12 +100,10 @@ class MetricRR(MetricDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Randomised metrics."""
-        del context
         return (MetricRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one interaction and a server that sees each message; nothing if the truth is told."""
-        del context
         if self.p == 1:
             return ()
         return (

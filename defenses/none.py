@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.utils.arrays import Floats
 
 
 class NoDefense(MessageDefense):
@@ -18,12 +16,10 @@ class NoDefense(MessageDefense):
 
     name: ClassVar[str] = "none"
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """The models as they are, float64 (C, P)."""
-        del context
         return models.copy()
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Nothing happens to a message."""
-        del context
         return ()

@@ -6,11 +6,11 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import NormBound, OpaqueChange
+from foltr_audit.utils.arrays import Floats
 
 _MOST_LEVELS = 2**52
 
@@ -58,7 +58,7 @@ class Quantise(MessageDefense):
         """Distance of neighbouring grid points."""
         return self.step or 2.0 * self.range / self.intervals
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """The global model plus each update on the grid, float64 (C, P)."""
         middle = 0.5 * self.intervals
         places = np.clip((models - context.parameters) / self.width, -middle, middle) + middle
@@ -68,7 +68,6 @@ class Quantise(MessageDefense):
 
     def bits(self, parameters: int, number: int) -> float:
         """The number of a grid point for each parameter."""
-        del number
         return float(parameters * math.ceil(math.log2(self.intervals + 1)))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
@@ -76,7 +75,6 @@ class Quantise(MessageDefense):
 
         `GridRounding` would say that messages lie on a grid; only updates do.
         """
-        del context
         last = 0.5 * self.width * self.intervals
         return (OpaqueChange(mechanism=self.name), NormBound(norm=last, ord=math.inf, of="update"))
 
@@ -94,16 +92,14 @@ class Sign(MessageDefense):
 
     scale: float = Field(gt=0, description="size of every coordinate that is sent")
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """The global model plus or minus `scale`, float64 (C, P)."""
         return context.parameters + self.scale * np.sign(models - context.parameters)
 
     def bits(self, parameters: int, number: int) -> float:
         """One of three values for each parameter: a sign, or no change."""
-        del number
         return float(math.ceil(parameters * math.log2(3)))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Earlier bounds are lost, but for the new one on every coordinate."""
-        del context
         return (OpaqueChange(mechanism=self.name), NormBound(norm=self.scale, ord=math.inf, of="update"))

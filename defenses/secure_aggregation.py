@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from foltr_audit.errors import UsageError
@@ -14,6 +13,7 @@ from foltr_audit.plugins import PrivacyEvent, RoundContext, WireDefense, WireMes
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
 from foltr_audit.privacy.secure_aggregation.costs import STAGES, client_seconds
+from foltr_audit.utils.arrays import Bools, Floats
 
 
 class SecureAggregation(WireDefense):
@@ -77,9 +77,7 @@ class SecureAggregation(WireDefense):
         """How messages are encoded as integers."""
         return self.protocol.encoding
 
-    def apply(
-        self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
-    ) -> WireMessages:
+    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) and their sum; who was lost before drops out after sharing keys."""
         chance = context.streams("drop-out").uniform(2)
         before = chance[:, 0] < self.drop_before
@@ -96,7 +94,7 @@ class SecureAggregation(WireDefense):
             costs=_costs(outcome),
         )
 
-    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> WireMessages:
+    def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) of clients of which each takes part in a cohort of strangers.
 
         Of n = `context.shares`, without drop-outs; nothing is summed up.

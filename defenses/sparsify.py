@@ -6,11 +6,11 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import NormScaling
+from foltr_audit.utils.arrays import Floats
 
 
 class TopK(MessageDefense):
@@ -27,7 +27,7 @@ class TopK(MessageDefense):
 
     k: int = Field(ge=1, description="coordinates that are sent; the first of equal ones")
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one in k coordinates at most, float64 (C, P)."""
         sizes = np.abs(models - context.parameters)
         kept = np.zeros(models.shape, dtype=np.bool_)
@@ -42,7 +42,6 @@ class TopK(MessageDefense):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Updates only shrink."""
-        del context
         return (NormScaling(factor=1.0, of="update"),)
 
 
@@ -65,7 +64,7 @@ class RandomK(MessageDefense):
     def _factor(self, coordinates: int) -> float:
         return max(1.0, coordinates / self.k) if self.rescale else 1.0
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one in the coordinates of the round only, float64 (C, P)."""
         P = models.shape[1]
         everybody = np.zeros(1, dtype=np.int64)

@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Environment, IntentPeriod, Scenario, ScenarioContext
+from foltr_audit.utils.arrays import Floats
 
 
 class FixedIntent(Scenario):
@@ -94,14 +94,13 @@ class IntentChange(Scenario):
         knots = np.array(bounds[:-1], dtype=np.float64)
         return Environment(knots=knots, start=start, stop=stop, periods=periods)
 
-    def rows(self, leaders: Sequence[int], intents: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def rows(self, leaders: Sequence[int], intents: int) -> tuple[Floats, Floats]:
         """Probabilities at the start and at the end of each period, (periods, I) each."""
         rows = leading(leaders, intents, self.share(intents))
         return rows, rows
 
     def share(self, intents: int) -> float:
         """How likely the leading intent is."""
-        del intents
         return 1.0
 
     def _bound(self, number: int, periods: int, total: int) -> int:
@@ -124,7 +123,6 @@ class _DominantIntentChange(IntentChange):
 
     def share(self, intents: int) -> float:
         """The same in every period."""
-        del intents
         return self.dominant
 
 
@@ -142,7 +140,7 @@ class IntentLeakage(_DominantIntentChange):
 
     name: ClassVar[str] = "leaking"
 
-    def rows(self, leaders: Sequence[int], intents: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def rows(self, leaders: Sequence[int], intents: int) -> tuple[Floats, Floats]:
         """Each period ends as the next one starts."""
         rows = leading(leaders, intents, self.dominant)
         return rows, np.concatenate([rows[1:], rows[-1:]])
@@ -184,7 +182,7 @@ def known_intents(name: str, around: ScenarioContext, intents: Sequence[int]) ->
     return [intent - 1 for intent in intents]
 
 
-def leading(leaders: Sequence[int], intents: int, share: float) -> NDArray[np.float64]:
+def leading(leaders: Sequence[int], intents: int, share: float) -> Floats:
     """Probabilities (periods, I) with this share for the leader and what is left for the others alike."""
     rows = np.full((len(leaders), intents), (1.0 - share) / max(1, intents - 1))
     rows[np.arange(len(leaders)), list(leaders)] = share
@@ -192,10 +190,7 @@ def leading(leaders: Sequence[int], intents: int, share: float) -> NDArray[np.fl
 
 
 def steady(
-    rows: NDArray[np.float64],
-    knots: Sequence[int],
-    periods: tuple[IntentPeriod, ...],
-    kept: int | None = None,
+    rows: Floats, knots: Sequence[int], periods: tuple[IntentPeriod, ...], kept: int | None = None
 ) -> Environment:
     """An environment of constant pieces."""
     times = np.array(knots, dtype=np.float64)

@@ -34,7 +34,6 @@ class ClientSkew(Scenario):
 
     def twins(self, around: ScenarioContext) -> dict[str, str]:
         """The same interactions dealt out evenly."""
-        del around
         return {"evenly dealt": self.model_copy(update={"strength": 0.0}).text} if self.strength else {}
 
 
@@ -98,7 +97,6 @@ class ClickSkew(ClientSkew):
 
     def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each click model."""
-        del around
         names = told_apart([f"{model} clicks" for model in self.click_models])
         pairs = zip(names, self.click_models, strict=True)
         return tuple(TraitValue(name=name, click_model=model) for name, model in pairs)
@@ -147,7 +145,6 @@ class QuantitySkew(Scenario):
 
     def twins(self, around: ScenarioContext) -> dict[str, str]:
         """Everybody has as many interactions."""
-        del around
         return {} if self.even else {"evenly dealt": self.model_copy(update={"even": True}).text}
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-Tables = tuple[NDArray[np.float64], NDArray[np.float64]]
+Tables = tuple[Floats, Floats]
 
 
 class ClickModelMixture(ClickModel):
@@ -25,9 +25,7 @@ class ClickModelMixture(ClickModel):
 
     models: tuple[ClickModel, ...]
 
-    def click(
-        self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
-    ) -> NDArray[np.bool_]:
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
         """Clicks on each list by its own model, bool (C, k)."""
         stride = largest_label + 1
         number = labels.max(axis=1, initial=0) // stride

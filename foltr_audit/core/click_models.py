@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Probabilities = tuple[float, ...]
 
@@ -48,14 +48,12 @@ class CascadeClickModel(ClickModel):
         )
 
     @classmethod
-    def tables(cls, largest_label: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def tables(cls, largest_label: int) -> tuple[Floats, Floats]:
         """`setting` as kernels take it, two arrays (G,)."""
         click, stop = cls.setting(largest_label)
         return np.array(click), np.array(stop)
 
-    def click(
-        self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
-    ) -> NDArray[np.bool_]:
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
         """Clicks on each list, bool (C, k); two draws per position."""
         from foltr_audit.kernels.cascade import cascade_clicks
 

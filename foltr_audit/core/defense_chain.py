@@ -32,6 +32,7 @@ from foltr_audit.kernels.scaling import ROUNDING
 from foltr_audit.privacy.events import NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 S = TypeVar("S", bound=Defense)
 T = TypeVar("T", bound=np.generic)
@@ -136,17 +137,13 @@ class DefenseChain:
         """What the links do to a message, in the order in which they act."""
         return tuple(event for _, event in self.acts(context, acts_without_pairs=acts_without_pairs))
 
-    def on_clicks(
-        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
-    ) -> NDArray[np.bool_]:
+    def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         """Clicks that the client learns from, bool (C, k)."""
         for defense, own in self._of(ClickDefense, context):
             clicks = _same_shape(defense, defense.apply(clicks, shown, step, own), clicks)
         return clicks
 
-    def on_metric(
-        self, outcomes: NDArray[np.int64], values: NDArray[np.float64], step: int, context: RoundContext
-    ) -> NDArray[np.int64]:
+    def on_metric(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
         """Outcomes (C,) of one interaction's metric that clients go on with, places among `values` (v,)."""
         for defense, own in self._of(MetricDefense, context):
             after = _same_shape(defense, defense.apply(outcomes, values, step, own), outcomes)
@@ -155,9 +152,7 @@ class DefenseChain:
             outcomes = after
         return outcomes
 
-    def on_step(
-        self, models: NDArray[np.float64], acts: NDArray[np.bool_], step: int, context: RoundContext
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def on_step(self, models: Floats, acts: Bools, step: int, context: RoundContext) -> tuple[Floats, Bools]:
         """Local models (C, P) after the step stage of a local step, and which rows it moved (C,).
 
         A row that differs by less than a billionth of its largest coordinate has not moved: whether a model
@@ -174,15 +169,15 @@ class DefenseChain:
             moved = np.abs(after - models).max(axis=1, initial=0.0)
         return after, ~(moved <= ROUNDING * np.abs(models).max(axis=1, initial=0.0))
 
-    def on_message(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models that clients send, float64 (C, P)."""
         for defense, own in self._of(MessageDefense, context):
             models = _same_shape(defense, defense.apply(models, own), models)
         return models
 
     def trail(
-        self, models: NDArray[np.float64], context: RoundContext, step: int = 0
-    ) -> Iterator[tuple[Defense, NDArray[np.float64], NDArray[np.float64]]]:
+        self, models: Floats, context: RoundContext, step: int = 0
+    ) -> Iterator[tuple[Defense, Floats, Floats]]:
         """Each link of the step stage, after one local step, and then of the message stage.
 
         With the models (C, P) that it gets and those that it gives.
@@ -202,7 +197,7 @@ class DefenseChain:
         found = [link.encoding for link in self.links(WireDefense) if link.encoding is not None]
         return found[-1] if found else None
 
-    def on_wire(self, messages: NDArray[np.float64], context: RoundContext) -> WireMessages:
+    def on_wire(self, messages: Floats, context: RoundContext) -> WireMessages:
         """What the server receives of messages (C, P).
 
         Clients of a simulation beside the training rounds (`context.prefix`) take part one by one.
@@ -226,7 +221,7 @@ class DefenseChain:
             wired = replace(after, costs={**wired.costs, **after.costs})
         return wired
 
-    def on_aggregate(self, wired: WireMessages, context: RoundContext) -> NDArray[np.float64]:
+    def on_aggregate(self, wired: WireMessages, context: RoundContext) -> Floats:
         """FedAvg of the messages that arrived, weighted by interactions, then the aggregate stage.
 
         Encoded messages are averaged from their sum. A round in which nothing arrived averages to NaN; the
@@ -255,7 +250,7 @@ class DefenseChain:
         return aggregate
 
 
-def _average(wired: WireMessages, weights: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+def _average(wired: WireMessages, weights: Floats, total: float) -> Floats:
     """Mean of the messages (P,) by weights (C,) that sum to 1 and were `total` before; NaN without any."""
     from foltr_audit.kernels.averaging import weighted_sum
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.utils.arrays import Bools
 
 Pairs = Literal["all", "last-click+1"]
 Normaliser = Literal["shown", "candidates"]
@@ -66,9 +66,7 @@ def pdgd_setting(text: str) -> PDGDSetting:
     return known[text]
 
 
-def observed_documents(
-    clicks: NDArray[np.bool_], is_document: NDArray[np.bool_], *, only_observed: bool
-) -> NDArray[np.bool_]:
+def observed_documents(clicks: Bools, is_document: Bools, *, only_observed: bool) -> Bools:
     """Documents that take part in a pair, bool (L, k), of lists with clicks (L, k).
 
     Where everything or nothing that is observed was clicked there is no pair.

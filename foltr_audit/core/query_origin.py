@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.utils.arrays import Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,16 +20,16 @@ class QueryOrigin:
             every query has all of its documents.
     """
 
-    part: NDArray[np.int64]
-    query: NDArray[np.int64]
-    document: NDArray[np.int64] | None = None
+    part: Ints
+    query: Ints
+    document: Ints | None = None
 
     @classmethod
     def of_part(cls, part: int, data: Dataset) -> QueryOrigin:
         """Every query comes from one part, as it stands there."""
         return cls(part=np.full(data.n_queries, part), query=np.arange(data.n_queries))
 
-    def shown(self, data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+    def shown(self, data: Dataset, queries: Ints, shown: Ints) -> Ints:
         """Lists (I, k) of queries (I,) of `data` as positions in the queries that these come from."""
         if self.document is None:
             return shown

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 LIST_LENGTH = 10
 """Documents in a shown list, k: a user sees at most ten."""
@@ -52,34 +52,26 @@ ONLINE: Mapping[str, MetricDescription] = MappingProxyType(
 """Metrics of the lists that users were shown in a round, by their name in the rows of a report."""
 
 
-def dcg(data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
+def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
     """DCG of lists (I, k) shown for some queries (I,), float64 (I,)."""
     return ndcg(data, queries, shown, np.ones(data.n_queries))
 
 
-def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> NDArray[np.float64]:
+def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
     """The highest DCG@k that each query allows, float64 (queries,)."""
     from foltr_audit.kernels.ndcg import discounts, ideal_dcg_of_queries
 
     return ideal_dcg_of_queries(data.labels, data.offsets, discounts(k))
 
 
-def ndcg(
-    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], ideal: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats) -> Floats:
     """NDCG of lists (I, k) against the ideal DCG of every query (queries,); 0 where nothing is relevant."""
     from foltr_audit.kernels.ndcg import dcg_over_best, discounts
 
     return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
 
 
-def mean_ndcg(
-    data: Dataset,
-    queries: NDArray[np.int64],
-    shown: NDArray[np.int64],
-    ideal: NDArray[np.float64],
-    no_relevant: str,
-) -> float:
+def mean_ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats, no_relevant: str) -> float:
     """Mean nDCG; queries without relevant documents count 0 (`zero`) or are left out (`skip`).
 
     NaN where no list is left.
@@ -87,7 +79,7 @@ def mean_ndcg(
     return mean_over(ndcg(data, queries, shown, ideal), ideal[queries] > 0, no_relevant)
 
 
-def mean_over(values: NDArray[np.float64], has_relevant: NDArray[np.bool_], no_relevant: str) -> float:
+def mean_over(values: Floats, has_relevant: Bools, no_relevant: str) -> float:
     """Mean of a metric over lists (I,), those of queries without relevant documents as `no_relevant` says.
 
     They count 0 (`zero`), whatever the metric says of them, or are left out (`skip`). NaN where no list
@@ -101,15 +93,13 @@ def mean_over(values: NDArray[np.float64], has_relevant: NDArray[np.bool_], no_r
     return float(counted.mean()) if counted.size else float("nan")
 
 
-def relevant_documents(data: Dataset) -> NDArray[np.int64]:
+def relevant_documents(data: Dataset) -> Ints:
     """How many documents of each query are relevant, int64 (queries,)."""
-    counts: NDArray[np.int64] = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
+    counts: Ints = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
     return counts
 
 
-def reciprocal_rank(
-    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def reciprocal_rank(data: Dataset, queries: Ints, shown: Ints) -> Floats:
     """Reciprocal rank of the first relevant document of lists (I, k), 0 without one; float64 (I,).
 
     Its mean over queries is MRR@k (Voorhees 1999, "The TREC-8 question answering track report").
@@ -119,9 +109,7 @@ def reciprocal_rank(
     return reciprocal_ranks_of_relevant(data.labels, data.offsets, queries, shown)
 
 
-def average_precision(
-    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], relevant: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def average_precision(data: Dataset, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
     """Average precision of lists (I, k) with `relevant` documents in every query (queries,); float64 (I,).
 
     The precision at the rank of every relevant document of the list, summed and divided by
@@ -133,9 +121,7 @@ def average_precision(
     return average_precisions(data.labels, data.offsets, queries, shown, relevant)
 
 
-def expected_max_rr(
-    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64], click: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def expected_max_rr(data: Dataset, queries: Ints, shown: Ints, click: Floats) -> Floats:
     """Expected MaxRR of lists (I, k) under a cascade model with P(click | grade) (grades,); float64 (I,).
 
     `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops after a click only, so that P(stop | grade)
@@ -147,7 +133,7 @@ def expected_max_rr(
     return expected_reciprocal_ranks(data.labels, data.offsets, queries, shown, click)
 
 
-def max_rr(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def max_rr(clicks: Bools) -> Floats:
     """Reciprocal rank of the first click of each list (I, k), 0 without a click; float64 (I,).
 
     >>> max_rr(np.array([[False, True, True], [False, False, False]])).tolist()
@@ -158,7 +144,7 @@ def max_rr(clicks: NDArray[np.bool_]) -> NDArray[np.float64]:
     return reciprocal_ranks(clicks)
 
 
-def online_sum(per_round: NDArray[np.float64]) -> float:
+def online_sum(per_round: Floats) -> float:
     """Discounted online performance: sum over rounds t = 1.. of nDCG_t .9995^(t-1).
 
     A round that showed no list, NaN, adds nothing.
@@ -167,7 +153,7 @@ def online_sum(per_round: NDArray[np.float64]) -> float:
     return float(np.add.reduce(shown * ONLINE_DISCOUNT ** np.arange(per_round.size)))
 
 
-def mean_of_rounds(per_round: NDArray[np.float64]) -> float:
+def mean_of_rounds(per_round: Floats) -> float:
     """Mean over the rounds that have a value; NaN where none has.
 
     >>> mean_of_rounds(np.array([0.25, np.nan, 0.75]))

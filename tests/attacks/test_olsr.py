@@ -26,6 +26,7 @@ from foltr_audit.inference.linear_systems import (
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import rearranged
 
@@ -36,7 +37,7 @@ EVERY_SETTING = pytest.mark.parametrize(
 P, K = 46, 10
 
 
-def solved(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def solved(columns: Floats, values: Floats) -> Floats:
     """The shortest least-squares solutions."""
     return least_squares(columns, values, np.zeros(values.shape)).weights
 
@@ -51,7 +52,7 @@ def stepped(
     pairs: Pairs = "all",
     normaliser: Normaliser = "shown",
     kind: str = "model",
-) -> tuple[View, NDArray[np.bool_]]:
+) -> tuple[View, Bools]:
     """A view of one un-noised step per client, made by the real learner, and the clicks behind it."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, 30, size=clients)
@@ -76,9 +77,7 @@ def stepped(
     return view, clicks
 
 
-def shown_features(
-    data: Dataset, queries: NDArray[np.int64], shown: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def shown_features(data: Dataset, queries: Ints, shown: Ints) -> NDArray[np.float32]:
     rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
     return np.where((shown >= 0)[..., np.newaxis], data.features[rows], np.float32(0))
 

@@ -33,7 +33,6 @@ class Sum(WireDefense):
     at_least: int = 1000
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (MessageAggregation(at_least=self.at_least),)
 
 
@@ -43,7 +42,6 @@ class Foreign(StepDefense):
     name: ClassVar[str] = "their-clip"
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NormBound(norm=1.5, ord=2, of="model"),)
 
 
@@ -54,7 +52,6 @@ class ForeignNoise(MessageDefense):
     sensitivity: float = 3.0
 
     def law(self, context: RoundContext) -> GammaShare:
-        del context
         return GammaShare(n=1, scale=1.0)
 
 

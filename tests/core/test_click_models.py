@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import (
     CascadeClickModel,
@@ -18,6 +17,7 @@ from foltr_audit.core.click_models import (
 from foltr_audit.core.ranking_metrics import max_rr
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Bools
 from tests.fixtures.reference import chi_square_p, golden
 
 Pattern = tuple[bool, ...]
@@ -43,7 +43,7 @@ MODELS = [PerfectClickModel, NavigationalClickModel, InformationalClickModel]
 
 def clicks(
     model: CascadeClickModel, labels: list[int], largest: int, users: int, step: int = 0, seed: int = 1
-) -> NDArray[np.bool_]:
+) -> Bools:
     """What so many users click on the same list."""
     lists = np.tile(np.array(labels), (users, 1))
     return model.click(lists, largest, Streams(seed).clients("clicks", 0, np.arange(users)), step)
@@ -70,7 +70,7 @@ def cascade_law(
     return law
 
 
-def fit(found: NDArray[np.bool_], law: dict[Pattern, float]) -> float:
+def fit(found: Bools, law: dict[Pattern, float]) -> float:
     """How well clicks agree with a law, as a p-value; of a law without chance, whether all are as it says."""
     k = found.shape[1]
     certain = [pattern for pattern in law if law[pattern] == 1]

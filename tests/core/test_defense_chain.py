@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import STAGES, DefenseChain, parse_chain
 from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, WireMessages, plain
@@ -21,6 +20,7 @@ from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import (
     FEATURES,
     Entry,
@@ -36,7 +36,7 @@ from tests.fixtures.tiny import (
 SetupOf = Callable[..., Setup]
 
 
-def arrived(messages: NDArray[np.float64], survivors: NDArray[np.bool_] | None = None) -> WireMessages:
+def arrived(messages: Floats, survivors: Bools | None = None) -> WireMessages:
     """Plain messages of which all, or some, arrived."""
     everybody = np.ones(len(messages), dtype=np.bool_)
     return WireMessages(messages=messages, survivors=everybody if survivors is None else survivors)
@@ -246,7 +246,7 @@ def test_a_link_that_gives_back_another_shape_is_named() -> None:
     class Cutting(MessageDefense):
         name: ClassVar[str] = "toy-cutting"
 
-        def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        def apply(self, models: Floats, context: RoundContext) -> Floats:
             return models[:, :-1]
 
     with pytest.raises(PluginError, match=r"toy-cutting: .* shape \(3, 3\); expected \(3, 4\)"):

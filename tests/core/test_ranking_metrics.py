@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import InformationalClickModel, NavigationalClickModel, PerfectClickModel
 from foltr_audit.core.ranking_metrics import (
@@ -30,6 +29,7 @@ from foltr_audit.core.ranking_metrics import (
 )
 from foltr_audit.core.records import Dataset
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Ints
 from tests.fixtures.reference import dataset, golden
 
 EVERY_LIST = pytest.mark.parametrize("case", range(28))
@@ -69,7 +69,7 @@ def test_golden_maxrr(case: int) -> None:
     np.testing.assert_allclose(max_rr(clicks[np.newaxis]), vectors["maxrr"][case], rtol=1e-15, atol=0)
 
 
-def golden_list(case: int) -> tuple[Dataset, NDArray[np.int64]]:
+def golden_list(case: int) -> tuple[Dataset, Ints]:
     """The query and the shown list of a golden case."""
     vectors = golden("ranking-metrics.npz")
     n = int(vectors["n_docs"][case])

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, MessageDefense, RoundContext
@@ -18,6 +17,7 @@ from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregati
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
 from tests.simulation.test_federation import same_bytes
 
@@ -31,11 +31,11 @@ def made(text: str) -> SecureAggregation:
     return defense
 
 
-def values(C: int, P: int = FEATURES, seed: int = 3) -> NDArray[np.float64]:
+def values(C: int, P: int = FEATURES, seed: int = 3) -> Floats:
     return np.random.default_rng(seed).normal(size=(C, P))
 
 
-def everybody(C: int) -> NDArray[np.bool_]:
+def everybody(C: int) -> Bools:
     return np.ones(C, dtype=np.bool_)
 
 
@@ -107,7 +107,7 @@ def test_messages_are_encoded_before_they_are_rounded_to_float32(setup_of: Setup
     class OnGrid(MessageDefense):
         name: ClassVar[str] = "toy-grid"
 
-        def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+        def apply(self, models: Floats, context: RoundContext) -> Floats:
             return np.asarray(4.0 + np.rint(models * 2.0**24) * 2.0**-24)
 
     for dtype in ("float32", "float64"):

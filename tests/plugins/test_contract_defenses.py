@@ -187,7 +187,6 @@ class _ChangesItsInput(MessageDefense):
     name = "wrong-array"
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
-        del context
         return models
 
 

@@ -16,6 +16,7 @@ from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import PrivacyClaim, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 T = TypeVar("T")
 
@@ -27,12 +28,7 @@ Kind = Literal["truth values", "whole numbers", "numbers"]
 _KINDS: dict[Kind, str] = {"truth values": "b", "whole numbers": "iu", "numbers": "iuf"}
 
 
-def array_of(
-    who: str,
-    answer: object,
-    shape: Sequence[int],
-    kind: Kind = "numbers",
-) -> NDArray[Any]:
+def array_of(who: str, answer: object, shape: Sequence[int], kind: Kind = "numbers") -> NDArray[Any]:
     """An array of a shape.
 
     Args:
@@ -77,16 +73,14 @@ def all_of(who: str, answer: object, kinds: Sequence[type], named: str) -> tuple
 
 
 def clicks_of(
-    model: ClickModel, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
-) -> NDArray[np.bool_]:
+    model: ClickModel, labels: Ints, largest_label: int, streams: ClientStreams, step: int
+) -> Bools:
     """Clicks of a click model on lists, see `ClickModel.click`; errors as of `array_of`."""
     clicks = model.click(labels, largest_label, streams, step)
     return array_of(f"click model {model.name}: click", clicks, labels.shape, "truth values")
 
 
-def step_of(
-    learner: ModelLearner, answer: object, models: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def step_of(learner: ModelLearner, answer: object, models: Floats) -> tuple[Floats, Bools]:
     """What a local step made of models (C, P), see `ModelLearner.local_step`; errors as of `array_of`."""
     who = f"learner {learner.name}: local_step"
     if not isinstance(answer, tuple) or len(answer) != 2:

@@ -6,13 +6,13 @@ from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import known_ranker
 from foltr_audit.core.records.view import Inference, Knowledge, View
 from foltr_audit.errors import PluginError, did_you_mean
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 class Attack(Plugin):
@@ -61,7 +61,6 @@ class Attack(Plugin):
 
     def exact_posterior(self, view: View) -> bool:
         """Whether the patterns that it answers are the true posterior given all that a view knows."""
-        del view
         return False
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -93,7 +92,7 @@ class IntentAttack(Attack):
             raise ValueError("expected positive numbers with / between them, or even")
         return text
 
-    def prior(self, intents: int) -> NDArray[np.float64]:
+    def prior(self, intents: int) -> Floats:
         """Probability of each intent before any message, float64 (I,); ones that do not fit count as even."""
         shares = np.ones(intents)
         if self.shares != "even" and self.shares.count("/") == intents - 1:
@@ -114,9 +113,7 @@ class LinkAttack(Attack):
 
     asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "client"
 
-    def likeness(
-        self, first: NDArray[np.float64], second: NDArray[np.float64], offered: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
         """How much each of some messages and each of those offered look like one client's, (n, m).
 
         Log likelihood ratio of one client against two, up to a number for each of the n messages.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.records.round_context import RoundContext
@@ -20,6 +19,7 @@ from foltr_audit.privacy.events import (
 )
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class Defense(Plugin):
@@ -33,17 +33,14 @@ class Defense(Plugin):
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """What it does to a message, for accounting; what says nothing costs every bound before it."""
-        del context
         return (OpaqueChange(mechanism=self.name),)
 
     def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """What it does in one of the stages that it acts in; one that acts in several tells them apart."""
-        del stage
         return self.events(context)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """What its authors claim for one round; nothing by default."""
-        del context
         return ()
 
 
@@ -52,9 +49,7 @@ class ClickDefense(Defense):
 
     stage: ClassVar[str] = "click"
 
-    def apply(
-        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
-    ) -> NDArray[np.bool_]:
+    def apply(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         """New clicks, bool (C, k); those at the padding of `shown` (C, k) must stay False."""
         raise NotImplementedError
 
@@ -64,19 +59,16 @@ class MetricDefense(Defense):
 
     stage: ClassVar[str] = "metric"
 
-    def apply(
-        self, outcomes: NDArray[np.int64], values: NDArray[np.float64], step: int, context: RoundContext
-    ) -> NDArray[np.int64]:
+    def apply(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
         """New outcomes, int64 (C,), each the place of a metric's value among `values` (v,)."""
         raise NotImplementedError
 
-    def channel(self, values: int) -> NDArray[np.float64]:
+    def channel(self, values: int) -> Floats:
         """P(reported | true) as everybody may know it, float64 (v, v) with a row per true outcome."""
         raise NotImplementedError
 
     def law_text(self, values: int) -> str:
         """The same of a metric with v values as public knowledge, e.g. `metric-rr:p=0.25`."""
-        del values
         return self.text
 
 
@@ -85,7 +77,7 @@ class StepDefense(Defense):
 
     stage: ClassVar[str] = "step"
 
-    def apply(self, parameters: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
         """New local models, float64 (C, P); a row that comes back equal was left alone.
 
         Without code of its own, a defense that declares a `ball` scales models into it, and the
@@ -93,7 +85,6 @@ class StepDefense(Defense):
         """
         from foltr_audit.kernels.ball import projected
 
-        del context
         if self.ball is None:
             raise NotImplementedError
         return projected(np.ascontiguousarray(parameters), self.ball.norm, self.ball.ord)
@@ -115,7 +106,7 @@ class MessageDefense(Defense):
 
     stage: ClassVar[str] = "message"
 
-    def apply(self, models: NDArray[np.float64], context: RoundContext) -> NDArray[np.float64]:
+    def apply(self, models: Floats, context: RoundContext) -> Floats:
         """New models to send, float64 (C, P). The difference to `context.parameters` is the update."""
         raise NotImplementedError
 
@@ -128,7 +119,6 @@ class MessageDefense(Defense):
 
     def law(self, context: RoundContext) -> AdditiveNoise | None:
         """The law of the noise that it adds to each coordinate of one message, as everybody may know it."""
-        del context
         return None
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
@@ -147,13 +137,11 @@ class WireDefense(Defense):
         """How it encodes messages as integers, if it does; it then gets them as float64, not rounded."""
         return None
 
-    def apply(
-        self, messages: NDArray[np.float64], survivors: NDArray[np.bool_], context: RoundContext
-    ) -> WireMessages:
+    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
         """What the server receives of a cohort's messages (C, P), of which some are lost (C,) already."""
         raise NotImplementedError
 
-    def alone(self, messages: NDArray[np.float64], context: RoundContext) -> WireMessages:
+    def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
         """What the server receives of clients that each take part in a cohort of `context.shares` of its own.
 
         So are fresh clients attacked, one by one. By default as if they were one cohort.
@@ -162,7 +150,6 @@ class WireDefense(Defense):
 
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
         """Seconds of one client's work in a cohort for a message of P = `size`, by stage, measured anew."""
-        del clients, size
         return {}
 
 
@@ -176,13 +163,7 @@ class AggregateDefense(Defense):
     works_on_sums: ClassVar[bool] = False
     stage: ClassVar[str] = "aggregate"
 
-    def apply(
-        self,
-        aggregate: NDArray[np.float64],
-        messages: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        context: RoundContext,
-    ) -> NDArray[np.float64]:
+    def apply(self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext) -> Floats:
         """The new global model or update, float64 (P,).
 
         `messages` (S, P) are the ones that arrived, with their weights (S,) that sum to 1, and

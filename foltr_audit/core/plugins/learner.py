@@ -13,6 +13,7 @@ from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.central import CentralResult, Users
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.core.records.dataset import Dataset
@@ -52,7 +53,6 @@ class Learner(Plugin):
 
     def why_not(self, ranker: str) -> str | None:
         """Why it cannot train a ranker (its text), or None if it can."""
-        del ranker
         return None
 
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
@@ -61,7 +61,6 @@ class Learner(Plugin):
         Raises:
             UsageError: there are none, or a value out of range.
         """
-        del sensitivity
         if math.isinf(eps) and eps > 0:
             return ("none",)
         raise UsageError(f"--eps: learner {self.name} has no published defense; expected --defense")
@@ -75,8 +74,7 @@ class ModelLearner(Learner):
 
     clip_without_pairs: bool = Field(True, description="step defenses also act after a step without pairs")
     rank_with: Literal["local", "global"] | None = Field(
-        None,
-        description="model that ranks a client's lists: its local one (if left out), or the global one",
+        None, description="model that ranks a client's lists: its local one (if left out), or the global one"
     )
 
     @field_validator("rank_with")
@@ -91,15 +89,15 @@ class ModelLearner(Learner):
 
     def local_step(
         self,
-        parameters: NDArray[np.float64],
+        parameters: Floats,
         data: Dataset,
-        queries: NDArray[np.int64],
-        scores: NDArray[np.float64],
-        starts: NDArray[np.int64],
-        shown: NDArray[np.int64],
-        clicks: NDArray[np.bool_],
+        queries: Ints,
+        scores: Floats,
+        starts: Ints,
+        shown: Ints,
+        clicks: Bools,
         ranker: Ranker,
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    ) -> tuple[Floats, Bools]:
         """Local models after one interaction (C, P), and which clients took a gradient step (C,).
 
         Args:
@@ -126,29 +124,25 @@ class MetricLearner(Learner):
     antithetic: bool = Field(True, description="half of the interactions at the mirrored perturbation")
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Floats:
         """What one interaction's metric may be, float64 (v,)."""
         raise NotImplementedError
 
-    def outcomes(self, clicks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def outcomes(self, clicks: Bools) -> Ints:
         """Which of `values` each list's clicks (..., k) make, int64 (...)."""
         raise NotImplementedError
 
-    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> NDArray[np.float64]:
+    def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> Floats:
         """What is added to a model of P parameters for each seed (C,), float64 (C, P)."""
         raise NotImplementedError
 
-    def first_state(self, parameters: int) -> NDArray[np.float64]:
+    def first_state(self, parameters: int) -> Floats:
         """What the server remembers before the first round beside a model of P parameters, float64 (S,)."""
         raise NotImplementedError
 
     def update(
-        self,
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-        seeds: NDArray[np.uint64],
-        messages: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, parameters: Floats, state: Floats, seeds: NDArray[np.uint64], messages: Floats
+    ) -> tuple[Floats, Floats]:
         """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
 
         V is 2 with `antithetic` (at the perturbed and at the mirrored model), else 1.
@@ -162,18 +156,11 @@ class CentralLearner(Learner):
     sends: ClassVar[Literal["models", "metrics", "clicks"]] = "clicks"
     stages: ClassVar[frozenset[str]] = frozenset()
 
-    def first_state(self, parameters: int) -> NDArray[np.float64]:
+    def first_state(self, parameters: int) -> Floats:
         """What it remembers before the first round beside a model of P parameters, float64 (S,)."""
-        del parameters
         return np.empty(0)
 
-    def learn(
-        self,
-        users: Users,
-        queries: NDArray[np.int64],
-        parameters: NDArray[np.float64],
-        state: NDArray[np.float64],
-    ) -> CentralResult:
+    def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
         """Learn from the N interactions of a round that ask `queries` (N,), in this order.
 
         Interaction i draws from the streams of client i of `users.context`.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.records.population import Environment, Population, ScenarioContext
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Bools, Ints
 
 
 class ClickModel(Plugin):
@@ -18,9 +16,7 @@ class ClickModel(Plugin):
         """The purpose of its random numbers."""
         return f"clicks/{self.name}"
 
-    def click(
-        self, labels: NDArray[np.int64], largest_label: int, streams: ClientStreams, step: int
-    ) -> NDArray[np.bool_]:
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
         """Clicks on each client's list.
 
         Args:
@@ -48,7 +44,6 @@ class Scenario(Plugin):
         Raises:
             UsageError: it cannot be here, e.g. for lack of intents.
         """
-        del around
         return before
 
     def environment(self, around: ScenarioContext) -> Environment | None:
@@ -57,7 +52,6 @@ class Scenario(Plugin):
         Raises:
             UsageError: as `population`.
         """
-        del around
         return None
 
     @property
@@ -67,5 +61,4 @@ class Scenario(Plugin):
 
     def twins(self, around: ScenarioContext) -> dict[str, str]:
         """Texts of the scenarios that this one is held against, by name."""
-        del around
         return {}

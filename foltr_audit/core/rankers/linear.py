@@ -34,7 +34,6 @@ class LinearRanker(Ranker):
 
     def initial(self, rng: np.random.Generator) -> Floats:
         """The untrained model: zeros, float64 (P,). It ranks by the order in the file."""
-        del rng
         return np.zeros(self.features)
 
     def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
@@ -51,7 +50,6 @@ class LinearRanker(Ranker):
         """See `Ranker.gradient`: a weighted sum of feature rows, whatever the model."""
         from foltr_audit.kernels.ranking import weighted_features
 
-        del parameters
         return weighted_features(data.features, data.offsets, queries, shown, coefficients)
 
     def score(self, parameters: Floats, features: NDArray[Any]) -> Floats:

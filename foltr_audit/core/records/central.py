@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.core.records.dataset import Dataset
@@ -31,9 +32,9 @@ class Users:
 
     data: Dataset
     grades: NDArray[np.int8]
-    lifts: NDArray[np.int64]
-    click: NDArray[np.float64]
-    stop: NDArray[np.float64]
+    lifts: Ints
+    click: Floats
+    stop: Floats
     clicks: str
     context: RoundContext
 
@@ -53,7 +54,7 @@ class CentralResult:
         clicks: bool (N, k).
     """
 
-    parameters: NDArray[np.float64]
-    state: NDArray[np.float64]
-    shown: NDArray[np.int64]
-    clicks: NDArray[np.bool_]
+    parameters: Floats
+    state: Floats
+    shown: Ints
+    clicks: Bools

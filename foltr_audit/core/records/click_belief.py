@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.frozen_arrays import read_only
 
-Probabilities = tuple[NDArray[np.float64], NDArray[np.float64]]
+Probabilities = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,9 +27,9 @@ class ClickBelief:
         grades: P(grade | position), float64 (k, G).
     """
 
-    click: NDArray[np.float64]
-    stop: NDArray[np.float64]
-    grades: NDArray[np.float64]
+    click: Floats
+    stop: Floats
+    grades: Floats
 
     def __post_init__(self) -> None:
         for name in ("click", "stop", "grades"):
@@ -45,7 +45,7 @@ class ClickBelief:
         both = np.einsum("kg,g->k", grades, self.click * self.stop)
         return click, np.divide(both, click, out=np.zeros_like(click), where=click > 0)
 
-    def by_grade(self, labels: NDArray[np.int64]) -> Probabilities:
+    def by_grade(self, labels: Ints) -> Probabilities:
         """The same for documents of known grades (..., k); -1 is the padding, which is never clicked."""
         grade = np.clip(labels, 0, self.click.size - 1)
         return np.where(labels >= 0, self.click[grade], 0.0), np.where(labels >= 0, self.stop[grade], 0.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.population import Population
+from foltr_audit.utils.arrays import Ints
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ClientGroups:
         names = tuple(dict.fromkeys(named))
         return cls(names, tuple(names.index(name) for name in named))
 
-    def of_clients(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of_clients(self, clients: Ints) -> Ints:
         """Group of each client, int64 (C,)."""
         return np.array(self.numbers, dtype=np.int64)[clients % len(self.numbers)]
 

@@ -10,10 +10,10 @@ from itertools import chain
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.records.names import batches
 from foltr_audit.errors import DataError
+from foltr_audit.utils.arrays import Bools, Ints
 from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
@@ -36,11 +36,11 @@ class Dataset:
     """
 
     features: Features
-    labels: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    labels: Ints
+    offsets: Ints
     query_ids: tuple[str, ...]
     document_ids: Sequence[str]
-    intents: NDArray[np.int64] | None = None
+    intents: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
@@ -97,37 +97,37 @@ class Dataset:
         return 1 if self.intents is None else len(self.intents)
 
     @property
-    def grades(self) -> NDArray[np.int64]:
+    def grades(self) -> Ints:
         """Grade of each document under each intent, int64 (I, documents)."""
         return self.labels[np.newaxis] if self.intents is None else self.intents
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of documents of each query, shape (queries,)."""
         return np.diff(self.offsets)
 
     @cached_property
-    def has_relevant(self) -> NDArray[np.bool_]:
+    def has_relevant(self) -> Bools:
         """Whether a query has a document with label > 0, shape (queries,)."""
         return np.add.reduceat(self.labels > 0, self.offsets[:-1]) > 0
 
-    def shown_labels(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+    def shown_labels(self, queries: Ints, shown: Ints) -> Ints:
         """Grade of each shown document, int64 (C, k), -1 at the padding.
 
         `shown` (C, k) holds positions inside each of the `queries` (C,), padded with -1.
         """
         return np.where(shown >= 0, self.labels[self._rows(queries, shown)], -1)
 
-    def shown_features(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> Features:
+    def shown_features(self, queries: Ints, shown: Ints) -> Features:
         """Feature row of each shown document, (C, k, d), 0 at the padding."""
         rows = self.features[self._rows(queries, shown)]
         rows[shown < 0] = 0  # a copy
         return rows
 
-    def _rows(self, queries: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _rows(self, queries: Ints, shown: Ints) -> Ints:
         return self.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
 
-    def select(self, queries: Sequence[int] | NDArray[np.int64]) -> Dataset:
+    def select(self, queries: Sequence[int] | Ints) -> Dataset:
         """The named queries (indices, in this order) as a data set of their own."""
         chosen = np.asarray(queries, dtype=np.int64)
         spans = [np.arange(self.offsets[q], self.offsets[q + 1]) for q in chosen]
@@ -146,7 +146,7 @@ class Dataset:
         """The same queries with other feature values, shape (documents, any)."""
         return replace(self, features=features)
 
-    def with_intents(self, intents: NDArray[np.int64]) -> Dataset:
+    def with_intents(self, intents: Ints) -> Dataset:
         """The same documents judged anew under each of I intents, int64 (I, documents)."""
         return replace(self, labels=intents.max(axis=0), intents=intents)
 

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
-Payload = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.uint64]
+Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""
 
 
@@ -25,8 +26,8 @@ class GlobalModel(NamedTuple):
             averages models.
     """
 
-    parameters: NDArray[np.float64]
-    state: NDArray[np.float64] | None = None
+    parameters: Floats
+    state: Floats | None = None
 
 
 _PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
@@ -90,22 +91,22 @@ class RoundRecord:
     """
 
     round: int
-    parameters: NDArray[np.float64]
-    aggregate: NDArray[np.float64]
+    parameters: Floats
+    aggregate: Floats
     shares: int
-    survivors: NDArray[np.bool_]
-    counts: NDArray[np.int64]
+    survivors: Bools
+    counts: Ints
     messages: Payload
-    slot: NDArray[np.int64]
-    step: NDArray[np.int64]
-    part: NDArray[np.int64]
-    query: NDArray[np.int64]
-    shown: NDArray[np.int64]
+    slot: Ints
+    step: Ints
+    part: Ints
+    query: Ints
+    shown: Ints
     features: Features | None = None
     total: NDArray[np.uint64] | None = None
     aborted: str = ""
     seeds: NDArray[np.uint64] | None = None
-    state: NDArray[np.float64] | None = None
+    state: Floats | None = None
 
     def __post_init__(self) -> None:
         who = f"round {self.round}"
@@ -182,7 +183,7 @@ class RoundRecord:
         return int(self.slot.size)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of documents in each shown list, shape (I,)."""
         return np.asarray((self.shown >= 0).sum(axis=1), dtype=np.int64)
 
@@ -203,12 +204,12 @@ class RoundTruth:
         UsageError: shapes that do not fit together, a negative client, a metric named `round`.
     """
 
-    clients: NDArray[np.int64]
-    updates: NDArray[np.float64]
-    clicks: NDArray[np.bool_]
-    clipped: NDArray[np.bool_]
+    clients: Ints
+    updates: Floats
+    clicks: Bools
+    clipped: Bools
     metrics: Mapping[str, float] = field(default_factory=dict)
-    intents: NDArray[np.int64] | None = None
+    intents: Ints | None = None
 
     def __post_init__(self) -> None:
         arrays = {"clients": np.int64, "updates": np.float64, "clicks": np.bool_, "clipped": np.bool_}

@@ -11,6 +11,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.frozen_arrays import read_only
 
 _BATCH_NAMES = 8_192  # strings of this many names at a time
@@ -60,7 +61,7 @@ class LazyNames(Sequence[str]):
         return True
 
     @cached_property
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> Ints:
         """First byte of each name, and the end of the last, shape (names + 1,)."""
         return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
 

@@ -9,9 +9,9 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +115,11 @@ class Population:
         combined = product(*(trait.values for trait in self.traits))
         return tuple(", ".join(value.name for value in values) or "everybody" for values in combined)
 
-    def group_of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    def group_of(self, clients: Ints) -> Ints:
         """Group of each client, int64 (C,)."""
         return np.asarray(clients % self.n_groups)
 
-    def own(self, clients: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def own(self, clients: Ints) -> list[Ints]:
         """For each trait, which of its values each client has, int64 (C,)."""
         rest, found = self.group_of(clients), []
         for trait in reversed(self.traits):
@@ -160,9 +160,9 @@ class Environment:
         kept: the only intent whose interactions are played, from 0; all others are left out. None: every one.
     """
 
-    knots: NDArray[np.float64]
-    start: NDArray[np.float64]
-    stop: NDArray[np.float64]
+    knots: Floats
+    start: Floats
+    stop: Floats
     periods: tuple[IntentPeriod, ...]
     kept: int | None = None
 
@@ -176,7 +176,7 @@ class Environment:
         """The first interaction of every period but the first."""
         return tuple(period.first for period in self.periods[1:])
 
-    def probabilities(self, times: NDArray[np.int64] | Sequence[int]) -> NDArray[np.float64]:
+    def probabilities(self, times: Ints | Sequence[int]) -> Floats:
         """Probability of each intent at some interactions (n,), counted from 0; float64 (n, I)."""
         t = np.asarray(times, dtype=np.float64)
         piece = np.searchsorted(self.knots, t, side="right") - 1
@@ -226,17 +226,17 @@ class QueryAssignment(NamedTuple):
         ways: which of the world's ways to click each interaction has: a click model and the intent.
     """
 
-    queries: NDArray[np.int64]
-    intents: NDArray[np.int64]
-    ways: NDArray[np.int64]
+    queries: Ints
+    intents: Ints
+    ways: Ints
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Interactions of each client, int64 (C,)."""
         return np.asarray((self.queries >= 0).sum(axis=1))
 
     @classmethod
-    def alike(cls, queries: NDArray[np.int64]) -> QueryAssignment:
+    def alike(cls, queries: Ints) -> QueryAssignment:
         """Queries (C, B) of clients who have one intent and one way to click."""
         nothing = np.zeros_like(queries)
         return cls(queries, nothing, nothing)

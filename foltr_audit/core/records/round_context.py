@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.rng import ClientStreams, Streams
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.frozen_arrays import read_only
 
 
@@ -27,9 +27,9 @@ class RoundContext:
 
     round: int
     shares: int
-    clients: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    parameters: NDArray[np.float64]
+    clients: Ints
+    counts: Ints
+    parameters: Floats
     source: Streams
     prefix: str = ""
 
@@ -38,7 +38,7 @@ class RoundContext:
         object.__setattr__(self, "counts", read_only(self.counts, np.int64))
         object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
 
-    def at(self, rows: NDArray[np.int64]) -> RoundContext:
+    def at(self, rows: Ints) -> RoundContext:
         """The same round with some of the clients."""
         return replace(self, clients=self.clients[rows], counts=self.counts[rows])
 

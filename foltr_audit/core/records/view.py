@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.privacy.events import Ball
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
 
 KNOWLEDGE = {
@@ -127,8 +128,8 @@ class Candidates:
     """
 
     features: Features
-    offsets: NDArray[np.int64]
-    query: NDArray[np.int64]
+    offsets: Ints
+    query: Ints
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
@@ -161,15 +162,15 @@ class View:
 
     observer: str
     kind: str
-    parameters: NDArray[np.float64]
-    messages: NDArray[np.float64]
-    shown: NDArray[np.int64]
+    parameters: Floats
+    messages: Floats
+    shown: Ints
     features: Features
     seeds: NDArray[np.uint64] | None = None
     candidates: Candidates | None = None
-    labels: NDArray[np.int64] | None = None
-    intent_labels: NDArray[np.int64] | None = None
-    clients: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
+    labels: Ints | None = None
+    intent_labels: Ints | None = None
+    clients: Ints = field(default_factory=lambda: np.ones(1, dtype=np.int64))
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
@@ -217,7 +218,7 @@ class View:
         return replace(self, labels=self.intent_labels[..., intent])
 
     @property
-    def is_document(self) -> NDArray[np.bool_]:
+    def is_document(self) -> Bools:
         """True where a list has a document, False at the padding, shape (n, B, k)."""
         return self.shown >= 0
 
@@ -233,33 +234,33 @@ class View:
         return 2.0**-25 if rounded else 0.0
 
     @cached_property
-    def updates(self) -> NDArray[np.float64]:
+    def updates(self) -> Floats:
         """Each message as a difference to the global model, float64 (n, P)."""
         return read_only(
             self.messages - self.parameters if self.kind == "model" else self.messages, np.float64
         )
 
     @cached_property
-    def models(self) -> NDArray[np.float64]:
+    def models(self) -> Floats:
         """Each message as a local model, float64 (n, P)."""
         return read_only(
             self.messages if self.kind == "model" else self.parameters + self.messages, np.float64
         )
 
     @cached_property
-    def jacobian(self) -> NDArray[np.float64]:
+    def jacobian(self) -> Floats:
         """`d f / d theta` of each shown document at the global model, (n, B, k, P), 0 at the padding."""
         rows = self.ranker.jacobian(self.parameters[:, np.newaxis], self.features)
         return read_only(np.where(self.is_document[..., np.newaxis], rows, 0.0), np.float64)
 
     @cached_property
-    def columns(self) -> NDArray[np.float64]:
+    def columns(self) -> Floats:
         """The Jacobian as one column per shown document of a message, (n, P, B k)."""
         n, B, k, P = self.jacobian.shape
         return read_only(self.jacobian.reshape(n, B * k, P).transpose(0, 2, 1), np.float64)
 
     @cached_property
-    def score_changes(self) -> NDArray[np.float64]:
+    def score_changes(self) -> Floats:
         """`f'(d) - f(d)` for each shown document, float64 (n, B, k)."""
         if self.knowledge.ranker == "linear":
             return read_only(np.einsum("nbkp,np->nbk", self.jacobian, self.updates), np.float64)
@@ -267,7 +268,7 @@ class View:
         return read_only(np.where(self.is_document, after - self.scores_before, 0.0), np.float64)
 
     @cached_property
-    def scores_before(self) -> NDArray[np.float64]:
+    def scores_before(self) -> Floats:
         """`f(d)` under the global model for each shown document, float64 (n, B, k)."""
         scores = self.ranker.score(self.parameters[:, np.newaxis], self.features)
         return read_only(np.where(self.is_document, scores, 0.0), np.float64)
@@ -291,13 +292,13 @@ class Inference:
             pattern's number is the click on place i. Of attacks that weigh them all; rows sum to 1.
     """
 
-    scores: NDArray[np.float64]
-    guess: NDArray[np.bool_]
-    any_click: NDArray[np.float64] | None = None
-    lists: NDArray[np.float64] | None = None
-    intents: NDArray[np.float64] | None = None
-    traits: NDArray[np.float64] | None = None
-    patterns: NDArray[np.float64] | None = None
+    scores: Floats
+    guess: Bools
+    any_click: Floats | None = None
+    lists: Floats | None = None
+    intents: Floats | None = None
+    traits: Floats | None = None
+    patterns: Floats | None = None
 
     def widened(self, k: int) -> Inference:
         """The same answer for lists padded to k places."""

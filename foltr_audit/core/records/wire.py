@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,10 +31,10 @@ class WireMessages:
         UsageError: shapes or types that do not fit together.
     """
 
-    messages: NDArray[np.float64] | NDArray[np.uint64]
-    survivors: NDArray[np.bool_]
+    messages: Floats | NDArray[np.uint64]
+    survivors: Bools
     total: NDArray[np.uint64] | None = None
-    sum: NDArray[np.float64] | None = None
+    sum: Floats | None = None
     aborted: str = ""
     costs: Mapping[str, float] = field(default_factory=dict)
 
