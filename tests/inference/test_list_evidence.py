@@ -245,7 +245,7 @@ def test_sampled_lists_tell_something_of_each_list_that_is_followed(setup_of: Se
 def test_lists_that_tell_nothing_are_refused(setup_of: SetupOf) -> None:
     for more, why in (
         ({"learner": LEARNER + ",rank_with=global"}, "the global model ranks"),
-        ({"B": 1}, "one list per message"),
+        ({"B": 1}, "one list a message"),
     ):
         made = recorded(setup_of, "deterministic", **{"B": 2, **more})  # type: ignore[arg-type]
         reason = why_no_evidence(made.views[0])
